@@ -1,4 +1,4 @@
-"""The `esdb` command, also as `python -m esformat`. It needs the extra `cli`; the rest of the package does not."""
+"""The `esdb` command, also run by `python -m esformat`. It needs the extra `cli`; the rest of the package does not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from esformat.base.launch import launch
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with its status: 0, 1 where a problem was found, 2 for wrong usage."""
+    """Run the command line and exit with its status: 0, 1 if it found a problem, 2 for wrong usage."""
     launch("esdb", "esformat.cli")
 
 

@@ -1,4 +1,4 @@
-"""DuckDB with `.esdb` files behind FROM: a connection that finds them by itself, and files for one that does not."""
+"""Query `.esdb` files with DuckDB: `connect` opens a connection that finds them, `register` adds them to yours."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ HINT = "FROM takes segments, directories and patterns of them, Parquet, CSV and 
 
 
 class Files:
-    """Segments by the names that statements have for them, each opened once. To be closed, or used in `with`."""
+    """Segments by the names that statements use, each opened once. Close it, or use it as a context manager."""
 
     def __init__(self, storage_options: Options = None) -> None:
-        """storage_options: as for `esformat.open`, of every URI."""
+        """storage_options: as for `esformat.open`, for every URI."""
         self._options = storage_options
         self._open: dict[str, Segment | Collection] = {}
         self._lock = RLock()
 
     def find(self, name: str) -> Segment | Collection | None:
-        """The file, or the files of a directory or pattern; None where the name is none of segments.
+        """The segment with a name, or the segments of a directory or pattern; None if the name refers to no segment.
 
-        Raises what `open` and `open_many` do, as FileNotFoundError.
+        Raises what `open` and `open_many` raise, such as FileNotFoundError.
         """
         with self._lock:
             found = self._open.get(name)
@@ -71,32 +71,32 @@ class Files:
 
 
 def session() -> tuple[Session, Files]:
-    """Statements over files by their names; close both."""
+    """A session for statements that name files, and the files that it opens; close both."""
     files = Files()
     return Session(files.find, hint=HINT, names=_segments_here), files
 
 
 def _segments_here() -> list[str]:
-    """The segments of the working directory, as FROM takes them."""
+    """The segments in the working directory, quoted for FROM."""
     return sorted(literal(path.name) for path in Path().glob("*.esdb"))
 
 
 class Connection:
-    """A connection of DuckDB whose `sql` and `execute` find segments: `FROM 'x.esdb'`. All else is DuckDB's own."""
+    """A DuckDB connection whose `sql` and `execute` find segments: `FROM 'x.esdb'`. Everything else is DuckDB's own."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, files: Files) -> None:
-        """Made by `connect`."""
+        """Created by `connect`."""
         self.connection = connection
-        """DuckDB's own, which knows the files that were named so far."""
+        """DuckDB's own connection, in which the files named so far are registered."""
         self._files = files
         self._watch = Watch()
 
     def sql(self, query: str, params: Parameters = None, **options: Any) -> duckdb.DuckDBPyRelation:
-        """As DuckDB's `sql`. Raises DuckDB's errors, and what opening a file raises."""
+        """Like DuckDB's `sql`. Raises DuckDB's errors, and what opening a file raises."""
         return self._found(lambda: self.connection.sql(query, params=params, **options))
 
     def execute(self, query: Any, parameters: Parameters = None) -> Self:
-        """As DuckDB's `execute`."""
+        """Like DuckDB's `execute`."""
         self._found(lambda: self.connection.execute(query, parameters))
         return self
 
@@ -119,19 +119,19 @@ class Connection:
 
 
 def connect(database: str = ":memory:", *, storage_options: Options = None, **options: Any) -> Connection:
-    """Open a database as `duckdb.connect` does, for statements that name segments: `FROM 'clicks.esdb'`.
+    """Open a database like `duckdb.connect`, for statements that name segments: `FROM 'clicks.esdb'`.
 
-    A name may be that of a directory, a pattern or a place in a store. storage_options: as for `esformat.open`. Files
-    stay open until the connection is closed.
+    A name may also be a directory, a pattern or a URI of an object store. storage_options: as for `esformat.open`.
+    Files stay open until the connection is closed.
     """
     return Connection(duckdb.connect(database, **options), Files(storage_options))
 
 
 def register(connection: duckdb.DuckDBPyConnection, *names: str, storage_options: Options = None) -> Files:
-    """Make segments known to a connection of DuckDB by the names that they have: `FROM 'clicks.esdb'`.
+    """Register segments with a DuckDB connection under the names passed: `FROM 'clicks.esdb'`.
 
-    They stay open as long as what is returned is kept and not closed.
-    Raises UsageError for a name that is none of segments, and what opening a file raises.
+    They stay open while the returned object is kept and not closed.
+    Raises UsageError for a name that refers to no segment, and what opening a file raises.
     """
     files = Files(storage_options)
     for name in names:

@@ -1,4 +1,4 @@
-"""Every error that esformat raises on purpose, and whose fault each one is.
+"""Every error that esformat raises deliberately, and who or what is at fault.
 
     EsdbError
     ├── CorruptSegmentError          the bytes: they break a rule of the format
@@ -6,12 +6,12 @@
     ├── SegmentChangedError          the store: the object was replaced or removed while it was open; open it again
     ├── UnsupportedVersionError      this reader is too old for the file, or lacks a codec
     ├── InvalidEventError            the caller: an event, table or schema that cannot be stored (also a ValueError)
-    ├── UsageError                   the caller: a verb used wrongly (also a ValueError)
+    ├── UsageError                   the caller: an invalid argument or sequence of calls (also a ValueError)
     ├── UnknownIndexError            the caller: the file has no such index (also a KeyError)
-    ├── SpaceNotFoundError           the caller: the file holds no such space (also a KeyError)
+    ├── SpaceNotFoundError           the caller: the file has no such space (also a KeyError)
     └── ClosedError                  the caller: the segment or writer is closed (also a ValueError)
 
-Each says what was found, where (`path`, `offset`) and, where there is something to do, what to do (`hint`).
+Each says what was found, where (`path`, `offset`) and, if there is a remedy, what to do (`hint`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ChecksumMismatchError(CorruptSegmentError):
 
 
 class SegmentChangedError(EsdbError):
-    """A segment was replaced, cut or removed while it was open: nothing more is read of it. Open it again."""
+    """A segment was replaced, truncated or removed while it was open. It is no longer read; open it again."""
 
 
 class UnsupportedVersionError(EsdbError):
@@ -66,11 +66,11 @@ class UnsupportedVersionError(EsdbError):
 
 
 class InvalidEventError(EsdbError, ValueError):
-    """An event, table or schema cannot be stored as given; nothing of it was kept."""
+    """An event, table or schema cannot be stored; no part of it was stored."""
 
 
 class UsageError(EsdbError, ValueError):
-    """An argument or a sequence of calls makes no sense."""
+    """An argument or a sequence of calls is invalid."""
 
 
 class UnknownIndexError(EsdbError, KeyError):
@@ -80,10 +80,10 @@ class UnknownIndexError(EsdbError, KeyError):
 
 
 class SpaceNotFoundError(EsdbError, KeyError):
-    """The segment holds no event of that space."""
+    """The segment has no event in that space."""
 
     __str__ = EsdbError.__str__
 
 
 class ClosedError(EsdbError, ValueError):
-    """The segment or writer was closed, finished or aborted before."""
+    """The segment or writer has been closed, finished or aborted."""

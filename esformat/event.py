@@ -22,7 +22,7 @@ __all__ = [
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
-_BEYOND_MICROSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")  # which `fromisoformat` leaves out
+_BEYOND_MICROSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")  # digits that `fromisoformat` drops
 MIN_TIMESTAMP, MAX_TIMESTAMP = -(1 << 63), (1 << 63) - 1
 
 
@@ -33,7 +33,7 @@ def to_microseconds(moment: int | dt.datetime, what: str = "timestamp") -> int:
             raise InvalidEventError(
                 f"{what} {moment.isoformat()} has no time zone", hint="use an aware datetime, e.g. tzinfo=datetime.UTC"
             )
-        if getattr(moment, "nanosecond", 0):  # of pandas' timestamps
+        if getattr(moment, "nanosecond", 0):  # pandas timestamps have it
             raise InvalidEventError(
                 f"{what} {moment.isoformat()} does not fit microseconds",
                 hint="keep the nanoseconds in a column of their own and floor this one",
@@ -50,7 +50,7 @@ def to_microseconds(moment: int | dt.datetime, what: str = "timestamp") -> int:
 
 
 def to_bound(moment: Any, what: str) -> int:
-    """The start or the end of a question: as `to_microseconds`, or ISO 8601 text, in UTC where it names no zone."""
+    """The start or end of a query, like `to_microseconds`, but also from ISO 8601 text, in UTC if it names no zone."""
     if not isinstance(moment, str):
         return to_microseconds(moment, what)
     try:

@@ -1,4 +1,4 @@
-"""pandas over `.esdb` files: a data frame of some columns and events."""
+"""Read `.esdb` files, or some of their columns and events, into a pandas data frame."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def read_esdb(
     storage_options: Options = None,
     **to_pandas: Any,
 ) -> pd.DataFrame:
-    """Events of files as a data frame, as `pandas.read_parquet` gives rows.
+    """Read the events of files into a data frame, like `pandas.read_parquet`.
 
     path: whatever `esformat.open_many` takes. columns: those to read. filters: as for `pandas.read_parquet`: a list of
-    `(column, op, value)` that must all hold, a list of such lists of which one must hold, or an expression of pyarrow.
+    `(column, op, value)` that must all hold, a list of such lists of which one must hold, or a pyarrow expression.
     to_pandas: options of `pyarrow.Table.to_pandas`.
-    Raises what `esformat.open_many` does, and UsageError for columns and filters that do not fit.
+    Raises what `esformat.open_many` raises, and UsageError for columns and filters that do not fit the schema.
     """
     try:
         expression = None if filters is None else pq.filters_to_expression(filters)
@@ -50,7 +50,7 @@ def read_esdb(
 
 
 def _misfit(schema: pa.Schema, columns: Any, filter: pc.Expression | None, error: Exception) -> UsageError:
-    """What is wrong with columns or a filter that pyarrow refused."""
+    """The error for columns or a filter that pyarrow rejected."""
     if columns is not None and not isinstance(columns, list | tuple):
         return UsageError(f"columns must be a list of names, not {columns!r}")
     named = [] if filter is None else sorted(columns_of(take_apart(filter) or ()))

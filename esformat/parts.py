@@ -1,4 +1,4 @@
-"""Pieces for programs on top of segments, as the aggregator: schemas, intake, plain arrays, events of batches."""
+"""Internals for programs built on segments, such as the aggregator: schemas, intake, arrays, events of batches."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Polars over `.esdb` files: a lazy frame that reads the columns and the events that a query needs."""
+"""Query `.esdb` files with Polars: a lazy frame that reads only the columns and events that a query needs."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _BETWEEN = {"Both": (ge, le), "Left": (ge, lt), "Right": (gt, le), "None": (gt, 
 def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
     """The events of files as a lazy frame.
 
-    source: whatever `esformat.open_many` takes; or an open segment or collection, which the frame then reads as long as
-    it is open. storage_options: as for `esformat.open_many`.
-    Conditions on space, grouping, timestamp and indexed columns, columns and `head` decide what is read.
-    Raises what `esformat.open_many` does.
+    source: whatever `esformat.open_many` takes; or an open segment or collection, which must then stay open while the
+    frame is used. storage_options: as for `esformat.open_many`.
+    The columns selected, `head`, and conditions on space, grouping, timestamp and indexed columns limit what is read.
+    Raises what `esformat.open_many` raises.
     """
     opened = source if isinstance(source, Segment | Collection) else open_many(source, storage_options=storage_options)
     events = SegmentEvents(opened._reader, TextForm.VIEWS) if isinstance(opened, Segment) else opened.dataset().events
@@ -47,7 +47,7 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
         columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
     ) -> Iterator[pl.DataFrame]:
         names = list(schema) if columns is None else columns
-        # Polars asks for rows and a predicate together where rows are counted first: `head(5).filter(…)`
+        # Polars passes both a row count and a predicate if the rows are counted before filtering: `head(5).filter(…)`
         said = _said(predicate if rows is None else None, known, events)
         left = None if said.exact and rows is None else predicate
         needed = names if left is None else list(dict.fromkeys([*names, *left.meta.root_names()]))
@@ -65,7 +65,7 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
 
 
 def _said(predicate: pl.Expr | None, known: set[str], events: Events) -> Bounded:
-    """What a predicate says of the columns that events are found by, and whether those are all that it is true of."""
+    """The bounds that a predicate sets on the columns that events are found by, and whether they say all it says."""
     if predicate is None:
         return Bounded(UNBOUNDED, exact=True)
     understood = filter_of(predicate, known)
@@ -77,23 +77,23 @@ def _said(predicate: pl.Expr | None, known: set[str], events: Events) -> Bounded
 
 
 class Understood(NamedTuple):
-    """What is understood of a predicate."""
+    """The part of a predicate that was understood."""
 
     filter: pc.Expression | None
-    """True where the predicate is; None: nothing is understood."""
+    """True of every event that satisfies the predicate; None if nothing was understood."""
     whole: bool
-    """Whether the predicate is true wherever that is."""
+    """Whether the predicate is true of every event that satisfies the filter."""
 
 
 def filter_of(predicate: pl.Expr, known: set[str]) -> Understood:
-    """What a predicate says of some columns, as a filter of pyarrow.
+    """The conditions of a predicate on known columns, as a pyarrow filter.
 
-    known: columns without floats, which compare elsewise in pyarrow.
+    known: no floating-point columns, because pyarrow compares floats differently.
     """
     try:
         return _understood(json.loads(predicate.meta.serialize(format="json")), known)
     except (pl.exceptions.PolarsError, ValueError):
-        return Understood(None, False)  # e.g. a function of Python, which has no JSON
+        return Understood(None, False)  # e.g. a Python function, which has no JSON form
 
 
 def _understood(node: Any, known: set[str]) -> Understood:
@@ -148,7 +148,7 @@ def _column(node: Any, known: set[str]) -> pc.Expression | None:
 
 
 def _value(node: Any) -> pa.Scalar | None:
-    """A constant that is text, a whole number, a truth value or a time with a zone."""
+    """A constant that is text, an integer, a boolean or a time with a zone; None for others."""
     match node:
         case {"Literal": {"Scalar": {"String": str(text)}}}:
             return pa.scalar(text)
@@ -165,7 +165,7 @@ def _value(node: Any) -> pa.Scalar | None:
 
 
 def _listed(node: Any) -> pa.Array | None:
-    """A list of constants, which is stored as a stream of Arrow."""
+    """A list of constants, which Polars stores as an Arrow stream."""
     match node:
         case {"Literal": {"Scalar": {"List": list(stored)}}}:
             table = pa.ipc.open_stream(io.BytesIO(bytes(stored))).read_all()

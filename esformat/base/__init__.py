@@ -1,1 +1,1 @@
-"""What every room may use: how commands start and names load, missing extras, locks after forks, sizes and HTML."""
+"""Helpers for all packages: starting commands, lazy imports, missing extras, locks after forks, sizes and HTML."""

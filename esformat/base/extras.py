@@ -1,4 +1,4 @@
-"""Which extra of this distribution brings a package that is missing, and the line that says so."""
+"""The extra of this distribution that installs a missing package, and the advice to install it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXTRA = {package: extra for extra, packages in _EXTRAS.items() for package in p
 
 
 def advice(error: ImportError, what: str) -> str | None:
-    """What to install so that `what` can be used; None where it is no package of an extra that is missing."""
+    """What to install before `what` can be used; None unless the error is about a missing package of an extra."""
     name = (error.name or "").partition(".")[0]
     if not isinstance(error, ModuleNotFoundError) or name not in _EXTRA:
         return None

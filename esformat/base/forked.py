@@ -1,4 +1,4 @@
-"""Locks in forked processes: none of them stays locked for good because a thread held it that the child lacks."""
+"""Replace locks in forked processes, where a lock that another thread held would never be released."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LOCKING: WeakSet[Any] = WeakSet()
 
 
 def unlock_in_forks(one: Any) -> None:
-    """Give `one` another `_lock` in every process that is forked from now on, as long as it lives.
+    """Replace the attribute `_lock` of `one` in every process that is forked from now on, while `one` is alive.
 
-    What the lock guards may be read half changed there: it must be good for any caller at any step.
+    The child may see the guarded state halfway through a change, so the state must be valid after every step.
     """
     _LOCKING.add(one)
 

@@ -1,11 +1,11 @@
-"""What imports leave to a first use, in a process that a command has to itself: it starts in half the time.
+"""Defer costly imports to first use, in the process of a command: it starts in half the time.
 
-Nothing else changes: modules, classes and methods do what they do without this, once somebody uses them.
+Nothing else changes: modules, classes and methods behave as usual once they are used.
 
-- A dataclass of Python 3.11 and 3.12 compiles each of its methods by itself, six for a frozen one. Of the thousand
-  that a server has at its start, few are ever called.
-- A module of `_SLOW` is loaded when somebody asks for the first of its names. `pyarrow.compute` makes a Python function
-  for each of Arrow's. Two of NumPy give its compiled functions their docstrings; no program asks for those.
+- In Python 3.11 and 3.12 a dataclass compiles each of its methods separately, six for a frozen one. A server has about
+  a thousand of them at startup, few of which are ever called.
+- The modules in `_SLOW` are loaded when one of their names is first used. `pyarrow.compute` creates a Python function
+  for each Arrow function. Two NumPy modules add docstrings to its compiled functions, which no program reads.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _SLOW = (
 
 
 def import_late(more: Sequence[str] = ()) -> None:
-    """From now on, compile the methods of dataclasses when they are called, and load slow modules when they are used.
+    """From now on, compile methods of dataclasses when they are first called, and load slow modules when first used.
 
-    more: modules that are loaded so besides those of `_SLOW`.
+    more: further modules to load on first use, besides those in `_SLOW`.
     """
     _compile_late()
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -45,7 +45,7 @@ def import_late(more: Sequence[str] = ()) -> None:
 
 
 def _compile_late() -> None:
-    """Python 3.13 and later compile all methods of a class at once, with functions of other names: left alone."""
+    """Defer compiling methods of dataclasses. Does nothing in Python 3.13 and later, which compile them together."""
     module = vars(dataclasses)
     compiled = module.get("_create_fn")
     if compiled is not None and compiled.__module__ == dataclasses.__name__:
@@ -53,11 +53,11 @@ def _compile_late() -> None:
 
 
 def _method(name: str, compiled: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-    """A method that puts the compiled one in its own place when it is called first."""
+    """A stand-in for a method: its first call replaces it with the compiled method."""
 
     def method(self: Any, *given: Any, **named: Any) -> Any:
         made = compiled()
-        made.__qualname__ = method.__qualname__  # which errors name
+        made.__qualname__ = method.__qualname__  # errors show this name
         for each in type(self).__mro__:
             if vars(each).get(name) is method:
                 setattr(each, name, made)
@@ -71,24 +71,24 @@ def _method(name: str, compiled: Callable[[], Callable[..., Any]]) -> Callable[.
 
 
 class _Finder:
-    """Finds modules that stand for those of some names, each until it is used."""
+    """An import finder that returns placeholders for some modules; each loads its module on first use."""
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
         self.lock = RLock()
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        # A loader by what it does: the base class is in a module that takes milliseconds.
+        # A loader by duck typing: importing the module of the base class takes milliseconds.
         return ModuleSpec(name, self) if name in self.names else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Late(spec.name, self)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing yet."""
+        """Do nothing: `load` runs the module."""
 
     def load(self, late: ModuleType) -> ModuleType:
-        """The module that another stands for."""
+        """Import the module that a placeholder stands for."""
         with self.lock:
             self.names.discard(late.__name__)
             if sys.modules.get(late.__name__) is late:
@@ -102,7 +102,7 @@ class _Late(ModuleType):
         self.__finder = finder
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__all__":  # what is looked for in every module that there is
+        if name.startswith("__") and name != "__all__":  # Python looks these up in every module
             raise AttributeError(name)
         found = getattr(self.__finder.load(self), name)
         setattr(self, name, found)

@@ -1,4 +1,4 @@
-"""How a command starts as a process of its own: where its extra is missing, how it is ended, its exit status."""
+"""Run a command as a process: report a missing extra, handle interrupts and termination, exit with its status."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from esformat.base.extras import advice
 from esformat.base.late import import_late
 
 TOGETHER_S = 1.0
-"""Interrupts that come within so long are one."""
+"""Interrupts at most this many seconds apart count as one."""
 
 
 def launch(program: str, package: str, *, late: Sequence[str] = ()) -> NoReturn:
-    """Run `package`.run with the process's arguments and exit with its status; it needs the extra `cli`.
+    """Call `package.run` with the process's arguments and exit with the status it returns. Needs the extra `cli`.
 
-    late: modules of its own that are to be loaded with the first of their names, see `import_late`.
+    late: further modules to load on first use, see `import_late`.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it is ignored, and stays so
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job ignores SIGINT: keep that
         signal.signal(signal.SIGINT, Interrupts())
     import_late(late)
-    # NumPy's library for matrices, which nothing here uses, else starts a thread that spins for 0.1 s.
+    # Otherwise NumPy's matrix library, which is not used here, starts a thread that spins for 0.1 s.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    hide_pandas()  # which takes longer than the rest of a short command
+    hide_pandas()  # its import takes longer than the rest of a short command
     try:
         run = import_module(package).run  # here, since click and rich may be missing
     except ModuleNotFoundError as error:
@@ -42,35 +42,33 @@ def launch(program: str, package: str, *, late: Sequence[str] = ()) -> NoReturn:
     except KeyboardInterrupt:
         sys.stderr.write(f"{program}: interrupted\n")
         sys.exit(128 + signal.SIGINT)
-    # A terminated command leaves as an interrupted one does: through the code that removes unfinished files.
+    # A terminated command exits like an interrupted one: through the code that removes unfinished files.
     signal.signal(signal.SIGTERM, _leave)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character shows its number
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character shows its code
             stream.reconfigure(errors="backslashreplace")
     status = run(sys.argv[1:])
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # all is done: nothing may end the process otherwise than by its status
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done: from here on only its status may end the process
     sys.exit(status)
 
 
 class Interrupts:
-    """A handler of SIGINT: of several at once the first counts, as `timeout` passes on what the terminal sends to both.
-    What it ended is tidied up undisturbed; a second later another one counts again.
+    """A SIGINT handler that ignores repeats: `timeout` forwards the SIGINT that the terminal sends to both processes.
+    The first one takes effect, and cleanup runs undisturbed; a second later, SIGINT takes effect again.
     """
 
     def __init__(self) -> None:
         self._last = -math.inf
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt, unless that was done just now."""
+        """Raise KeyboardInterrupt, unless the last SIGINT was at most `TOGETHER_S` ago."""
         before, self._last = self._last, time.monotonic()
         if self._last - before > TOGETHER_S:
             raise KeyboardInterrupt
 
 
 def hide_pandas() -> None:
-    """Have this process do without pandas, installed or not: pyarrow imports it with the first array."""
+    """Make pandas unimportable in this process: pyarrow would import it with the first array, which is slow."""
     if not any(isinstance(finder, _NoPandas) for finder in sys.meta_path):
         sys.meta_path.insert(0, _NoPandas())
 

@@ -1,6 +1,6 @@
-"""Names of a package that are imported when somebody asks for the first of them (PEP 562).
+"""Import the names of a package on first use (PEP 562).
 
-Commands start in a fraction of the time that pyarrow alone takes to load, and a program that needs one name of a
+Commands start in a fraction of the time that pyarrow alone takes to load, and a program that uses one name of a
 package does not load the rest.
 """
 
@@ -17,8 +17,8 @@ from esformat.base.extras import advice
 def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a package whose names are imported on first use.
 
-    homes: by module the names that it holds, with spaces between; "name=original" where the package calls it otherwise.
-    No name may be that of a module of the package: an import of that module would take its place.
+    homes: for each module its names, separated by spaces; "name=original" if the package uses another name.
+    No name may equal a module of the package, because importing that module would replace the name.
     """
     places: dict[str, tuple[str, str]] = {}
     for module, words in homes.items():
@@ -37,7 +37,7 @@ def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any]
             if missing is None:
                 raise
             raise ModuleNotFoundError(missing, name=error.name) from None
-        setattr(sys.modules[package], name, found)  # the next time it is there, without this call
+        setattr(sys.modules[package], name, found)  # later lookups do not call this function
         return found
 
     def names() -> list[str]:

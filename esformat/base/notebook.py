@@ -1,4 +1,4 @@
-"""What notebooks show of open files and answers: small tables in HTML, with whatever comes from outside escaped."""
+"""Small HTML tables by which notebooks show open files and query results. Names and values are escaped."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def html_facts(title: str, facts: Mapping[str, object]) -> str:
-    """A table of names and values."""
+    """An HTML table of names and values."""
     rows = "".join(f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>" for name, value in facts.items())
     return f"<table><caption>{_text(title)}</caption><tbody>{rows}</tbody></table>"
 
 
 def html_events(title: str, names: Iterable[str], batches: Iterable[Any]) -> str:
-    """The first events of an answer, which is read no further than that takes; `batches` are closed."""
+    """An HTML table of the first events. Reads no more of `batches` than that takes, then closes them."""
     shown = list(islice(names, _COLUMNS_SHOWN + 1))
     left_out = len(shown) > _COLUMNS_SHOWN
     shown = shown[:_COLUMNS_SHOWN]
@@ -44,7 +44,7 @@ def html_events(title: str, names: Iterable[str], batches: Iterable[Any]) -> str
 
 
 def html_time(micros: int | None) -> str:
-    """Microseconds since 1970 as ISO 8601."""
+    """Microseconds since 1970 as ISO 8601 text; as a number if Python's datetime cannot represent them."""
     try:
         return "" if micros is None else (_EPOCH + timedelta(microseconds=micros)).isoformat()
     except OverflowError:
@@ -52,7 +52,7 @@ def html_time(micros: int | None) -> str:
 
 
 def _values(column: Any) -> list[Any]:
-    """Times as text: some are none of Python's."""
+    """The values of a column; timestamps as text, because Python's datetime cannot represent all of them."""
     import pyarrow as pa  # here: slow to import
 
     values: list[Any] = (column.cast(pa.string()) if pa.types.is_timestamp(column.type) else column).to_pylist()

@@ -1,4 +1,4 @@
-"""Sizes and lengths of time as people write them: the one reader of each."""
+"""Parse sizes and durations as people write them. All programs of the project use these two functions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MICROSECONDS = {name: Decimal(length) for length, names in _NAMES.items() for n
 
 
 def parse_size(given: int | str) -> int:
-    """Bytes: an integer from 0, or text such as "1000", "64 kB", "1.5GiB".
+    """The bytes of a size: an integer from 0, or text such as "1000", "64 kB", "1.5GiB".
 
-    Units are powers of 1000 (k, M, G, T, P) and with an "i" powers of 1024; their case does not matter, nor a "b" at
-    the end. A fraction of a byte is cut off. Raises ValueError.
+    Units are powers of 1000 (k, M, G, T, P), or with an "i" powers of 1024. Case is ignored, and a final "b" is
+    optional. A fraction of a byte is cut off. Raises ValueError.
     """
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
@@ -36,10 +36,10 @@ def parse_size(given: int | str) -> int:
 
 
 def parse_duration(given: dt.timedelta | str) -> int:
-    """Microseconds: a timedelta from 0, or text such as "90s", "1h 30m", "7d". Raises ValueError.
+    """The microseconds of a duration: a timedelta from 0, or text such as "90s", "1h 30m", "7d". Raises ValueError.
 
-    Units, in their case: ns, us, ms, s, m or min, h, d, w, M or month (30.44 days), y or year (365.25 days), and their
-    usual other names. A fraction of a microsecond is cut off.
+    Units are case-sensitive: ns, us, ms, s, m or min, h, d, w, M or month (30.44 days), y or year (365.25 days), and
+    their usual other names. A fraction of a microsecond is cut off.
     """
     if isinstance(given, dt.timedelta) and given >= dt.timedelta(0):
         return given // dt.timedelta(microseconds=1)

@@ -1,1 +1,1 @@
-"""Where bytes lie: local files, stores, and how files appear there whole."""
+"""Storage: local files, object stores, and atomic writes to them."""

@@ -1,4 +1,4 @@
-"""A source read through windows of some megabytes: for who reads nearly everything of it, in small pieces."""
+"""Buffered reads, for callers that read most of a source in small steps: it is read in windows of some megabytes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ WINDOW_BYTES = 4 << 20
 LEAST_WINDOW_BYTES = 64 << 10
 WINDOWS_KEPT = 4
 WINDOWS_AHEAD = 3
-"""So many of those that follow are asked for early, as soon as windows are read in turn."""
+"""The next windows to announce, once windows are read in sequence."""
 
 
 class Windows:
-    """Another source, whose bytes come in windows of equal size; the last ones used are kept. One read at a time."""
+    """Reads another source in windows of equal size, and caches the last ones used. One read at a time."""
 
     def __init__(self, source: Source, window_bytes: int) -> None:
         self._source = source
@@ -24,11 +24,11 @@ class Windows:
         self.name, self.size = source.name, source.size
         self._announce = getattr(source, "will_read", None)
         self._kept: OrderedDict[int, bytes] = OrderedDict()
-        self._last = -2  # the window that was fetched last
+        self._last = -2  # the window fetched last
         self._lock = Lock()
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Bytes [offset, offset + length). Raises what the source does."""
+        """Bytes [offset, offset + length). Raises what the source raises."""
         stop = offset + length
         if stop > self.size or length > self._window_bytes * (WINDOWS_KEPT - 1):
             return self._source.read_at(offset, length)
@@ -40,7 +40,7 @@ class Windows:
         return whole[at : at + length]
 
     def changed_error(self) -> EsdbError | None:
-        """What the source says when it is asked whether it has changed."""
+        """The result of the source's `changed_error`; None if it has no such method."""
         look = getattr(self._source, "changed_error", None)
         return None if look is None else look()
 
@@ -65,9 +65,9 @@ class Windows:
 
 
 def in_windows(source: Source, among: int = 1) -> Source:
-    """The source itself where reading is cheap; in windows where each read is a request.
+    """The source itself if reads are cheap; a source that reads it in windows if each read is a request.
 
-    among: so many sources are read at a time; what they hold together does not grow with their number.
+    among: the number of sources read at the same time; the memory of all their windows does not grow with it.
     """
     if not hasattr(source, "will_read"):
         return source

@@ -1,5 +1,5 @@
-"""Where files appear together: a directory of the local disk, or a prefix of a store. What `commits` does there, step
-by step; in which order is its own business.
+"""Places where files are committed together: a local directory, or a prefix of a store. Each provides the single steps;
+`commits` determines their order.
 """
 
 from __future__ import annotations
@@ -18,66 +18,66 @@ from esformat.io.publish import sync_directory
 from esformat.io.retry import retry
 from esformat.io.store import Store, StoredAt
 
-REQUESTS = 16  # that a process has under way at once
+REQUESTS = 16  # of a process at the same time
 _NEXT_RECORD = "record.json"
 
 T = TypeVar("T")
 
 
 class CommitFolder(Protocol):
-    """A place that writes are committed to. Values that can be pickled; every step can be done again."""
+    """A place that writes are committed to. Implementations can be pickled, and every step can be repeated."""
 
     @property
     def name(self) -> str:
-        """The place as messages show it."""
+        """The name of the place in messages."""
         ...
 
     def place(self, name: str) -> str | StoredAt:
-        """A file of it, by its name relative to this place."""
+        """The location of a file, by its name relative to the place."""
         ...
 
     def make(self) -> None:
-        """Make it, if it is not there."""
+        """Create the place if it does not exist."""
         ...
 
     def names(self) -> list[str]:
-        """What lies directly in it and begins with `_`. Raises FileNotFoundError where a directory is not there."""
+        """The names directly in the place that begin with `_`. Raises FileNotFoundError if a directory is missing."""
         ...
 
     def read(self, name: str) -> bytes:
-        """A small file of it. Raises FileNotFoundError."""
+        """The bytes of a small file. Raises FileNotFoundError."""
         ...
 
     def begin_staging(self, job: str, owner: bytes) -> None:
-        """Make the staging directory of a write, and note in it whose it is."""
+        """Create the staging directory of a write, with a file that names its owner."""
         ...
 
     def put(self, name: str, data: bytes) -> None:
-        """Make a small file, whole, in place of one that is there."""
+        """Write a small file atomically, replacing an existing one."""
         ...
 
     def put_record(self, job: str, name: str, record: bytes) -> None:
-        """Make a record, whole and durable, of a write whose staging directory is there."""
+        """Write a record, atomically and durably, of a write whose staging directory exists."""
         ...
 
     def turn_record(self, name: str, other: str) -> None:
-        """Give a record another name, durably; both can be there for a moment. Raises FileNotFoundError."""
+        """Rename a record durably; for a moment both names can exist. Raises FileNotFoundError."""
         ...
 
     def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Give staged files their names, in place of others that have them. All durable when it returns."""
+        """Give staged files their final names, replacing existing files. All are durable when it returns."""
         ...
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete files; those that are gone do not matter."""
+        """Delete files; missing ones are ignored."""
         ...
 
     def clear_staging(self, job: str) -> None:
-        """Delete what tasks put into the staging directory, and it."""
+        """Delete the staging directory and the files that tasks wrote into it."""
         ...
 
     def changed(self, name: str) -> float | None:
-        """When a record or staging directory last changed, in seconds since 1970; None where it is gone."""
+        """When a record or staging directory last changed, in seconds since 1970; None if it is gone."""
         ...
 
 
@@ -87,18 +87,18 @@ def staging_of(job: str) -> str:
 
 
 OWNER = "owner.json"
-"""The file in a staging directory that says who runs the write."""
+"""The file in a staging directory that names the process that runs the write."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
-    """A directory of the local disk, or of one that all machines share."""
+    """A directory on the local disk, or on a file system that all machines share."""
 
     path: str
 
     @property
     def name(self) -> str:
-        """The directory."""
+        """The path of the directory."""
         return self.path
 
     @property
@@ -106,15 +106,15 @@ class LocalFolder:
         return Path(self.path)
 
     def place(self, name: str) -> str:
-        """The path of a file of it."""
+        """The path of a file in the directory."""
         return str(self._here / name)
 
     def make(self) -> None:
-        """Make the directory."""
+        """Create the directory."""
         self._here.mkdir(parents=True, exist_ok=True)
 
     def names(self) -> list[str]:
-        """Names that begin with `_`."""
+        """The names that begin with `_`."""
         with os.scandir(self.path) as entries:
             return [entry.name for entry in entries if entry.name.startswith("_")]
 
@@ -123,30 +123,30 @@ class LocalFolder:
         return (self._here / name).read_bytes()
 
     def begin_staging(self, job: str, owner: bytes) -> None:
-        """Make the staging directory."""
+        """Create the staging directory, with the owner's file."""
         staging = self._here / staging_of(job)
         staging.mkdir()
         (staging / OWNER).write_bytes(owner)
 
     def put(self, name: str, data: bytes) -> None:
-        """Written beside, then renamed."""
+        """Write the file next to its place, then rename it."""
         partial = self._here / f".{name}.partial"
         partial.write_bytes(data)
         partial.replace(self._here / name)
 
     def put_record(self, job: str, name: str, record: bytes) -> None:
-        """Written in the staging directory, then renamed."""
+        """Write the record in the staging directory, then rename it."""
         partial = self._here / staging_of(job) / _NEXT_RECORD
         _write_synced(partial, record)
         partial.rename(self._here / name)
 
     def turn_record(self, name: str, other: str) -> None:
-        """One rename."""
+        """Rename the record."""
         (self._here / name).rename(self._here / other)
         sync_directory(self._here)
 
     def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """One rename for each; their directories, which are made where they are missing, synced."""
+        """Rename each file, and sync their directories, which are created if missing."""
         folders = {(self._here / name).parent for _, name in pairs} | {self._here}
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
@@ -162,11 +162,11 @@ class LocalFolder:
             (self._here / name).unlink(missing_ok=True)
 
     def clear_staging(self, job: str) -> None:
-        """Delete the staging directory, as far as can be."""
+        """Delete the staging directory as far as possible."""
         shutil.rmtree(self._here / staging_of(job), ignore_errors=True)
 
     def changed(self, name: str) -> float | None:
-        """Its time of change."""
+        """The modification time; None if the name does not exist."""
         with contextlib.suppress(FileNotFoundError):
             return (self._here / name).stat().st_mtime
         return None
@@ -183,8 +183,8 @@ def _write_synced(path: Path, data: bytes) -> None:
 class StoredFolder:
     """A prefix of a store, whose objects appear whole and are listed from then on.
 
-    There is no renaming: a record with a later name counts from the moment that it is there, and staged objects are
-    copied within the store.
+    Stores cannot rename: a record's next name takes effect as soon as the object exists, and staged objects are copied
+    within the store.
     """
 
     store: Store
@@ -196,17 +196,17 @@ class StoredFolder:
         return self.store.name_of(self.prefix)
 
     def place(self, name: str) -> StoredAt:
-        """An object below it."""
+        """The location of an object below the prefix."""
         return StoredAt(self.store, self._path(name))
 
     def _path(self, name: str) -> str:
         return "/".join([*filter(None, [self.prefix.rstrip("/")]), name])
 
     def make(self) -> None:
-        """Nothing: prefixes are there with their first object."""
+        """Do nothing: a prefix exists once it has an object."""
 
     def names(self) -> list[str]:
-        """First steps of the paths below that begin with `_`."""
+        """The first components, of the paths below the prefix, that begin with `_`."""
         return list(dict.fromkeys(self._first_steps(retry(self.store.list, self.prefix))))
 
     def _first_steps(self, paths: Iterable[str]) -> Iterator[str]:
@@ -226,20 +226,20 @@ class StoredFolder:
         return retry(whole)
 
     def begin_staging(self, job: str, owner: bytes) -> None:
-        """Put the owner's note."""
+        """Write the owner's file."""
         self.put(f"{staging_of(job)}/{OWNER}", owner)
 
     def put_record(self, job: str, name: str, record: bytes) -> None:
-        """One object."""
+        """Write the record as one object."""
         self.put(name, record)
 
     def turn_record(self, name: str, other: str) -> None:
-        """The same record under its next name, and then no more under the one before."""
+        """Write the record under its next name, then delete the previous one."""
         self.put(other, self.read(name))
         self.remove([name])
 
     def put(self, name: str, data: bytes) -> None:
-        """One object."""
+        """Write one object."""
 
         def put() -> None:
             with tempfile.TemporaryFile() as file:
@@ -250,7 +250,7 @@ class StoredFolder:
         retry(put)
 
     def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """One copy within the store for each, several at once."""
+        """Copy each object within the store, several in parallel."""
 
         def copy(pair: tuple[str, str]) -> None:
             retry(self.store.copy, *map(self._path, pair))
@@ -258,7 +258,7 @@ class StoredFolder:
         _at_once(copy, pairs)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete objects, several at once."""
+        """Delete objects, several in parallel."""
 
         def delete(name: str) -> None:
             with contextlib.suppress(FileNotFoundError):
@@ -267,13 +267,13 @@ class StoredFolder:
         _at_once(delete, list(names))
 
     def clear_staging(self, job: str) -> None:
-        """Delete all objects below the staging prefix; the owner's note first, which tells tasks that come late."""
+        """Delete all objects below the staging prefix; first the owner's file, so that late tasks notice."""
         self.remove([f"{staging_of(job)}/{OWNER}"])
         with contextlib.suppress(FileNotFoundError):
             retry(self.store.delete_below, self._path(staging_of(job)))
 
     def changed(self, name: str) -> float | None:
-        """The newest change of the object, or of what lies below."""
+        """The latest modification time of the object, or of the objects below it."""
         path = self._path(name)
         times = [
             when
@@ -284,7 +284,7 @@ class StoredFolder:
 
 
 def _at_once(work: Callable[[T], None], items: Sequence[T]) -> None:
-    """Do the work for each; the first failure is raised when all that was begun has ended."""
+    """Apply `work` to each item in parallel; a failure is raised only after all work has ended."""
     with ThreadPoolExecutor(REQUESTS, thread_name_prefix="esformat-commit") as pool:
         for done in [pool.submit(work, item) for item in items]:
             done.result()

@@ -1,20 +1,20 @@
-"""Several files that appear in a directory, or take the place of others, at once: for writers in many processes.
+"""Add several files to a directory, or replace others by them, atomically: for writers in many processes.
 
-Every task of a write puts its files, under names of their own, into a staging directory that no reader looks at. One
-process then commits:
+Every task of a write puts its files, under unique names, into a staging directory that readers ignore. One process then
+commits:
 
-    _staging-JOB/        what tasks wrote, and who runs the write
-    _pending-JOB         from before the first file gets its name: the files it adds are not to be seen yet
+    _staging-JOB/        the files that tasks wrote, and the owner of the write
+    _pending-JOB         written before the first file gets its final name: the files it adds are not visible yet
     _replacing-JOB       the same record under its next name, which is the moment of the commit: the files it adds are
-                         there, those it removes are not to be seen any more
-    _committed-JOB       the record once those are gone; it stays, and says what the write did
+                         visible, those it removes are not any more
+    _committed-JOB       the record once the removed files are deleted; it stays, and documents what the write did
 
-On the local disk a record is renamed. In a store, which cannot rename, the next one is put beside it: of several
-records of a write the last of these names counts.
+On the local disk a record is renamed. In a store, which cannot rename, the next record is written beside it: if a write
+has several records, the last of these names counts.
 
-Readers list the records before and after the files, and again if they differ. Records that were left behind by a
-process that is gone are brought to their end by the next write: undone before the moment of the commit, done after it.
-A directory without such records is a plain directory: files can be copied into and out of it.
+Readers list the records before and after the files, and again if they differ. The next write ends the writes of dead
+processes: it undoes those before the moment of the commit, and completes those after it. A directory without such
+records is a plain directory: files can be copied into and out of it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ATTEMPTS = 50
 WAIT_SECONDS = 0.05
 
 _JOB = re.compile(r"[0-9a-z]{8,64}")
-_STATES = ("pending", "replacing", "committed")  # in the order of their coming
+_STATES = ("pending", "replacing", "committed")  # in the order in which a write passes through them
 _RECORD = re.compile(r"_(pending|replacing|committed)-([0-9a-z]{8,64})")  # no .json: exports lie beside it
 _STAGING = re.compile(r"_staging-([0-9a-z]{8,64})")
 
@@ -49,10 +49,10 @@ Records = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write into a directory; a value that can be pickled to the tasks of the write.
+    """One write into a directory; a value that can be pickled for the tasks of the write.
 
-    job: what tells it from all other writes, 8 to 64 characters of 0-9 and a-z. suffix: of the files that it makes.
-    lease: the name of the one under which it works; "": none, others may write as well.
+    job: unique name of the write, 8 to 64 characters of 0-9 and a-z. suffix: of the files that it creates.
+    lease: the name of the lease that it works under; "": none, others may write as well.
     """
 
     folder: CommitFolder
@@ -65,9 +65,9 @@ class Write:
             raise UsageError(f"{self.job!r} cannot name a write", hint="8 to 64 characters of 0-9 and a-z")
 
     def begin(self) -> None:
-        """Make the staging directory, after clearing away what dead writes left.
+        """Create the staging directory, after cleaning up after dead writes.
 
-        Raises UsageError for a job that was begun before.
+        Raises UsageError for a job that was already begun.
         """
         self.folder.make()
         names = sweep(self.folder)
@@ -76,13 +76,13 @@ class Write:
         self.folder.begin_staging(self.job, json.dumps(this_owner()).encode())
 
     def staged(self, name: str) -> str:
-        """The name for a task's file, relative to the directory; hidden: nobody takes it for a finished one."""
+        """The name for a task's file, relative to the directory; hidden, so that it is not taken for a finished one."""
         return f"{staging_of(self.job)}/.{name}{self.suffix}"
 
     def keep(self, staged: str) -> None:
-        """What a task does when its file is there: the write may have ended meanwhile, and have cleaned up before.
+        """Check, once a task has written its file, that the write has not ended: it may have cleaned up before that.
 
-        Raises ClosedError then; the file is gone.
+        If it has ended, deletes the file and raises ClosedError.
         """
         try:
             self.folder.read(f"{staging_of(self.job)}/{OWNER}")
@@ -91,7 +91,7 @@ class Write:
             raise ClosedError(f"write {self.job} has ended", path=self.folder.name) from None
 
     def place(self, staged: str) -> str | StoredAt:
-        """Where a file of that name is."""
+        """The location of a staged file."""
         return self.folder.place(staged)
 
     def commit(
@@ -102,12 +102,12 @@ class Write:
         facts: Mapping[str, Any] | None = None,
         forget: bool = False,
     ) -> list[str]:
-        """Make staged files visible and hide `removed` ones, all at once; then delete those. Returns the new names.
+        """Make staged files visible and hide `removed` ones, atomically; then delete the latter. Returns the new names.
 
-        staged, removed: names relative to the directory; staged files may each have a directory in it to go into.
-        facts: kept in the record. forget: older records go, too: what they wrote is gone. Raises OSError, and
-        ClosedError where another process took this one for dead and ended the write; then nothing has changed, unless
-        the record says `replacing`.
+        staged, removed: names relative to the directory; a mapping names the subdirectory for each staged file.
+        facts: stored in the record. forget: delete older records too, because the files they list are gone. Raises
+        OSError, and ClosedError if another process took this one for dead and ended the write; then nothing has
+        changed, unless the record says `replacing`.
         """
         if self.lease:
             Lease(self.folder, self.lease).check()
@@ -130,24 +130,24 @@ class Write:
         except FileNotFoundError:
             if pending in self.folder.names():
                 raise
-            self.folder.remove(names)  # what got its name after the other one had looked
+            self.folder.remove(names)  # files that got their names after the other process had listed them
             raise ClosedError(f"write {self.job} has ended", path=self.folder.name) from None
         _complete(self.folder, self.job)
         return names
 
     def abort(self) -> None:
-        """Leave nothing behind of a write that was not committed; one that was is brought to its end."""
+        """Undo a write that was not committed, leaving nothing behind; complete one that was."""
         with contextlib.suppress(FileNotFoundError):
             _end(self.folder, self.job, _records(self.folder.names()))
 
 
 def commit_of(folder: CommitFolder, job: str) -> dict[str, Any]:
-    """The record of a write that was committed. Raises FileNotFoundError."""
+    """The record of a committed write. Raises FileNotFoundError."""
     return _read_record(folder, _name("committed", job))
 
 
 def is_committed(folder: CommitFolder, job: str) -> bool:
-    """Whether a write was committed, and its record still stands."""
+    """Whether a write was committed and its record still exists."""
     return _records(folder.names()).get(job) == "committed"
 
 
@@ -157,7 +157,7 @@ def staged_jobs(folder: CommitFolder) -> list[str]:
 
 
 def commits(folder: CommitFolder) -> dict[str, dict[str, Any]]:
-    """The record of each committed write that still stands, by job."""
+    """The existing records of committed writes, by job."""
 
     def read(item: tuple[str, str]) -> dict[str, Any] | None:
         with contextlib.suppress(FileNotFoundError):
@@ -175,11 +175,11 @@ def commits(folder: CommitFolder) -> dict[str, dict[str, Any]]:
 
 
 def sweep(folder: CommitFolder) -> list[str]:
-    """Bring to their end the writes of processes that are gone. Returns the names of records that were there before."""
+    """End the writes of dead processes. Returns the names of the records and staging directories before that."""
     names = folder.names()
     records = _records(names)
     for job, state in records.items():
-        with contextlib.suppress(FileNotFoundError):  # its owner was quicker
+        with contextlib.suppress(FileNotFoundError):  # its owner was faster
             if state == "pending" and _lives(folder, _name(state, job)):
                 continue
             if state != "committed" or {_name("pending", job), _name("replacing", job)} & set(names):
@@ -195,10 +195,10 @@ def sweep(folder: CommitFolder) -> list[str]:
 
 
 def committed(find: Callable[[], Sequence[str]], roots: Iterable[str | Path]) -> list[str]:
-    """The files that `find` finds, as they are between two commits: none that is pending, none that was replaced.
+    """The files that `find` lists, as they are between two commits: without pending and without replaced ones.
 
-    find: lists paths of local files. roots: directories that they lie below; records in and below those count.
-    Raises UsageError where the directories never stand still.
+    find: lists paths of local files. roots: directories above them; records in and below those count.
+    Raises UsageError if the directories keep changing.
     """
     tops = {Path(root) for root in roots}
     folders: set[Path] = set()
@@ -208,7 +208,7 @@ def committed(find: Callable[[], Sequence[str]], roots: Iterable[str | Path]) ->
         folders = {folder for parent in {Path(path).parent for path in paths} for folder in _between(parent, tops)}
         after = {folder: _local_records(folder) for folder in folders}
         if before == after:
-            with contextlib.suppress(FileNotFoundError):  # a record that has its next name by now
+            with contextlib.suppress(FileNotFoundError):  # a record that was renamed meanwhile
                 hidden = {
                     str(folder / name)
                     for folder, records in after.items()
@@ -223,15 +223,15 @@ def committed(find: Callable[[], Sequence[str]], roots: Iterable[str | Path]) ->
 def committed_objects(store: Store, directory: str, wanted: Callable[[str], bool]) -> list[str]:
     """The paths of the wanted objects below a directory of a store, as they are between two commits; in order.
 
-    Two listings that are alike are the state at every moment between them: no object comes back under its name.
-    Raises UsageError where the directory never stands still; OSError.
+    Two equal listings show the state at every moment between them, because no object reappears under its old name.
+    Raises UsageError if the directory keeps changing; OSError.
     """
     before: frozenset[str] | None = None
     for attempt in range(ATTEMPTS):
         paths = (path for path in store.list(directory) if not _is_staged(path))
         found = frozenset(path for path in paths if wanted(path) or _RECORD.fullmatch(path.rpartition("/")[2]))
         if found == before or not found:
-            with contextlib.suppress(FileNotFoundError):  # a record that has its next name by now
+            with contextlib.suppress(FileNotFoundError):  # a record that was renamed meanwhile
                 return sorted(filter(wanted, found - _hidden_objects(store, found)))
         before = found
         if attempt > 1:
@@ -262,7 +262,7 @@ def _restless(name: str) -> UsageError:
 
 
 def _between(parent: Path, tops: set[Path]) -> list[Path]:
-    """The directories from one up to the root above it; that one alone where there is none."""
+    """The directories from `parent` up to the root above it; only `parent` if it is below no root."""
     folders = [parent, *parent.parents]
     for number, folder in enumerate(folders):
         if folder in tops:
@@ -271,7 +271,7 @@ def _between(parent: Path, tops: set[Path]) -> list[Path]:
 
 
 def _hidden(folder: CommitFolder, records: Records) -> list[str]:
-    """Names of files that are there and not to be seen. Raises FileNotFoundError for a record that went on."""
+    """Names of files that readers must not see. Raises FileNotFoundError for a record that was renamed meanwhile."""
     hidden: list[str] = []
     for job, state in records.items():
         if state != "committed":
@@ -287,7 +287,7 @@ def _name(state: str, job: str) -> str:
 
 
 def _records(names: Iterable[str]) -> dict[str, str]:
-    """The state of each write among names: the last one, where it has several records."""
+    """The state of each write that has a record among names; the last state if it has several."""
     found: dict[str, str] = {}
     for name in names:
         record = _RECORD.fullmatch(name)
@@ -324,7 +324,7 @@ def _is_below(name: str) -> bool:
 
 
 def _end(folder: CommitFolder, job: str, records: Records) -> None:
-    """Bring a write to its end, whatever became of its owner: done from the moment of the commit, undone before."""
+    """End a write, whatever became of its owner: complete it after the moment of the commit, undo it before."""
     state = records.get(job)
     if state == "replacing":
         _complete(folder, job)
@@ -338,7 +338,7 @@ def _end(folder: CommitFolder, job: str, records: Records) -> None:
 
 
 def _complete(folder: CommitFolder, job: str) -> None:
-    """What follows the moment of a commit; can be done again from anywhere in it."""
+    """Do the steps after the moment of a commit. Can be repeated after any of them."""
     replacing = _name("replacing", job)
     record = _read_record(folder, replacing)
     folder.remove([_name("pending", job)])
@@ -353,7 +353,7 @@ def _lives(folder: CommitFolder, record: str) -> bool:
 
 
 def _stages(folder: CommitFolder, staging: str) -> bool:
-    """Whether somebody still writes into a staging directory."""
+    """Whether the owner of a staging directory is still alive."""
     try:
         owner = json.loads(folder.read(f"{staging}/{OWNER}"))
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""Local files of which many are read and only some are open: a handle may be closed between any two reads.
+"""Read many local files with a bounded number of open ones: a handle may be closed between any two reads.
 
-A file is opened again when it is read again; one that was replaced under its name meanwhile is an error.
+A file is reopened when it is read again; if it was replaced under its name meanwhile, the read raises an error.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from esformat.io.source import FileSource
 
 MOST_OPEN = 1024
 SHARE = 4
-"""One part in so many of the files that a process may have open; the others are for sockets, logs and the like."""
+"""Divisor of the process's limit of open files: a quarter is used here, the rest is for sockets, logs and the like."""
 LEAST_OPEN = 4
 
 
 def open_files() -> int:
-    """How many files one owner of handles keeps open: what suits the limit that the system sets the process."""
+    """The number of files that one owner of handles keeps open, chosen by the process's limit of open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_OPEN if soft == resource.RLIM_INFINITY else max(LEAST_OPEN, min(MOST_OPEN, soft // SHARE))
 
 
 class Handles:
-    """Local files, of which at most `limit` are open because nobody has asked for others since."""
+    """Local files, of which only the `limit` last used ones stay open."""
 
     def __init__(self, limit: int | None = None) -> None:
         """limit: None for `open_files`."""
@@ -37,7 +37,7 @@ class Handles:
         _all.add(self)
 
     def get(self, path: str) -> FileSource:
-        """The file, opened now if need be. Raises OSError."""
+        """The open file; opens it if necessary. Raises OSError."""
         with self._lock:
             source = self._open.get(path)
             if source is not None:
@@ -55,16 +55,16 @@ class Handles:
                 self._open.popitem(last=False)  # closes when the last read of it ends
 
     def give_up(self) -> None:
-        """Close half of the files: the process may open no more."""
+        """Close half of the files, because the process cannot open any more."""
         self._keep(len(self._open) // 2)
 
     def forget(self, path: str) -> None:
-        """Close a file that is going to be removed."""
+        """Close a file that is about to be removed."""
         with self._lock:
             self._open.pop(path, None)
 
     def close(self) -> None:
-        """Let go of all."""
+        """Close all files."""
         self._keep(0)
 
 
@@ -83,7 +83,7 @@ def _opened(path: str) -> FileSource:
 
 
 class SharedFile:
-    """A local file whose handle comes from a pool. Closed meanwhile and replaced under its name, it is an error."""
+    """A local file whose handle comes from a pool. Reads raise an error if it was replaced while it was closed."""
 
     def __init__(self, handles: Handles, path: str) -> None:
         """Raises OSError."""

@@ -1,7 +1,7 @@
-"""A place that one job works on at a time: each puts a lease there, which it renews, and looks who else has one.
+"""Leases, so that one job at a time works on a place: each job writes a lease there, renews it, and checks for others.
 
-A lease ends with its job. That of a process that is gone counts no longer: at once where it ran on this machine, else
-when it was not renewed for LEASE_SECONDS. No store needs more for it than to show an object once it is put.
+A lease ends with its job. The lease of a dead process counts no longer: immediately if it ran on this machine, else
+once it was not renewed for LEASE_SECONDS. A store only needs to show an object once it is written.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from esformat.io.commit_folder import CommitFolder
 from esformat.io.write_owner import runs_here, this_owner
 
 LEASE_SECONDS = 600
-"""So long a job on another machine counts as alive after it has renewed its lease. Clocks may differ by minutes."""
+"""How long a job on another machine counts as alive after it renewed its lease. Clocks may differ by minutes."""
 _RENEWAL_SECONDS = LEASE_SECONDS / 10
-_ATTEMPTS = 5  # of jobs that begin at the same moment, all see each other, and step back
+_ATTEMPTS = 5  # jobs that start at the same moment see each other and all step back
 _LONGEST_PAUSE = 0.5
 _NAME = re.compile(r"_[a-z]+-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """That a job owns a place. name: of the file that says so."""
+    """A job's ownership of a place. name: of the lease file."""
 
     folder: CommitFolder
     name: str
 
     def check(self) -> None:
-        """Raise ClosedError where somebody took this job for dead."""
+        """Raise ClosedError if another job took this one for dead."""
         holder = _holder(self.folder, self.name)
         if holder is None or _others(self):
             raise ClosedError(
@@ -48,10 +48,10 @@ class Lease:
 
 @contextmanager
 def owned(folder: CommitFolder, job: str, *, kind: str = "lease", wait_seconds: float = 0.0) -> Iterator[Lease]:
-    """Own a place, which is made where it is absent, until the block ends. job: what others are told.
+    """Own a place, which is created if missing, until the block ends. job: the description that other jobs see.
 
-    kind: leases of another one do not count. wait_seconds: how long to wait for another job to end.
-    Raises UsageError where another job works on it.
+    kind: leases of other kinds do not count. wait_seconds: how long to wait for another job to end.
+    Raises UsageError if another job works there.
     """
     with all_owned([folder], job, kind=kind, wait_seconds=wait_seconds) as (lease,):
         yield lease
@@ -61,7 +61,7 @@ def owned(folder: CommitFolder, job: str, *, kind: str = "lease", wait_seconds: 
 def all_owned(
     folders: Sequence[CommitFolder], job: str, *, kind: str = "lease", wait_seconds: float = 0.0
 ) -> Iterator[list[Lease]]:
-    """The same for several places: all of them, or none."""
+    """Own several places, like `owned`: all of them, or none."""
     leases: list[Lease] = []
     ended = threading.Event()
     renewal = threading.Thread(target=_renew, args=(leases, job, ended), name="esformat-lease", daemon=True)
@@ -85,7 +85,7 @@ def _taken(folder: CommitFolder, job: str, kind: str, wait_seconds: float) -> Le
     for attempt in count():
         if attempt >= _ATTEMPTS and time.monotonic() > end:
             break
-        if attempt:  # two that see each other would go on doing so
+        if attempt:  # a random pause: two jobs that see each other would otherwise keep doing so
             time.sleep(_LONGEST_PAUSE * secrets.randbelow(1000) / 1000)
         lease = Lease(folder, f"_{kind}-{secrets.token_hex(8)}")
         _put(lease, job)
@@ -109,13 +109,13 @@ def _put(lease: Lease, job: str) -> None:
 def _renew(leases: Sequence[Lease], job: str, ended: threading.Event) -> None:
     while not ended.wait(_RENEWAL_SECONDS):
         for lease in leases:
-            with contextlib.suppress(OSError):  # once more in a minute; the commit looks whether it is there
+            with contextlib.suppress(OSError):  # tried again in a minute; the commit checks the lease
                 if _holder(lease.folder, lease.name) is not None:
                     _put(lease, job)
 
 
 def _others(lease: Lease) -> list[dict[str, Any]]:
-    """Who else has a lease there; those of jobs that are gone are removed."""
+    """The other jobs with a lease there. Leases of dead jobs are removed."""
     found = []
     kind = lease.name.rpartition("-")[0]
     for name in lease.folder.names():
@@ -129,7 +129,7 @@ def _others(lease: Lease) -> list[dict[str, Any]]:
 
 
 def _holder(folder: CommitFolder, name: str) -> dict[str, Any] | None:
-    """What a lease says; None where it is gone. Raises UsageError where it says nothing that can be read."""
+    """The content of a lease; None if it is gone. Raises UsageError if it cannot be read."""
     try:
         found = json.loads(folder.read(name))
         return {

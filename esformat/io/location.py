@@ -1,6 +1,6 @@
-"""Where a segment lies: what callers name (a path, a URI, a filesystem and a path) becomes a source or a publication.
+"""Locations of segments: turn what callers pass (a path, a URI, a filesystem and a path) into a source or publication.
 
-The filesystems of Arrow and fsspec are imported when somebody names one.
+The filesystems of Arrow and fsspec are imported on first use.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _HADOOP = re.compile(
     r"(file|dbfs|hdfs|viewfs|s3[an]?|gs|abfss?|wasbs?|maprfs|oss|cosn?|adl):(?P<rest>/.*)", re.I | re.S
 )
-_SAME_STORE = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfss"}  # as Hadoop calls them, and we
-_DBFS = "/dbfs"  # where Databricks mounts its file system
+_SAME_STORE = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfss"}  # Hadoop's names, and ours
+_DBFS = "/dbfs"  # Databricks mounts its file system there
 _QUERY = re.compile(r"\?(?=[A-Za-z_]+=)")
 _ARROW_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
-_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_")  # variables that decide how to connect
+_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_")  # environment variables that determine how to connect
 _WILD = re.compile(r"[*?[]")
 _CONNECTIONS = 32
-_PATHS = (str, bytes, PurePath, os.PathLike)  # the last one takes long to ask
+_PATHS = (str, bytes, PurePath, os.PathLike)  # checking the last one is slow
 _LOCAL = (str, bytes, type(Path()))
-"""Types that never name a file of fsspec's."""
+"""Types that never refer to an fsspec file."""
 _AZURE = re.compile(r"(?P<container>[^@/]+)@(?P<account>[^@/.]+)\.(?:dfs|blob)\.core\.windows\.net")
 _AZURE_SCHEMES = ("abfs", "abfss", "az")
 _AZURE_ACCOUNT = re.compile(r"(?P<account>[^@/.]+)\.(?:dfs|blob)\.core\.windows\.net/|(?P<user>[^@/.:]+)@(?=[^@/.]+/)")
-"""In front of the container, as Arrow takes it."""
+"""The account in front of the container, as Arrow accepts it."""
 
 
 LocalPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -52,15 +52,15 @@ Target = LocalPath | tuple[Any, str] | StoredAt | Source | Any
 """A path, as text or bytes, a URI, a pair of a filesystem and a path in it, a path or open file of fsspec (such as a
 `UPath`), a place in a store, or a source."""
 Options = Mapping[str, Any] | None
-"""How fsspec connects to the store of a URI: what its filesystem takes as keyword arguments."""
+"""How fsspec connects to the store of a URI: keyword arguments of its filesystem."""
 Place = str | StoredAt
-"""A path of the local disk, or a place in a store."""
+"""A local path, or a place in a store."""
 
 
 def located(storage_options: Options, *targets: Any) -> list[Any]:
-    """The targets of a verb; where there are options, each that is a URI as the place that they lead to.
+    """The targets as a list; with options, each URI is replaced by the place that fsspec opens with them.
 
-    Raises UsageError for options that go with none of them.
+    Raises UsageError for options without a URI.
     """
     if storage_options is None:
         return list(targets)
@@ -78,7 +78,7 @@ def located(storage_options: Options, *targets: Any) -> list[Any]:
 
 
 def _of_fsspec(target: Any) -> bool:
-    """Whether it names a file in a filesystem of fsspec, as a `UPath` or an `fsspec.core.OpenFile` does."""
+    """Whether a target refers to a file in an fsspec filesystem, like a `UPath` or an `fsspec.core.OpenFile`."""
     return hasattr(target, "fs") and hasattr(target, "path") and hasattr(target.fs, "cat_file")
 
 
@@ -95,7 +95,7 @@ def locate(target: Any) -> Place:
     path = target if type(target) is str else os.fsdecode(target)
     if "\0" in path:
         raise UsageError(f"no file can be called {path!r}", hint="its name has a NUL in it")
-    if ":" not in path or not isinstance(target, str):  # as URIs have
+    if ":" not in path or not isinstance(target, str):  # URIs have one
         return path
     path = _spelled(path)
     found = _URI.match(path)
@@ -103,7 +103,7 @@ def locate(target: Any) -> Place:
 
 
 def local_path(location: str, otherwise: str) -> str:
-    """The path of the local disk that a location names. Raises UsageError, saying `otherwise`, for one in a store."""
+    """The local path that a location names. Raises UsageError with the message `otherwise` if it is in a store."""
     path = _spelled(location)
     if _URI.match(path):
         raise UsageError(otherwise, path=location)
@@ -111,9 +111,9 @@ def local_path(location: str, otherwise: str) -> str:
 
 
 def _spelled(location: str) -> str:
-    """A location in our spelling: a path of the local disk, or `scheme://…`. Spark and Hadoop have others for both.
+    """Normalise a location to a local path or `scheme://…`. Spark and Hadoop have other spellings for both.
 
-    Raises UsageError where that names nothing.
+    Raises UsageError if the location is invalid.
     """
     found = _HADOOP.match(location)
     if found is None:
@@ -132,7 +132,7 @@ def _spelled(location: str) -> str:
 
 
 def lasting(target: Any) -> Any:
-    """The target by a name that holds in other processes, too: a local path from the root on."""
+    """The target by a name that is valid in other processes, too: a local path becomes absolute."""
     place = locate(target) if isinstance(target, _PATHS) else None
     return _from_root(place) if isinstance(place, str) else target
 
@@ -142,14 +142,14 @@ def _from_root(path: str) -> str:
 
 
 def source_of(target: Any) -> Source:
-    """A source of the bytes of what `target` names: see `locate`; a Source is given back as it is. Raises OSError."""
+    """A source of the bytes that `target` names: see `locate`. A Source is returned unchanged. Raises OSError."""
     return lasting_source(target)[0]
 
 
 def lasting_source(target: Any) -> tuple[Source, Any]:
-    """The same, and the target by a name that holds in other processes, too: see `lasting`. Raises OSError."""
+    """Like `source_of`, and the target by a name that is valid in other processes: see `lasting`. Raises OSError."""
     if type(target) not in _LOCAL:
-        if isinstance(target, (SharedFile, FileSource, RemoteSource)):  # takes no time, as asking for a protocol does
+        if isinstance(target, (SharedFile, FileSource, RemoteSource)):  # fast, unlike a check for a protocol
             return target, target
         if not isinstance(target, (*_PATHS, tuple)) and isinstance(target, Source) and not _of_fsspec(target):
             return target, target
@@ -160,7 +160,7 @@ def lasting_source(target: Any) -> tuple[Source, Any]:
 
 
 def publication_of(target: Any, *, overwrite: bool) -> Publication | Upload:
-    """What makes a finished file appear where `target` says. Raises UsageError, OSError."""
+    """A publication that makes a finished file appear at `target`. Raises UsageError, OSError."""
     place = locate(target)
     if isinstance(place, StoredAt):
         return Upload(place.store, place.path, overwrite=overwrite)
@@ -168,13 +168,16 @@ def publication_of(target: Any, *, overwrite: bool) -> Publication | Upload:
 
 
 def folder_at(target: Any) -> CommitFolder:
-    """The place of several files that writes are committed to. Raises UsageError."""
+    """The directory or prefix at `target`, for committing writes of several files. Raises UsageError."""
     place = locate(target)
     return StoredFolder(place.store, place.path.rstrip("/")) if isinstance(place, StoredAt) else LocalFolder(place)
 
 
 def within(directory: Any, name: str) -> Path | str | tuple[Any, str] | StoredAt:
-    """What names a file in a directory, below a URI, or in a pair of filesystem and directory. Raises UsageError."""
+    """A target for the file `name` in a directory, below a URI, or in a pair of filesystem and directory.
+
+    Raises UsageError.
+    """
     if isinstance(directory, tuple):
         filesystem, path = directory
         return filesystem, "/".join([*filter(None, [os.fsdecode(path).rstrip("/")]), name])
@@ -213,7 +216,7 @@ def _in_uri(uri: str, scheme: str) -> Place:
     authority, _, path = rest[len(scheme) + 3 :].partition("/")
     if scheme in ("abfs", "abfss"):
         azure = _AZURE.fullmatch(authority)
-        if azure is not None:  # both hosts of an account name the same files; Arrow takes the one with a container
+        if azure is not None:  # both hosts of an account have the same files; Arrow takes the dfs one with a container
             authority = f"{azure['container']}@{azure['account']}.dfs.core.windows.net"
         elif "." not in authority and "@" not in authority:  # a container: adlfs finds the account in the environment
             return _through_fsspec(uri, scheme)
@@ -225,7 +228,7 @@ def _in_uri(uri: str, scheme: str) -> Place:
 
 @lru_cache(_CONNECTIONS)
 def _connect(uri: str, _settings: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
-    """Arrow's filesystem for a URI, and the path of the URI's root in it; kept, with its open connections."""
+    """Arrow's filesystem for a URI, and the path of the URI's root in it; cached, with its open connections."""
     from pyarrow.fs import FileSystem
 
     try:
@@ -256,7 +259,7 @@ def _through_fsspec(uri: str, scheme: str, options: Mapping[str, Any] | None = N
 
 
 def _for_adlfs(uri: str, scheme: str, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """An address of Azure as adlfs takes it, with the account among the options; others as they are."""
+    """An Azure URI in the form that adlfs takes, with the account among the options; other URIs unchanged."""
     if scheme not in _AZURE_SCHEMES:
         return uri, options
     authority, _, path = uri[len(scheme) + 3 :].partition("/")
@@ -269,14 +272,14 @@ def _for_adlfs(uri: str, scheme: str, options: Mapping[str, Any]) -> tuple[str, 
         account = None if before is None else before["account"] or before["user"]
         rest = rest if before is None else rest[before.end() :]
     named = {} if account is None or "connection_string" in options else {"account_name": account}
-    return f"abfs://{rest}", {**named, **options}  # all of them are one store, which speaks TLS in any case
+    return f"abfs://{rest}", {**named, **options}  # all schemes mean one store, and adlfs always uses TLS
 
 
 # ------------------------------------------------------------ many files
 
 
 def each_of(targets: Any) -> list[Any]:
-    """One target or several as a list."""
+    """A single target, or several, as a list."""
     one = (
         isinstance(targets, (*_PATHS, StoredAt, Source))
         or _of_fsspec(targets)
@@ -288,8 +291,8 @@ def each_of(targets: Any) -> list[Any]:
 def segments_at(targets: Any, storage_options: Options = None) -> Iterator[Place | Source]:
     """The places of the segments that files, directories, patterns and prefixes name, each once.
 
-    One target or several, in order; what a directory or pattern holds comes by name. Raises UsageError where
-    nothing is.
+    targets: one or several, whose order is kept; files of a directory or pattern are sorted by name. Raises UsageError
+    for a target without segments.
     """
     return files_at(targets, is_segment, f"{SUFFIX} file", storage_options)
 
@@ -297,7 +300,7 @@ def segments_at(targets: Any, storage_options: Options = None) -> Iterator[Place
 def files_at(
     targets: Any, wanted: Callable[[str], bool], what: str, storage_options: Options = None
 ) -> Iterator[Place | Source]:
-    """The same for files of any kind: `wanted` tells by their names those of a directory, `what` names them."""
+    """Like `segments_at`, for files of any kind. wanted: selects files of a directory by name. what: names the kind."""
     seen: set[str] = set()
     for target in located(storage_options, *each_of(targets)):
         if target == "-" and not Path(target).exists():
@@ -316,7 +319,7 @@ def files_at(
 
 
 def names_one_file(target: Any) -> bool:
-    """Whether a path or URI is written as that of a single file: no directory, and no pattern. Asks no store."""
+    """Whether a path or URI is that of a single file, not a directory or a pattern. Sends no request to a store."""
     place = locate(target)
     if isinstance(place, StoredAt):
         return _WILD.search(place.path) is None and "." in place.path.rpartition("/")[2]
@@ -324,24 +327,24 @@ def names_one_file(target: Any) -> bool:
 
 
 def name_of(place: Place) -> str:
-    """What messages call a place."""
+    """The name of a place in messages."""
     return place.name if isinstance(place, StoredAt) else place
 
 
 def exists(place: Place) -> bool:
-    """Whether there is a file. Raises OSError where a store does not answer."""
+    """Whether a place has a file. Raises OSError if a store does not answer."""
     return Path(place).exists() if isinstance(place, str) else retry(place.store.facts, place.path) is not None
 
 
 def is_same_place(one: Place, other: Place) -> bool:
-    """Whether two places are one: a local file under two names, or an object."""
+    """Whether two places are the same: a local file, perhaps under two names, or an object."""
     if isinstance(one, str) and isinstance(other, str):
         return Path(one).exists() and Path(other).exists() and Path(one).samefile(other)
     return not isinstance(one, str) and not isinstance(other, str) and one.name == other.name
 
 
 def name_below(target: Any, place: Place) -> str:
-    """The path of a found file below the directory that `target` is, or that its pattern begins with; else its name."""
+    """The path of a found file relative to the directory `target`, or to the one before its pattern; else its name."""
     root, path = _path_in(locate(target)), _path_in(place)
     wild = _WILD.search(root)
     if wild is not None and root != path:
@@ -378,12 +381,12 @@ def _on_disk(path: str, wanted: Callable[[str], bool]) -> Sequence[Place]:
 
 
 def segments_below(directory: str) -> list[str]:
-    """Segments in a directory and those within it; one that goes away meanwhile, as a write ends, is passed over."""
+    """The segments in a directory and below. Skips directories that disappear meanwhile because a write ends."""
     return files_below(directory, is_segment)
 
 
 def files_below(directory: str, wanted: Callable[[str], bool]) -> list[str]:
-    """The same for files of any kind that are not hidden."""
+    """Like `segments_below`, for files of any kind that are not hidden."""
 
     def passed_over(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -413,17 +416,17 @@ def _in_store(place: StoredAt, wanted: Callable[[str], bool]) -> list[Place]:
 
 
 def is_segment(path: str) -> bool:
-    """Whether a path's last step is the name of a segment."""
+    """Whether a path's last component is the name of a segment."""
     return path.endswith(SUFFIX) and not _is_hidden(path)
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether a file is none of the segments of a directory: files being written are hidden."""
+    """Whether a file is hidden, as files being written are; a hidden file is not a segment of its directory."""
     return path.rpartition("/")[2].startswith(".")
 
 
 def _as_expression(pattern: str) -> re.Pattern[str]:
-    """A pattern of paths as a regular expression: `*` and `?` stay within a directory, `**/` crosses them."""
+    """A pattern of paths as a regular expression: `*` and `?` match within a directory, `**/` across directories."""
     pieces = re.split(r"(\*\*/|\*|\?|\[[^\]]+\])", pattern)
     known = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
     return re.compile(

@@ -1,4 +1,4 @@
-"""How a file comes to be under its name: written beside it, synced, renamed, the directory synced. All or nothing."""
+"""Publish a file under its name: write it next to that, sync, rename, sync the directory. All or nothing."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from esformat.io.stale_files import open_partial, remove_leftovers
 
 
 class Publication:
-    """A file that appears under `path` with `commit`, complete, or not at all.
+    """A file that appears under `path`, complete, with `commit`, or not at all.
 
-    Until then it lies in the same directory under a hidden name of its own, which the next one there removes if the
-    process is killed. It can be read, too.
+    Until then it is in the same directory under a unique hidden name; if the process is killed, the next publication
+    in that directory removes it. The file can also be read.
     """
 
     def __init__(self, path: Path, *, overwrite: bool) -> None:
-        """`path` may be a symbolic link: the file that it leads to is written, and the link stays.
+        """`path` may be a symbolic link: the file that it points to is written, and the link stays.
 
-        Raises UsageError if `path` exists and may not be overwritten, or is no regular file, which none may replace;
-        OSError if it cannot be written.
+        Raises UsageError if `path` exists and may not be overwritten, or is not a regular file, which is never
+        replaced; OSError if it cannot be written.
         """
         self.name = str(path)
         self._overwrite = overwrite
@@ -47,7 +47,7 @@ class Publication:
 
     @property
     def spill_directory(self) -> Path:
-        """Where temporary files go that it is made from: where there is room for it there is room for them, mostly."""
+        """The directory for temporary files that it is built from: with room for the file, it mostly has for these."""
         return self.path.parent
 
     def _exists(self) -> UsageError:
@@ -61,11 +61,11 @@ class Publication:
             self._partial.replace(self.path)
         else:
             self._link()
-        self.file.close()  # only now: it keeps others from taking the file for a leftover
+        self.file.close()  # only now: its lock keeps others from removing the file as stale
         sync_directory(self.path.parent)
 
     def _link(self) -> None:
-        """Rename, but never over a file that is there: a hard link cannot replace one."""
+        """Rename, but never over an existing file: a hard link cannot replace one."""
         try:
             os.link(self._partial, self.path)
         except FileExistsError:
@@ -80,14 +80,14 @@ class Publication:
         self._partial.unlink()
 
     def abort(self) -> None:
-        """Leave nothing behind."""
-        with contextlib.suppress(OSError):  # closing writes what is left: on a full disk it fails once more
+        """Delete the unfinished file."""
+        with contextlib.suppress(OSError):  # closing flushes the buffer, which fails again on a full disk
             self.file.close()
         with contextlib.suppress(FileNotFoundError):
             self._partial.unlink()
 
     def withdraw(self) -> None:
-        """Take the file away again that `commit` made visible. Raises OSError."""
+        """Delete the file that `commit` made visible. Raises OSError."""
         self.path.unlink(missing_ok=True)
 
 
@@ -96,7 +96,10 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextlib.contextmanager
 def naming(name: str, kept: str = "it was not made") -> Iterator[None]:
-    """Say in the error of a full disk which file it was, and what is left of it: a write by number knows neither."""
+    """Add the file's name, and what became of the file, to the error of a full disk: a write by descriptor has neither.
+
+    kept: what became of the file.
+    """
     try:
         yield
     except OSError as error:
@@ -110,22 +113,24 @@ STDOUT = "-"
 
 
 class Streamed:
-    """Standard output, which takes a file's bytes as they are written; what was written is not taken back."""
+    """Standard output as a file: bytes are passed on as they are written, and cannot be taken back."""
 
     def __init__(self) -> None:
         self.name, self.file = "<stdout>", standard_output()
 
     def commit(self) -> None:
-        """Write what waits in the stream's buffer."""
+        """Flush the stream's buffer."""
         self.file.flush()
 
     def abort(self) -> None:
-        """Leave it to the reader of the stream to see that its end is missing."""
+        """Do nothing: the reader of the stream must notice that its end is missing."""
 
 
 @contextlib.contextmanager
 def finished_file(target: str) -> Iterator[str]:
-    """Give a path for a file that must be made as a whole: of "-" a temporary one, copied to standard output then."""
+    """Yield a path for a file that must be created as a whole; for "-", of a temporary file that is then copied to
+    standard output.
+    """
     if target != STDOUT:
         yield target
         return
@@ -139,7 +144,7 @@ def finished_file(target: str) -> Iterator[str]:
 
 
 def standard_output() -> BinaryIO:
-    """Standard output, for bytes. Raises UsageError where it is closed."""
+    """Standard output as a binary stream. Raises UsageError if it is closed."""
     if sys.stdout is None:
         raise UsageError("standard output is closed")
     return sys.stdout.buffer
@@ -155,9 +160,9 @@ _KINDS = (
 
 
 def _behind_links(path: Path) -> Path:
-    """The regular file that `path` names, or will name, where it is a symbolic link to one.
+    """The regular file that `path` names, or will name: the target of a symbolic link, otherwise `path` itself.
 
-    Raises UsageError if something else has the name: a device or a pipe would be gone after the rename.
+    Raises UsageError if something else has the name: a rename would replace a device or a pipe.
     """
     with contextlib.suppress(FileNotFoundError):
         mode = path.stat().st_mode

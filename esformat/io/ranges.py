@@ -1,4 +1,4 @@
-"""Byte ranges that are worth one request: near ones joined, long ones cut."""
+"""Turn byte ranges into requests: join near ones, cut long ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Range = tuple[int, int]
 
 
 def join(ranges: Iterable[Range], gap: int) -> list[Range]:
-    """The ranges, ascending, those that lie no more than `gap` bytes apart made one, gap included."""
+    """The ranges in ascending order; those at most `gap` bytes apart are joined, with the gap."""
     joined: list[Range] = []
     for start, stop in sorted(ranges):
         if joined and start - joined[-1][1] <= gap:
@@ -20,7 +20,7 @@ def join(ranges: Iterable[Range], gap: int) -> list[Range]:
 
 
 def cut(ranges: Iterable[Range], most: int) -> Iterator[Range]:
-    """The ranges in pieces of about the same length and at most `most` bytes each."""
+    """Cut ranges into pieces of about equal length, of at most `most` bytes each."""
     for start, stop in ranges:
         pieces = -(-(stop - start) // most)
         for piece in range(pieces):

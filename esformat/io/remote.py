@@ -1,4 +1,4 @@
-"""`RemoteSource`: an object of a store as a source of bytes, with ranges fetched before they are asked for."""
+"""`RemoteSource`: an object of a store as a source of bytes, which prefetches announced ranges."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from esformat.io.retry import retry
 from esformat.io.store import Store
 
 HELD_BYTES = 64 << 20
-"""What a source holds at most of ranges that were announced and not yet read."""
+"""Most bytes that a source holds of ranges that were announced and not yet read."""
 STALE_SECONDS = 30.0
-FETCH_THREADS = 16  # requests that a process has under way for announced ranges
+FETCH_THREADS = 16  # requests for announced ranges that a process sends in parallel
 
 
 @cache
 def _pool(_process: int) -> ThreadPoolExecutor:
-    """The threads that fetch ahead, one pool a process: threads do not survive a fork."""
+    """The threads that prefetch, one pool per process: threads do not survive a fork."""
     return ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="esformat-fetch")
 
 
 class RemoteSource:
-    """An object of a store: every read is one request, tried again after failures that may pass.
+    """An object of a store: every read is one request, which is retried after transient failures.
 
-    Bytes of two versions of an object are never mixed: each block's checksum stands in the block that leads to it, and
-    a read that fails, or a block that is not the expected one, makes it look again (`changed_error`).
+    Bytes of two versions of an object are never mixed: each block's checksum is stored in the block that refers to it,
+    and after a failed read or an unexpected block, `changed_error` checks whether the object has changed.
     """
 
     def __init__(self, store: Store, path: str) -> None:
-        """Raises FileNotFoundError or another OSError; UsageError where the extra `cloud` is not installed."""
+        """Raises FileNotFoundError or another OSError; UsageError if the extra `cloud` is not installed."""
         self._store, self._path = store, path
         self.name = store.name_of(path)
         self._facts, self._read = retry(store.open, path)
@@ -49,7 +49,7 @@ class RemoteSource:
         return self._fetch(offset, length) if found is None else found
 
     def will_read(self, start: int, stop: int) -> None:
-        """Begin to fetch bytes [start, stop) with one request: they will be read soon."""
+        """Start to fetch bytes [start, stop), which will be read soon, with one request."""
         self._ahead.announce(start, min(stop, self.size))
 
     def _fetch(self, offset: int, length: int) -> bytes:
@@ -66,14 +66,14 @@ class RemoteSource:
         return data
 
     def will_read_again(self, start: int, stop: int) -> None:
-        """Keep announced bytes [start, stop) for one more reader."""
+        """Keep announced bytes [start, stop) for one more read."""
         self._ahead.keep(start, stop)
 
     def changed_error(self) -> SegmentChangedError | None:
-        """What to raise instead of an odd answer: the object is gone or another one by now. One request."""
+        """The error to raise instead of another if the object is gone or was replaced; else None. Takes one request."""
         try:
             now = self._store.facts(self._path)
-        except OSError:  # it cannot be told now
+        except OSError:  # unknown at the moment
             return None
         if now == self._facts:
             return None
@@ -83,7 +83,7 @@ class RemoteSource:
 
 
 class _Piece:
-    """One announced range: what of it was taken, and how many bytes of that are to be taken once more."""
+    """One announced range, with the parts already taken, and the number of their bytes to be taken once more."""
 
     __slots__ = ("announced", "data", "once_more", "start", "stop", "taken")
 
@@ -102,15 +102,15 @@ class _Piece:
 
     @property
     def done(self) -> bool:
-        """Whether all was taken, as often as expected."""
+        """Whether all bytes were taken, as often as expected."""
         return not self.once_more and self.taken == [(self.start, self.stop)]
 
 
 class ReadAhead:
     """Announced ranges that are being fetched or wait to be read.
 
-    While there are too many of them no more are taken, so that what is read first is not crowded out by what comes
-    later; ranges that nobody came for, since a scan ended early, are forgotten after a while.
+    While they have too many bytes, no more ranges are accepted, so that later ranges do not displace those that are
+    read first. Ranges that nobody reads, because a scan ended early, are dropped after a while.
     """
 
     def __init__(self, fetch: Callable[[int, int], bytes]) -> None:
@@ -121,7 +121,7 @@ class ReadAhead:
         self._lock = Lock()
 
     def announce(self, start: int, stop: int) -> None:
-        """Begin to fetch bytes [start, stop), unless they are here already."""
+        """Start to fetch bytes [start, stop), except those that were already announced."""
         with self._lock:
             self._forget_stale()
             while start < stop and self._held < HELD_BYTES:
@@ -137,14 +137,14 @@ class ReadAhead:
                 start = end
 
     def keep(self, start: int, stop: int) -> None:
-        """Expect one more to take bytes [start, stop), as far as they are announced."""
+        """Expect bytes [start, stop) to be taken once more, as far as they are announced."""
         with self._lock:
             while start < stop and (piece := self._piece_at(start)) is not None:
                 piece.once_more += min(stop, piece.stop) - start
                 start = piece.stop
 
     def take(self, offset: int, length: int) -> bytes | None:
-        """Bytes of an announced range, once they have come; None where nobody announced them."""
+        """Bytes of announced ranges, once they are fetched; None if they were not announced."""
         if not self._pieces:
             return None
         pieces: list[_Piece] = []
@@ -173,7 +173,7 @@ class ReadAhead:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _piece_at(self, offset: int) -> _Piece | None:
-        """The piece that byte `offset` lies in."""
+        """The piece that contains byte `offset`; None if it was not announced."""
         at = bisect_right(self._starts, offset) - 1
         piece = self._pieces[self._starts[at]] if at >= 0 else None
         return piece if piece is not None and offset < piece.stop else None

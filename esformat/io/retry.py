@@ -1,4 +1,4 @@
-"""Once more: which failures of a store may pass, and how long to wait for that."""
+"""Retry requests to stores after transient failures."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 from esformat.errors import EsdbError, UsageError
 
-ATTEMPTS = 4  # most filesystems try again themselves, so each may be several requests
-FIRST_WAIT_SECONDS = 0.1  # doubles from one attempt to the next, plus up to as much at random
+ATTEMPTS = 4  # most filesystems also retry, so each attempt may be several requests
+FIRST_WAIT_SECONDS = 0.1  # doubles with each attempt, plus a random time of up to 0.1 s
 LONGEST_WAIT_SECONDS = 5.0
 
 T = TypeVar("T")
 
 _LASTING = (EsdbError, FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-_REFUSED = re.compile(  # how Arrow's filesystems word what no second attempt changes
+_REFUSED = re.compile(  # how Arrow's filesystems word permanent errors
     r"HTTP status 4(?!08|29)\d\d"
     r"|AWS Error (ACCESS_DENIED|INVALID_|MISSING_|RESOURCE_NOT_FOUND|NO_SUCH_|SIGNATURE_|UNRECOGNIZED_|VALIDATION)"
 )
@@ -26,9 +26,9 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed a moment later: a lost connection, a timeout, a busy server."""
     if isinstance(error, _LASTING):
         return False
-    if isinstance(error, OSError):  # lost connections and timeouts included
+    if isinstance(error, OSError):  # includes lost connections and timeouts
         return _REFUSED.search(str(error)) is None
-    return any(kind.__name__ == "ClientConnectionError" for kind in type(error).__mro__)  # of aiohttp: no OSError
+    return any(kind.__name__ == "ClientConnectionError" for kind in type(error).__mro__)  # aiohttp's, not an OSError
 
 
 @cache
@@ -49,9 +49,9 @@ def _retrying() -> Any:
 
 
 def retry(work: Callable[..., T], *arguments: Any) -> T:
-    """What `work` returns; after a failure that may pass it is tried again, `ATTEMPTS` times in all.
+    """The result of `work`, which is retried after transient failures, up to `ATTEMPTS` attempts in all.
 
-    Raises what the last attempt raised; UsageError where tenacity is not installed.
+    Raises the error of the last attempt; UsageError if tenacity is not installed.
     """
     result: T = _retrying()(work, *arguments)
     return result

@@ -1,6 +1,6 @@
-"""Where a segment's bytes come from: positional reads of a thing that does not change.
+"""Sources of a segment's bytes: positional reads of data that does not change.
 
-Files are read with `pread`, not mapped: when somebody cuts a mapped file short the process dies; a read is an error.
+Files are read with `pread`, not mapped: if a mapped file is truncated the process dies, whereas a read raises an error.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from esformat.errors import ClosedError, CorruptSegmentError, EsdbError, UsageEr
 
 @runtime_checkable
 class Source(Protocol):
-    """Bytes that can be read at any place, from several threads."""
+    """Bytes that can be read at any offset, from several threads."""
 
     name: str
-    """What to call it in messages."""
+    """Name in messages."""
     size: int
     """Length in bytes."""
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Bytes [offset, offset + length), all of them. Raises CorruptSegmentError where the source has fewer."""
+        """Bytes [offset, offset + length), all of them. Raises CorruptSegmentError if the source has fewer."""
         ...
 
 
 def explained(error: EsdbError, source: Source) -> EsdbError:
-    """The error with the source's name, or the one that explains it: that the source has changed since it was opened.
+    """The error with the source's name; or, if the source has changed since it was opened, an error that says so.
 
-    Sources that can change say so by a method `changed_error`, which looks, and gives None where all is as it was.
-    One that knows what to do about damage has a `hint`.
+    A source that can change has a method `changed_error`, which checks, and returns None if nothing has changed. A
+    source that knows what to do about damage has a `hint`.
     """
     error.path = error.path or source.name
     error.hint = getattr(source, "hint", None) or error.hint
@@ -53,23 +53,25 @@ def view_of(source: Source, offset: int, length: int) -> memoryview:
 
 
 class FileSource:
-    """A local file. It stays readable after somebody deletes or replaces it under its name."""
+    """A local file. It stays readable after it was deleted, or replaced under its name."""
 
     __slots__ = ("_descriptor", "name", "size", "stamp")
 
     def __init__(
         self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes], descriptor: int | None = None
     ) -> None:
-        """descriptor: of the file, where it is open already; it is not taken over.
+        """descriptor: of the file if it is already open; it is duplicated, so the caller still closes it.
 
-        Raises OSError if the file cannot be opened, UsageError where it is a pipe, a device or the like.
+        Raises OSError if the file cannot be opened, UsageError if it is a pipe, a device or the like.
         """
         self._descriptor = -1
         self.name = path if type(path) is str else os.fsdecode(path)
         if descriptor is not None:
             self._descriptor = os.dup(descriptor)
         else:
-            self._descriptor = os.open(self.name, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer holds none up
+            self._descriptor = os.open(
+                self.name, os.O_RDONLY | os.O_NONBLOCK
+            )  # do not block on a pipe without a writer
         status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode):
             if stat.S_ISDIR(status.st_mode):
@@ -81,7 +83,7 @@ class FileSource:
             )
         self.size = status.st_size
         self.stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        """What tells this file from another one of its name."""
+        """Distinguishes this file from another one of the same name."""
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes [offset, offset + length)."""
@@ -108,14 +110,14 @@ class FileSource:
             done += read
         return view.toreadonly()
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound now: modules may go before this does
-        # Closing here and nowhere else: a thread that is reading holds a reference, so its descriptor stays its own.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound now: modules may be gone by then
+        # Close only here: a reading thread holds a reference, so its descriptor is not closed and reused meanwhile.
         if self._descriptor >= 0:
             close(self._descriptor)
 
 
 class BytesSource:
-    """A segment that lies in memory."""
+    """A segment in memory."""
 
     __slots__ = ("_data", "name", "size")
 
@@ -133,7 +135,7 @@ class BytesSource:
 
 
 class CountingSource:
-    """Another source, counting what is read of it: `reads` and `bytes_read`."""
+    """A wrapper of another source that counts its reads: `reads` and `bytes_read`."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -149,7 +151,7 @@ class CountingSource:
 
 
 class ClosedSource:
-    """What takes a source's place when its segment is closed."""
+    """Replaces the source of a closed segment."""
 
     def __init__(self, source: Source) -> None:
         self.name, self.size = source.name, source.size

@@ -1,6 +1,6 @@
-"""Hidden files of writers that were killed: each writer locks its own, and the next one there removes the rest.
+"""Stale hidden files of killed writers: each writer locks its file, and the next one in the directory removes the rest.
 
-The system lets go of a lock when its process ends, whatever ends it; a file whose lock can be had belongs to nobody.
+The system releases a lock when its process ends, for whatever reason, so an unlocked file belongs to nobody.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, BinaryIO
 PARTIAL_SUFFIX = ".partial"
 BUFFER_BYTES = 1 << 20
 WRITTEN_TOGETHER_BYTES = 4 << 20
-"""The system is told to put so many on the disk; much smaller pieces cost more than they save."""
+"""After so many bytes the system is told to write them to disk; much smaller pieces cost more than they save."""
 _OWN = re.compile(r"\..*\.w[0-9a-f]{12}\.partial", re.DOTALL)
 
 
 def partial_name(name: str, token: str) -> str:
-    """A hidden name beside `name` that no file system finds too long; `token` tells several writers apart."""
+    """A hidden name next to `name`, short enough for every file system; `token` distinguishes several writers."""
     short = os.fsencode(name)[:128].decode("utf-8", "ignore")
     return f".{short}.{token}{PARTIAL_SUFFIX}"
 
@@ -36,12 +36,12 @@ def open_partial(path: Path) -> tuple[Path, BinaryIO]:
             _lock(file)
             if os.path.samestat(os.fstat(file.fileno()), partial.stat()):
                 return partial, file
-        file.close()  # another writer took it for a leftover before it was locked
+        file.close()  # another writer took it for a stale file before it was locked
 
 
 class _WrittenEarly(io.FileIO):
-    """A file that the system begins to put on the disk while more is written, so that the sync at its end finds little
-    left to wait for.
+    """A file that the system starts to write to disk while more is written, so that the final sync has little left to
+    wait for.
     """
 
     _waiting = 0
@@ -50,8 +50,8 @@ class _WrittenEarly(io.FileIO):
         written = super().write(data)
         self._waiting += written
         if self._waiting >= WRITTEN_TOGETHER_BYTES:
-            if hasattr(os, "posix_fadvise"):  # macOS has none
-                # Linux begins to write what was changed, and drops what is on the disk already: nothing of this.
+            if hasattr(os, "posix_fadvise"):  # macOS lacks it
+                # Linux starts to write dirty pages, and drops clean ones from its cache: none of these are clean.
                 with contextlib.suppress(OSError):
                     os.posix_fadvise(self.fileno(), self.tell() - self._waiting, self._waiting, os.POSIX_FADV_DONTNEED)
             self._waiting = 0
@@ -59,7 +59,7 @@ class _WrittenEarly(io.FileIO):
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove hidden files in `directory` whose writers are gone. What cannot be removed stays."""
+    """Remove hidden files in `directory` whose writers are dead. Files that cannot be removed stay."""
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         found = [Path(entry.path) for entry in entries if entry.name[0] == "." and _OWN.fullmatch(entry.name)]
         for partial in found:
@@ -69,12 +69,12 @@ def remove_leftovers(directory: Path) -> None:
 
 def _remove(partial: Path) -> None:
     with partial.open("r+b") as file:
-        if _lock(file):  # or it cannot be told whether its writer lives
+        if _lock(file):  # otherwise it is unknown whether its writer is alive
             partial.unlink()
 
 
 def _lock(file: BinaryIO) -> bool:
-    """Lock a file until it is closed; False where none can be. Raises BlockingIOError if somebody else has."""
+    """Lock a file until it is closed; False if it cannot be locked. Raises BlockingIOError if another process did."""
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,7 +1,7 @@
-"""Filesystems that are not the local disk, object stores above all: read ranges, put whole files, list.
+"""Filesystems other than the local disk, mainly object stores: read ranges, upload whole files, list.
 
-Arrow's filesystems and those of fsspec look alike from here on. A path is what the filesystem calls it, without a
-scheme; nothing here tries twice.
+Arrow's filesystems and fsspec's have one interface here. A path is the filesystem's own, without a scheme. Nothing here
+retries.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from esformat.errors import UsageError
 from esformat.io.stale_files import partial_name
 
 ReadRange = Callable[[int, int], bytes]
-"""Bytes from an offset, as many as asked for; fewer where the object is shorter."""
+"""Reads bytes at an offset, of a length; returns fewer if the object is shorter."""
 
 _STAMPS = ("ETag", "etag", "generation", "Last-Modified", "LastModified", "last_modified", "mtime", "created")
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
-_WHOLE_ARROW = ("s3", "gcs")  # what is written there appears when the stream is closed
-_WHOLE_FSSPEC = ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")  # one call puts a file that appears whole
+_WHOLE_ARROW = ("s3", "gcs")  # a file written there appears when the stream is closed
+_WHOLE_FSSPEC = ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")  # one call uploads a file, which appears whole
 _COPY_BYTES = 8 << 20
 _BY_PARTS = ("s3", "gcs", "abfs")
-"""Stores whose keys may be any text, and which Arrow asks by paths all the same."""
+"""Stores whose keys may be any text, although Arrow treats them as paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectFacts:
-    """What tells an object from another one that takes its name."""
+    """Facts that distinguish an object from another one that replaces it."""
 
     size: int
     stamp: str
-    """Its entity tag, generation or time of change; whatever the store has."""
+    """Its entity tag, generation or modification time; whatever the store has."""
 
 
 class Store(Protocol):
-    """A filesystem, as this package needs it."""
+    """The interface that this package needs of a filesystem."""
 
     def name_of(self, path: str) -> str:
-        """The path as messages show it."""
+        """The name of a path in messages."""
         ...
 
     def open(self, path: str) -> tuple[ObjectFacts, ReadRange]:
-        """An object's facts, and how its bytes are read. Raises FileNotFoundError or another OSError."""
+        """An object's facts, and a function that reads its bytes. Raises FileNotFoundError or another OSError."""
         ...
 
     def facts(self, path: str) -> ObjectFacts | None:
-        """An object's facts now; None where there is none."""
+        """An object's current facts; None if it does not exist."""
         ...
 
     def put(self, path: str, file: BinaryIO) -> None:
-        """Make a local file's bytes an object: visible when all of them are there, and not before."""
+        """Upload a local file as an object, which becomes visible only when it is complete."""
         ...
 
     def delete(self, path: str) -> None:
@@ -64,7 +64,7 @@ class Store(Protocol):
         ...
 
     def copy(self, source: str, target: str) -> None:
-        """Make an object that is like another one, within the store: whole when it appears, whatever was there."""
+        """Copy an object within the store. The copy appears whole, and replaces an existing object."""
         ...
 
     def delete_below(self, directory: str) -> None:
@@ -76,7 +76,7 @@ class Store(Protocol):
         ...
 
     def times(self, directory: str) -> dict[str, float]:
-        """The same, with when each was written, in seconds since 1970."""
+        """The paths of all objects below a directory, and when each was written, in seconds since 1970."""
         ...
 
 
@@ -89,7 +89,7 @@ class StoredAt:
 
     @property
     def name(self) -> str:
-        """The place as messages show it."""
+        """The name of the place in messages."""
         return self.store.name_of(self.path)
 
 
@@ -109,11 +109,11 @@ class ArrowStore:
         self._kind: str = base.type_name
 
     def name_of(self, path: str) -> str:
-        """The path as messages show it."""
+        """The name of a path in messages."""
         return f"{'gs' if self._kind == 'gcs' else self._kind}://{path}"
 
     def _checked(self, path: str) -> str:
-        """The path. Raises UsageError for a key that is none."""
+        """The path. Raises UsageError for a key that Arrow cannot treat as a path."""
         parts = path.rstrip("/").split("/") if self._kind in _BY_PARTS else []
         if parts != [""] and not {"", ".", ".."}.isdisjoint(parts):
             raise UsageError(
@@ -124,7 +124,7 @@ class ArrowStore:
         return path
 
     def open(self, path: str) -> tuple[ObjectFacts, ReadRange]:
-        """An object's facts, and how its bytes are read: one request on S3, and one for each range."""
+        """An object's facts, and a function that reads its bytes. On S3, one request, and one for each range."""
         file = self._filesystem.open_input_file(self._checked(path))
         stamp = _stamp(file.metadata() or {})
         size = int(file.size())
@@ -133,14 +133,14 @@ class ArrowStore:
         return ObjectFacts(size, stamp), lambda offset, length: file.read_at(length, offset)
 
     def facts(self, path: str) -> ObjectFacts | None:
-        """An object's facts now."""
+        """An object's current facts; None if it does not exist."""
         try:
             return self.open(path)[0]
         except FileNotFoundError:
             return None
 
     def put(self, path: str, file: BinaryIO) -> None:
-        """Make a local file's bytes an object."""
+        """Upload a local file as an object."""
         self._checked(path)
         if self._kind in _WHOLE_ARROW:
             self._write(path, file)
@@ -161,7 +161,8 @@ class ArrowStore:
             while piece := file.read(_COPY_BYTES):
                 stream.write(piece)
         except BaseException:
-            # Arrow cannot abort an upload: after a failed write, closing gives up; after a failed read, it publishes.
+            # Arrow cannot abort an upload: closing discards it after a failed write, but publishes it after a failed
+            # read, so delete the object.
             with contextlib.suppress(OSError):
                 stream.close()
                 self._filesystem.delete_file(path)
@@ -180,7 +181,7 @@ class ArrowStore:
         self._filesystem.delete_file(self._checked(path))
 
     def copy(self, source: str, target: str) -> None:
-        """Copy an object; where that is done by writing, to a partial name first."""
+        """Copy an object; via a partial name if a copy would not appear whole."""
         if self._kind in _WHOLE_ARROW:
             self._filesystem.copy_file(self._checked(source), self._checked(target))
             return
@@ -188,7 +189,7 @@ class ArrowStore:
             self.put(target, file)
 
     def delete_below(self, directory: str) -> None:
-        """Remove a directory and all in it; on S3 a thousand objects in one request."""
+        """Remove a directory and all objects below it; on S3, a thousand objects per request."""
         self._filesystem.delete_dir(self._checked(directory))
 
     def list(self, directory: str) -> list[str]:
@@ -196,7 +197,7 @@ class ArrowStore:
         return [info.path for info in self._files(directory)]
 
     def times(self, directory: str) -> dict[str, float]:
-        """The same, with their times."""
+        """The paths of all objects below a directory, and when each was written."""
         return {info.path: (info.mtime_ns or 0) / 1e9 for info in self._files(directory)}
 
     def _files(self, directory: str) -> Sequence[Any]:
@@ -207,7 +208,7 @@ class ArrowStore:
 
 
 class FsspecStore:
-    """A filesystem of fsspec. Its files' own buffers are not used: ranges are asked for as they are needed."""
+    """An fsspec filesystem. The buffers of its files are not used: ranges are requested as needed."""
 
     def __init__(self, filesystem: Any) -> None:
         self._filesystem = filesystem
@@ -215,13 +216,13 @@ class FsspecStore:
         self._kind: str = protocol if isinstance(protocol, str) else protocol[0]
 
     def name_of(self, path: str) -> str:
-        """The path as messages show it."""
+        """The name of a path in messages."""
         return str(self._filesystem.unstrip_protocol(path))
 
     def open(self, path: str) -> tuple[ObjectFacts, ReadRange]:
-        """An object's facts, and how its bytes are read."""
+        """An object's facts, and a function that reads its bytes."""
         filesystem = self._filesystem
-        filesystem.invalidate_cache(path)  # a listing from before says nothing about now
+        filesystem.invalidate_cache(path)  # a cached listing may be out of date
         with _answering(self.name_of(path)):
             info = filesystem.info(path)
         if info["type"] == "directory":
@@ -243,16 +244,16 @@ class FsspecStore:
         return ObjectFacts(int(info["size"]), _stamp(info)), read
 
     def facts(self, path: str) -> ObjectFacts | None:
-        """An object's facts now."""
+        """An object's current facts; None if it does not exist."""
         try:
             return self.open(path)[0]
         except FileNotFoundError:
             return None
 
     def put(self, path: str, file: BinaryIO) -> None:
-        """Make a local file's bytes an object."""
+        """Upload a local file as an object."""
         filesystem = self._filesystem
-        stored = f"/dev/fd/{file.fileno()}"  # the file may have no name of its own
+        stored = f"/dev/fd/{file.fileno()}"  # the file may have no name
         if not os.path.exists(stored):  # noqa: PTH110 - no path, but a question to the operating system
             raise UsageError("writing through fsspec needs /dev/fd", hint="use a pyarrow.fs filesystem")
         if self._kind in _WHOLE_FSSPEC:
@@ -273,7 +274,7 @@ class FsspecStore:
         self._filesystem.rm_file(path)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy an object; where that does not appear whole, to a partial name first."""
+        """Copy an object; via a partial name if the copy would not appear whole."""
         if self._kind in _WHOLE_FSSPEC:
             self._filesystem.cp_file(source, target)
             return
@@ -283,7 +284,7 @@ class FsspecStore:
         self._filesystem.mv(partial, target)
 
     def delete_below(self, directory: str) -> None:
-        """Remove a directory and all in it."""
+        """Remove a directory and all objects below it."""
         self._filesystem.invalidate_cache(directory)
         self._filesystem.rm(directory, recursive=True)
 
@@ -294,7 +295,7 @@ class FsspecStore:
             return list(self._filesystem.find(directory))
 
     def times(self, directory: str) -> dict[str, float]:
-        """The same, with their times; now, where a filesystem has none."""
+        """The paths of all objects below a directory, and when each was written; now if the filesystem does not say."""
         self._filesystem.invalidate_cache(directory)
         found = self._filesystem.find(directory, detail=True)
         return {path: _seconds(next((facts[n] for n in _TIMES if facts.get(n)), None)) for path, facts in found.items()}
@@ -302,8 +303,8 @@ class FsspecStore:
 
 @contextlib.contextmanager
 def _answering(name: str) -> Iterator[None]:
-    """Raise what fails between here and a web server as an OSError. aiohttp has errors that are none, and fsspec takes
-    whatever meets its first question about a file for a missing file.
+    """Raise failures of a connection to a web server as OSError: some aiohttp errors are not, and fsspec reports any
+    failure of its first request for a file as a missing file.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""Temporary files of frames: what does not fit in memory, and is gone with the process whatever ends it.
+"""Temporary files of frames, for data that does not fit in memory. They vanish with the process, however it ends.
 
-A spill file never has a name (or loses it at once, where the system needs one), so that nothing is left to clean up
-after a crash. Its frames are checked when they come back: a disk that errs must not put wrong events into a segment.
+A spill file never has a name (or loses it immediately if the system needs one), so that a crash leaves nothing to clean
+up. Frames are verified when they are read back: a faulty disk must not put wrong events into a segment.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from esformat.format.checksum import checksum64
 
 
 class SpillFile:
-    """Frames: first all of them are appended, then they are read in any order, each of their parts on its own."""
+    """Frames on disk: first all are appended, then they are read in any order, each part separately."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises OSError, which says that it is about temporary data."""
+        """Raises OSError, whose message mentions temporary data."""
         self._directory = directory
-        self._parts: list[list[tuple[int, int, int]]] = []  # of each frame: offset, length, checksum
+        self._parts: list[list[tuple[int, int, int]]] = []  # of each frame, for each part: offset, length, checksum
         self._size = 0
         with _explained(directory):
-            # Without buffers: there can be hundreds of these files, and frames are large.
+            # Unbuffered: there can be hundreds of these files, and frames are large.
             self._file: Any = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 - close()
 
     def __len__(self) -> int:
@@ -67,13 +67,13 @@ class SpillFile:
         return buffer
 
     def close(self) -> None:
-        """Give the space back."""
+        """Close the file, which frees its disk space."""
         self._file.close()
 
 
 @contextmanager
 def _explained(directory: Path) -> Iterator[None]:
-    """Say of an error what it is about and what can be done."""
+    """Add to an error what it is about and what can be done."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How a file comes to be in a store: written to the local disk, then put there whole. All or nothing."""
+"""Publish a file in a store: write it to the local disk, then upload it whole. All or nothing."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from esformat.io.store import Store
 
 
 class Upload:
-    """A file that appears in a store with `commit`, complete, or not at all; the counterpart of `Publication`.
+    """A file that appears in a store, complete, with `commit`, or not at all; the counterpart of `Publication`.
 
-    Until then it lies, without a name, where the system keeps temporary files. A process that dies during `commit` may
-    leave parts of an upload in the store; no reader ever sees them.
+    Until then it is an unnamed file in the system's temporary directory. A process that dies during `commit` may leave
+    parts of an upload in the store; no reader ever sees them.
     """
 
     def __init__(self, store: Store, path: str, *, overwrite: bool) -> None:
@@ -29,7 +29,7 @@ class Upload:
 
     @property
     def spill_directory(self) -> Path:
-        """Where temporary files go that it is made from."""
+        """The directory for temporary files that it is built from."""
         return Path(tempfile.gettempdir())
 
     def _refuse_existing(self) -> None:
@@ -39,11 +39,12 @@ class Upload:
     def commit(self) -> None:
         """Make the object durable and visible. Raises UsageError if another one took the name meanwhile; OSError.
 
-        Of two writers that commit at the same moment the later one wins, whole: stores check nothing in between.
+        If two writers commit at the same moment, the later one wins completely: the check and the upload are not
+        atomic.
         """
         self.file.flush()
         self._refuse_existing()
-        # Not in the caller's thread: an interrupt between two parts would end, and so publish, half an upload.
+        # Not in the caller's thread: an interrupt between two parts would end half an upload, and so publish it.
         with ThreadPoolExecutor(1, thread_name_prefix="esformat-upload") as pool:
             pool.submit(retry, self._put).result()
         self.file.close()
@@ -53,10 +54,10 @@ class Upload:
         self._store.put(self._path, self.file)
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Discard the file."""
         self.file.close()
 
     def withdraw(self) -> None:
-        """Take the object away again that `commit` made visible. Raises OSError."""
+        """Delete the object that `commit` made visible. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             retry(self._store.delete, self._path)

@@ -1,4 +1,4 @@
-"""A file's bytes written by a thread, so that what comes next is read and verified meanwhile."""
+"""Write a file's bytes in a thread, so that the next ones are read and verified meanwhile."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 MOST_BYTES = 4 << 20
-"""What waits to be written, before more is taken; a piece that is larger waits alone."""
+"""Most bytes that wait to be written; a larger piece waits alone."""
 
 
 class WriteBehind:
-    """Takes bytes in order; the last ones may still be on their way to the file."""
+    """Takes bytes in order; the last ones may not have been written to the file yet."""
 
     def __init__(self, file: BinaryIO, pool: ThreadPoolExecutor) -> None:
         """pool: of one thread, so that bytes are written in order."""
@@ -22,13 +22,13 @@ class WriteBehind:
         self._bytes = 0
 
     def write(self, data: bytes | memoryview) -> None:
-        """Take the next bytes. Raises OSError, also for those before."""
+        """Take the next bytes. Raises OSError, also for earlier ones."""
         self.wait(MOST_BYTES - len(data))
         self._waiting.append((len(data), self._pool.submit(self._file.write, data)))
         self._bytes += len(data)
 
     def wait(self, most: int = 0) -> None:
-        """See that no more bytes than `most` have yet to reach the file. Raises OSError."""
+        """Wait until at most `most` bytes are still to be written. Raises OSError."""
         while self._waiting and self._bytes > most:
             size, written = self._waiting.popleft()
             self._bytes -= size
@@ -37,7 +37,7 @@ class WriteBehind:
 
 @contextmanager
 def write_behind(file: BinaryIO) -> Iterator[WriteBehind]:
-    """Everything was written when the block ends well. Raises OSError."""
+    """Write to a file behind the caller; when the block ends normally, everything is written. Raises OSError."""
     with ThreadPoolExecutor(1, thread_name_prefix="esformat-write") as pool:
         sink = WriteBehind(file, pool)
         yield sink

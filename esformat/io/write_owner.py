@@ -1,4 +1,4 @@
-"""Who runs a write that other processes may have to bring to its end: noted where they find it."""
+"""The process that runs a write, recorded so that others know whether it died and they must end the write."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 STALE_SECONDS = 24 * 3600
-"""A write on another machine that changed nothing for so long is taken for dead."""
+"""A write on another machine that changed nothing for so long counts as dead."""
 
 
 def this_owner() -> dict[str, Any]:
-    """The process that runs the write: Spark's driver, where this is one of the helpers that it starts."""
+    """The process that runs the write: Spark's driver if this process is one of its helpers, else this process."""
     pid = os.getpid()
     with contextlib.suppress(OSError, ValueError, IndexError):
         parent = pid
@@ -28,7 +28,7 @@ def this_owner() -> dict[str, Any]:
 
 
 def _process(pid: int) -> tuple[str, int, str]:
-    """Name, parent and time of start of a process, as Linux tells them."""
+    """Name, parent and start time of a process, from Linux's /proc."""
     text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     name = text[text.index("(") + 1 : text.rindex(")")]
     fields = text[text.rindex(")") + 2 :].split()
@@ -43,10 +43,10 @@ def _started(pid: int) -> str:
 
 
 def lives(owner: Any, changed: float | None) -> bool:
-    """Whether the process that runs a write is still there, as far as can be told.
+    """Whether the process that runs a write is still alive, as far as is known.
 
-    changed: when the write last changed anything, in seconds since 1970; None: nothing of it is there any more, so
-    somebody else is at it.
+    changed: when the write last changed anything, in seconds since 1970; None: none of its files exist any more, so
+    another process is already ending it.
     """
     here = runs_here(owner)
     if here is not None:
@@ -55,7 +55,7 @@ def lives(owner: Any, changed: float | None) -> bool:
 
 
 def runs_here(owner: Any) -> bool | None:
-    """Whether a process runs on this machine; None where that cannot be told, as of one on another."""
+    """Whether a process runs on this machine; None if unknown, for example if it is on another machine."""
     try:
         if isinstance(owner, dict) and owner["host"] == socket.gethostname():
             os.kill(int(owner["pid"]), 0)

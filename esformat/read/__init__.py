@@ -1,1 +1,1 @@
-"""An open segment: its events, as objects and as columns."""
+"""Read segments: their events as objects and as columns."""

@@ -1,7 +1,7 @@
-"""What a segment is made of: the bytes of each part of the file, and of each column, to be looked at.
+"""The anatomy of a segment: the size of each part of the file, and of each column.
 
-The parts add up to the file. What it reads is bounded, however large the file is: the roots of its tables, its
-dictionaries, and of the data blocks a sample, by which the share of each column is told.
+The parts add up to the file. The amount read is bounded, however large the file is: the roots of its tables, its
+dictionaries, and a sample of the data blocks, from which the share of each column is estimated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from esformat.io.location import Target, source_of
 from esformat.read.blocks.reader import Reader
 
 DATA_PARTS = 128
-"""So many parts at most are told of the data blocks; in a file with more leaves, each has several."""
+"""The most parts that the data blocks are split into; in a file with more leaves, each part covers several."""
 SAMPLE_BLOCKS = 64
 
 
@@ -28,8 +28,8 @@ SAMPLE_BLOCKS = 64
 class Part:
     """Bytes of one kind: `data`, `directory`, `index`, `filter`, `dictionary`, `templates`, `metadata`, `other`.
 
-    name: of the column that it is of, or of the copy; "" where it is the only one. blocks: how many have the bytes.
-    facts: what else is known of it, such as `events`, `values` or `first_space`.
+    name: the column that the part belongs to, or what it is; "" if the kind has one part only. blocks: the number of
+    blocks that contain the bytes. facts: what else is known of the part, such as `events`, `values` or `first_space`.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ColumnBytes:
-    """A column of events, or their keys and times: its bytes in data blocks. sampled: from some blocks, about."""
+    """The bytes of a column, or of the keys or timestamps, in data blocks. sampled: an estimate from some blocks."""
 
     name: str
     type: str
@@ -59,7 +59,7 @@ class Anatomy:
 
 
 def anatomy(path: Target) -> Anatomy:
-    """Look at the parts of a segment. Raises OSError, CorruptSegmentError, UnsupportedVersionError."""
+    """Measure the parts of a segment. Raises OSError, CorruptSegmentError, UnsupportedVersionError."""
     with closing(Reader(source_of(path), Budgets.of(0))) as reader:
         parts = [*_data(reader), *_indexes(reader), *_dictionaries(reader), *_others(reader)]
         rest = reader.size - sum(part.bytes for part in parts)
@@ -69,7 +69,7 @@ def anatomy(path: Target) -> Anatomy:
 
 
 def _data(reader: Reader) -> Iterator[Part]:
-    """The data blocks in the order of the file, and the leaves that tell of them."""
+    """The data blocks in the order of the file, then the leaves and pages of the directory."""
     root = reader.root
     leaves = range(len(root))
     handles, offsets, spaces = [root.handle(n) for n in leaves], root.data_offsets, root.first_spaces
@@ -108,7 +108,7 @@ def _indexes(reader: Reader) -> Iterator[Part]:
 
 
 def _dictionaries(reader: Reader) -> Iterator[Part]:
-    """What is in dictionary blocks, by column; each may be there twice."""
+    """The contents of dictionary blocks, by column; a block may have a spare copy, which is counted too."""
     for (kind, _, copy), handle in sorted(reader.table.items()):
         if kind != BlockKind.DICTIONARY:
             continue
@@ -137,7 +137,7 @@ def _others(reader: Reader) -> Iterator[Part]:
 
 
 def _columns(reader: Reader, data_bytes: int) -> list[ColumnBytes]:
-    """How the bytes of data blocks fall to columns, by some of the blocks, which lie evenly apart."""
+    """The bytes of data blocks by column, estimated from evenly spaced blocks if there are many."""
     names = {KEYS_CHUNK: ("space, grouping", ""), TIMESTAMPS_CHUNK: ("timestamp", "timestamp[us]")}
     names |= {FIRST_COLUMN_CHUNK + n: (each.name, str(each.type)) for n, each in enumerate(reader.fields)}
     count = reader.root.data_blocks

@@ -1,4 +1,4 @@
-"""What every answer can do, and what every thing that is asked for events can do: the public face of reading."""
+"""The public interface of reading: `Answer`, the base of all query results, and `Scannable`, of all that is queried."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AnswerT = TypeVar("AnswerT", covariant=True)
 
 
 class Unpicklable:
-    """A part of something open, which cannot go to another process by itself."""
+    """A part of an open file or catalog. It cannot be pickled; the file or catalog can."""
 
     __slots__ = ()
 
@@ -34,10 +34,10 @@ class Unpicklable:
 
 
 class Answer(Unpicklable, ABC):
-    """The events that answer a question, read when they are asked for.
+    """The events that match a query, read on demand.
 
-    Iterate it for `Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that reads the
-    Arrow C stream. Each use reads from the start, as often as needed and from any thread.
+    Iterate it for `Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or pass it to anything that reads the
+    Arrow C stream. Each use reads from the start; an answer can be used any number of times, from any thread.
     """
 
     @property
@@ -47,40 +47,40 @@ class Answer(Unpicklable, ABC):
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Names of the columns that the scan gives."""
+        """Names of the columns of the batches."""
         return tuple(self.schema.names)
 
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The events as record batches of a few thousand rows, in order; memory does not grow with the answer."""
+        """The events as record batches of a few thousand rows, in order; memory does not grow with their number."""
 
     def with_paths(self, columns: Sequence[str], paths: Paths, held: Held | None = None) -> Iterator[pa.RecordBatch]:
-        """The events with some columns, and for each path one with the values in payloads there, as `FOUND`.
+        """The events with some columns, and for each path a column of the payloads' values there, of type `FOUND`.
 
-        held: by column of text or binary, lists of texts, of each of which a value holds one at least where an event is
-        wanted; some of those that are not wanted are left out. Raises UsageError without payloads.
+        held: for columns of text or binary, lists of texts. A wanted event's value contains at least one text of each
+        list; some of the other events are left out. Raises UsageError without payloads.
         """
         check_payload(self.schema)
         return (with_found(batch, columns, paths) for batch in self.batches())
 
     @abstractmethod
     def count(self) -> int:
-        """How many events there are; from the metadata alone where that tells."""
+        """The number of events; read from the metadata alone if that suffices."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Event]: ...
 
     def _open(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Begin to read: the schema of the batches, and the batches."""
+        """Start reading: the schema of the batches, and the batches."""
         return self.schema, self.batches()
 
     def to_table(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = ()) -> pa.Table:
         """All events as one table.
 
-        fields: paths into payloads that are JSON, as `$.url` or `$.items[0].id`, each a column more, null where a
-        payload has nothing there: integers, fractions, or true and false where all values are, else text. A mapping
-        of paths to Arrow types chooses them. Raises UsageError for an invalid path, for values that are not of the
-        type, and where there are no payloads.
+        fields: paths into JSON payloads, such as `$.url` or `$.items[0].id`. Each adds a column, which is null if a
+        payload has no value there. The column has integers, floats or booleans if all values are of that kind, else
+        text; a mapping of paths to Arrow types sets the types. Raises UsageError for an invalid path, for values that
+        are not of the type, and without payloads.
         """
         if fields:
             paths, kinds = parse_paths(fields, self.schema), fields if isinstance(fields, Mapping) else {}
@@ -99,16 +99,16 @@ class Answer(Unpicklable, ABC):
         return pa.RecordBatchReader.from_batches(*self._open())
 
     def payload_fields(self) -> PayloadFields:
-        """Which fields the JSON payloads have, and how many values of which kind each has.
+        """The fields of the JSON payloads, and how many values of each kind a field has.
 
-        All payloads are read. Raises UsageError where the column data was not asked for.
+        Reads all payloads. Raises UsageError if the query does not select the column data.
         """
         counts = FieldCounts()
         self._count_fields(counts)
         return counts.found()
 
     def _count_fields(self, counts: FieldCounts) -> None:
-        """Count the fields of all payloads, of which there is a column."""
+        """Add the fields of all payloads to `counts`. Raises UsageError without a column of payloads."""
         schema, batches = self._open()
         payload = check_payload(schema)
         for batch in batches:
@@ -125,7 +125,7 @@ class Answer(Unpicklable, ABC):
 
 
 class Scannable(ABC, Generic[AnswerT]):
-    """Something that has events in an order."""
+    """Something whose events can be scanned in an order."""
 
     __slots__ = ()
 
@@ -139,11 +139,11 @@ class Scannable(ABC, Generic[AnswerT]):
         limit: int | None = None,
         columns: Any = None,
     ) -> AnswerT:
-        """The events in their order, which the class names; `reverse` is the exact mirror unless it says otherwise.
+        """Scan the events in the order that the class documents.
 
-        grouping: only events of that grouping. start, end: half-open [start, end), int µs, aware datetimes or ISO 8601.
-        limit: only the first so many. columns: names of those to read.
-        Raises UsageError or InvalidEventError for wrong arguments, at once.
+        reverse: the exact opposite order, unless the class says otherwise. grouping: only events of that grouping.
+        start, end: half-open [start, end), as int µs, aware datetimes or ISO 8601 text. limit: at most so many events.
+        columns: names of those to read. Raises UsageError or InvalidEventError for wrong arguments, immediately.
         """
         checks = self._checks
         query = checks.query(start, end, reverse, limit, columns)
@@ -163,9 +163,10 @@ class Scannable(ABC, Generic[AnswerT]):
         limit: int | None = None,
         columns: Any = None,
     ) -> AnswerT:
-        """Events with a value of an index, in the order of `scan`; a mapping asks for several, which must all hold.
+        """Scan the events with a value in an indexed column, in the order of `scan`.
 
-        Other arguments as in `scan`. Raises UnknownIndexError, UsageError or InvalidEventError, at once.
+        name: of the index; or a mapping of index names to values, which must all match. Other arguments as in `scan`.
+        Raises UnknownIndexError, UsageError or InvalidEventError for wrong arguments, immediately.
         """
         checks = self._checks
         query = checks.query(start, end, reverse, limit, columns, name, value)
@@ -184,8 +185,8 @@ class Scannable(ABC, Generic[AnswerT]):
     @property
     @abstractmethod
     def _checks(self) -> Checks:
-        """What questions are checked against."""
+        """The columns and indexes that queries are checked against."""
 
     @abstractmethod
     def _scan(self, query: Query, grouping: bytes | None) -> AnswerT:
-        """The answer to a checked question."""
+        """The answer to a checked query."""

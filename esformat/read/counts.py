@@ -1,4 +1,4 @@
-"""`Counts`: keys or values of a segment and how many events each has."""
+"""`Counts`: keys or values of a segment, each with its number of events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from esformat.read.answer import Unpicklable
 
 
 class Counts(Unpicklable, Mapping[Any, int]):
-    """Keys or values, in order, and how many events each has: read from the file when iterated or looked up."""
+    """Keys or values in order, each with its number of events: read from the file when iterated or looked up."""
 
     def __init__(self, items: Any, count: Any) -> None:
         self._items = items
@@ -25,7 +25,7 @@ class Counts(Unpicklable, Mapping[Any, int]):
         return sum(1 for _ in self._items())
 
     def items(self) -> Any:
-        """Pairs of key and count, as they are read."""
+        """Pairs of key and count, read on demand."""
         return _Pairs(self)
 
     def pairs(self) -> Iterator[tuple[Any, int]]:

@@ -1,8 +1,8 @@
-"""Events as a `pyarrow.dataset.Dataset`: what DuckDB, Polars, pandas and pyarrow itself query with push-down.
+"""Events as a `pyarrow.dataset.Dataset`, which DuckDB, Polars, pandas and pyarrow itself query with push-down.
 
-An engine asks a dataset for some columns and the rows of a filter. What the filter says about space, grouping,
-timestamp and indexed columns decides which blocks are read; unless that is all it says, pyarrow then applies the whole
-filter to what they hold, so an answer never depends on how much of a filter was understood.
+An engine asks a dataset for some columns and the rows that satisfy a filter. The filter's conditions on space,
+grouping, timestamp and indexed columns determine which blocks are read. If it has other conditions, pyarrow then
+applies the whole filter to the rows, so the result never depends on how much of the filter was understood.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from esformat.read.tally import tally
 __all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents", "Watch"]
 
 BATCH_ROWS = 131_072  # pyarrow's own default for `batch_size`
-SLICED_ROWS = 32_768  # of larger batches, pyarrow filters slices
+SLICED_ROWS = 32_768  # pyarrow filters larger batches in slices of so many rows
 FEW_SPACES = 16
 
 
 class Events(Protocol):
-    """What a dataset reads: one segment, or several."""
+    """The events that a dataset reads: of one segment, or of several."""
 
     @property
     def schema(self) -> EventSchema:
@@ -48,17 +48,17 @@ class Events(Protocol):
 
     @property
     def arrow(self) -> pa.Schema:
-        """The same columns as they are given: text may be in dictionaries."""
+        """The same columns with the types of the batches: text may be in dictionaries."""
         ...
 
     @property
     def num_events(self) -> int:
-        """How many there are."""
+        """The number of events."""
         ...
 
     @property
     def most_events(self) -> int:
-        """How many there are at most, as metadata alone tells."""
+        """An upper bound of the number of events, from metadata alone."""
         ...
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
@@ -66,46 +66,46 @@ class Events(Protocol):
         ...
 
     def holding(self, held: Held) -> Events:
-        """The same events, perhaps without some whose value in a column holds none of a list of texts."""
+        """The same events, perhaps without some whose value in a column contains no text of a list."""
         ...
 
     def gives_exactly(self, bounds: Bounds) -> bool:
-        """Whether `batches` gives no other events than those within bounds."""
+        """Whether `batches` yields only events within bounds."""
         ...
 
     def blocks(self, bounds: Bounds) -> tuple[int, int]:
-        """How many data blocks are read for the events within bounds, and how many there are."""
+        """The number of data blocks read for the events within bounds, and the number of all data blocks."""
         ...
 
     def extreme_times(self, count: int, *, newest: bool) -> I64:
-        """The `count` latest timestamps, or the earliest, µs, in any order; all where there are fewer events."""
+        """The `count` latest timestamps, or the earliest, µs, in any order; all of them if there are fewer events."""
         ...
 
     def tally(self, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table | None:
-        """Combinations of values of some columns and how many events have each, as `esformat.read.tally` gives them."""
+        """Combinations of values of some columns with their numbers of events; see `esformat.read.tally`."""
         ...
 
 
 class Watch(Protocol):
-    """Who is told of the scans that an engine makes of a dataset."""
+    """An observer of the scans that an engine makes of a dataset."""
 
     @property
     def dry(self) -> bool:
-        """Whether scans give no rows, and tell what they would read instead."""
+        """Whether scans yield no rows, and instead report what they would read."""
         ...
 
     def began(self, read: int, blocks: int, columns: list[str]) -> None:
-        """A dry scan would read some columns of so many of so many blocks."""
+        """Called by a dry scan, which would read `columns` of `read` of the `blocks` blocks."""
         ...
 
     def failed(self, error: Exception) -> None:
-        """A scan ends with an error."""
+        """Called if a scan ends with an error."""
         ...
 
 
 class SegmentEvents:
-    """The events of one open segment. texts: how text is given that has codes; views are given where that is less work,
-    the column of an index as dictionaries everywhere or nowhere.
+    """The events of one open segment. texts: the form of text that is stored as codes. Some batches may have plain text
+    instead of views; an indexed column has dictionaries in all batches or in none.
     """
 
     def __init__(self, reader: Reader, texts: TextForm = TextForm.PLAIN) -> None:
@@ -125,26 +125,26 @@ class SegmentEvents:
         return in_forms_of(batches, self.arrow) if self._texts is TextForm.DICTIONARIES else batches
 
     def holding(self, held: Held) -> SegmentEvents:
-        """The same events, perhaps without some that lack texts."""
+        """The same events, perhaps without some that do not contain the texts."""
         events = copy(self)
         events._held = held
         return events
 
     def gives_exactly(self, bounds: Bounds) -> bool:
-        """Whether those are the only ones."""
+        """Whether `batches` yields only events within bounds."""
         return gives_exactly(bounds)
 
     def blocks(self, bounds: Bounds) -> tuple[int, int]:
-        """How many data blocks are read for the events within bounds, and how many there are."""
+        """The number of data blocks read for the events within bounds, and the number of all data blocks."""
         found, blocks = select(self._reader, bounds, ["timestamp"]).blocks()
         return len(found), blocks
 
     def extreme_times(self, count: int, *, newest: bool) -> I64:
-        """The `count` latest timestamps, or the earliest, µs; reads the blocks that can hold them."""
+        """The `count` latest timestamps, or the earliest, µs; reads the blocks that can contain them."""
         return extreme_times(self._reader, count, newest=newest)
 
     def tally(self, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table | None:
-        """Combinations of values and how many events have each; None where codes do not tell."""
+        """Combinations of values with their numbers of events; None if codes do not suffice."""
         return tally(self._reader, names, count_name, timed=timed)
 
 
@@ -155,21 +155,21 @@ _NOT_SAID: Any = object()
 
 
 class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no types
-    """Events as pyarrow, DuckDB (`FROM dataset`) and Polars (`scan_pyarrow_dataset`) read them. Made by `dataset()`.
+    """Events as pyarrow, DuckDB (`FROM dataset`) and Polars (`scan_pyarrow_dataset`) read them. Created by `dataset()`.
 
-    Reads on demand, any number of times, from several threads, for as long as what it was made of is open. Rows come in
-    the order of the file: by space, grouping, timestamp.
+    Reads on demand, any number of times, from any thread, while the segment or collection is open. Rows are in the
+    order of the file: by space, grouping and timestamp.
     """
 
     def __init__(self, events: Events, filter: pc.Expression | None = None, watch: Watch | None = None) -> None:
         schema = events.arrow
-        # What pyarrow's C++ finds where it does not ask Python: nothing to crash on, and nothing to answer from.
+        # For C++ code of pyarrow that bypasses Python: an empty source, so that it neither crashes nor returns rows.
         nowhere = ds.FileSystemDataset.from_paths(
             [_ELSEWHERE], schema=schema, format=ds.IpcFileFormat(), filesystem=LocalFileSystem()
         )
         super().__init__(schema, [nowhere])
         self.events = events
-        """What is read."""
+        """The events that the dataset reads."""
         self._filter = filter
         self._watch = watch
 
@@ -178,18 +178,19 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
 
     @property
     def children(self) -> list[ds.Dataset]:
-        """Datasets within this one: none."""
+        """The datasets that this one consists of: none."""
         return []
 
     def scanner(
         self, columns: Any = _NOT_SAID, filter: Any = None, batch_size: int = BATCH_ROWS, **options: Any
     ) -> EventScanner | ds.Scanner:
-        """What reads some columns of the rows that a filter is true of.
+        """A scanner for some columns of the rows that satisfy a filter.
 
         columns: names, or expressions by name; None: all. batch_size: most rows of a batch. Other options of pyarrow's
-        scanners are accepted and mean nothing here. Raises pyarrow's errors for columns or a filter that do not fit.
+        scanners are accepted and ignored. Raises pyarrow's errors for columns or a filter that do not fit the schema.
         """
-        # `write_dataset` takes pyarrow's own class only, whose threads keep a process from ending that reads no further
+        # For `write_dataset`, which takes only pyarrow's class. Not used otherwise: if a reader stops early, the
+        # threads of pyarrow's scanner keep the process from ending.
         if columns is _NOT_SAID and filter is None and "use_threads" in options:
             whole = EventScanner(self.events, None, self._filter, batch_size)
             return ds.Scanner.from_batches(whole.to_reader(), batch_size=batch_size, **options)
@@ -197,20 +198,20 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         return EventScanner(self.events, columns, self._with(filter), batch_size, self._watch)
 
     def watched(self, watch: Watch) -> EventDataset:
-        """The same events; somebody is told of each scan of them."""
+        """The same dataset, with an observer of its scans."""
         return EventDataset(self.events, self._filter, watch)
 
     def reading(self, events: Events) -> EventDataset:
-        """The same of other events, with the filter and the one who is told."""
+        """A dataset of other events, with the same filter and observer."""
         return EventDataset(events, self._filter, self._watch)
 
     def filter(self, expression: pc.Expression) -> EventDataset:
-        """The same events as far as an expression is true of them."""
+        """The same dataset, restricted to events that satisfy an expression."""
         return EventDataset(self.events, self._with(expression), self._watch)
 
     def holding(self, held: Held) -> EventDataset:
-        """The same events, perhaps without some whose value in a column holds none of a list of texts: for those who
-        look for these themselves. held: by column of text or binary, such lists.
+        """The same dataset, perhaps without some events whose value in a column contains no text of a list; the caller
+        must still filter. held: for columns of text or binary, such lists.
         """
         return self.reading(self.events.holding(held))
 
@@ -220,35 +221,33 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         return self._filter if filter is None else self._filter & filter
 
     def head(self, num_rows: int, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
-        """The first rows; reads no further than they lie."""
+        """The first rows. Reads no more than they need."""
         return EventScanner(self.events, columns, self._with(filter), BATCH_ROWS).head(num_rows)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """How many rows a filter is true of; without one, the metadata tells."""
+        """The number of rows that satisfy a filter; without a filter, from the metadata alone."""
         return EventScanner(self.events, None, self._with(filter), BATCH_ROWS).count_rows()
 
     def exact_bounds(self, comparisons: Sequence[tuple[str, str, Any]]) -> Bounds | None:
-        """The bounds of the events that comparisons are all true of, as `bounded_by_all` has them; None where bounds do
-        not tell just those.
-        """
+        """The bounds of comparisons that must all hold, as in `bounded_by_all`; None if the bounds are not exact."""
         said = bounded_by_all(comparisons, self.events.schema)
         return said.bounds if said.exact and self.events.gives_exactly(said.bounds) else None
 
     def nth_time(self, count: int, *, newest: bool) -> int | None:
-        """The time of the `count`-th event from the newest on, or from the oldest, µs; None where there are fewer."""
+        """The timestamp of the `count`-th newest event, or the `count`-th oldest, µs; None if there are fewer."""
         times = self.events.extreme_times(count, newest=newest)
         return None if len(times) < count or not count else int(times.min() if newest else times.max())
 
     def tally(self, names: Sequence[str], count_name: str, *, timed: bool = False) -> pa.Table | None:
-        """The combinations of values of some columns, and how many events have each, as a column `count_name`.
+        """The combinations of values of some columns, with their numbers of events in a column `count_name`.
 
-        timed: with a column `timestamp`; a combination has two rows then, one for its latest event and one for the
-        others, as if all of those were at the time of the earliest. None: that is not known without the values.
+        timed: with a column `timestamp`. A combination then has two rows: one for its latest event, and one for all
+        others, with the timestamp of the earliest. Returns None if the counts need the values themselves, or a filter.
         """
         return None if self._filter is not None else self.events.tally(names, count_name, timed=timed)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[EventFragment]:
-        """The whole as one fragment, for engines that scan fragments from Python, as DataFusion does."""
+        """The whole dataset as one fragment, for engines that scan fragments from Python, such as DataFusion."""
         yield EventFragment(self)
 
     def replace_schema(self, schema: pa.Schema) -> Any:
@@ -260,11 +259,11 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         return self._in_memory().sort_by(sorting, **options)
 
     def join(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
-        """All rows in memory, joined as by `pyarrow.dataset.Dataset.join`."""
+        """All rows in memory, joined like `pyarrow.dataset.Dataset.join`."""
         return self._in_memory().join(_readable(right_dataset), *arguments, **options)
 
     def join_asof(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
-        """All rows in memory, joined as by `pyarrow.dataset.Dataset.join_asof`."""
+        """All rows in memory, joined like `pyarrow.dataset.Dataset.join_asof`."""
         return self._in_memory().join_asof(_readable(right_dataset), *arguments, **options)
 
     def _in_memory(self) -> ds.InMemoryDataset:
@@ -272,12 +271,12 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
 
 
 def _readable(dataset: ds.Dataset) -> ds.Dataset:
-    """A dataset that pyarrow can read by itself."""
+    """The same dataset in a form that pyarrow's C++ can read: an EventDataset is loaded into memory."""
     return dataset._in_memory() if isinstance(dataset, EventDataset) else dataset
 
 
 def _projected(schema: pa.Schema, columns: Any, filter: pc.Expression | None) -> pa.Schema:
-    """What comes out. pyarrow says it, and checks columns and filter, unless there are names alone."""
+    """The schema of the result. Unless only names are selected, pyarrow determines it and checks columns and filter."""
     if filter is None and isinstance(columns, list):
         places = [schema.get_field_index(name) for name in columns if isinstance(name, str)]
         if len(places) == len(columns) and min(places, default=0) >= 0:
@@ -287,7 +286,7 @@ def _projected(schema: pa.Schema, columns: Any, filter: pc.Expression | None) ->
 
 
 class EventFragment:
-    """All events of a dataset, where an engine asks for fragments."""
+    """All events of a dataset, for an engine that asks for fragments."""
 
     def __init__(self, dataset: EventDataset) -> None:
         self._dataset = dataset
@@ -297,17 +296,17 @@ class EventFragment:
         return self._dataset.__reduce__()
 
     def scanner(self, schema: pa.Schema | None = None, **options: Any) -> EventScanner | ds.Scanner:
-        """As `EventDataset.scanner`. schema: the dataset's own."""
+        """Like `EventDataset.scanner`. schema: ignored; it is the dataset's own."""
         return self._dataset.scanner(**options)
 
 
 class EventScanner:
-    """Some columns of the rows that a filter is true of. Each use reads anew."""
+    """Reads some columns of the rows that satisfy a filter. Each use reads from the start."""
 
     def __init__(
         self, events: Events, columns: Any, filter: pc.Expression | None, batch_size: int, watch: Watch | None = None
     ) -> None:
-        """Made by `EventDataset.scanner`."""
+        """Created by `EventDataset.scanner`."""
         if batch_size < 1:
             raise UsageError(f"batch_size must be at least 1, not {batch_size}")
         schema = events.arrow
@@ -322,11 +321,11 @@ class EventScanner:
         said = Bounded(UNBOUNDED, exact=filter is None) if steps is None else bounded_by(steps, events.schema)
         self._bounds = said.bounds
         if said.exact and events.gives_exactly(said.bounds):
-            self._filter = None  # nothing is left of it
+            self._filter = None  # the bounds express all of it
         self._names = self._needed(steps)
 
     def _needed(self, steps: list[Step] | None) -> list[str]:
-        """Columns to read, in the order of the schema: all where an expression does not tell."""
+        """Columns to read, in the order of the schema: all of them if an expression is not understood."""
         names: list[str] = self.dataset_schema.names
         needed: set[str] = set()
         looked_at = [] if self._filter is None else [steps]
@@ -340,7 +339,7 @@ class EventScanner:
         return [name for name in names if name in needed] or list(ROWS_ALONE)
 
     def within(self, bounds: Bounds) -> EventScanner:
-        """The same for rows within bounds that `EventDataset.exact_bounds` gave."""
+        """The same scanner, restricted to bounds that `EventDataset.exact_bounds` returned."""
         made: EventScanner = EventScanner.__new__(EventScanner)
         made.__dict__ |= self.__dict__  # `copy` takes ten times as long
         made._bounds = meet(self._bounds, bounds)
@@ -351,8 +350,9 @@ class EventScanner:
         return self._batches(lazily=False) if self._watch is None else self._watched(self._watch)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The same as a pyarrow stream. Rows of a few spaces are read at once: a stream of Python's batches takes its
-        lock for each of them, in a thread of the engine's, which is most of the work of a short answer.
+        """The rows as a pyarrow stream. Rows of a few spaces are read immediately if they fit one batch: a stream of
+        Python batches takes the GIL for each batch, in a thread of the engine, which dominates the cost of a short
+        result.
         """
         batches, schema = self.to_batches(), self.projected_schema
         listed = self._bounds.get("space", Domain()).listed
@@ -362,7 +362,7 @@ class EventScanner:
         return pa.RecordBatchReader.from_batches(schema, chain(begun, batches))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The same as an Arrow C stream."""
+        """The rows as an Arrow C stream."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_table(self) -> pa.Table:
@@ -370,7 +370,7 @@ class EventScanner:
         return pa.Table.from_batches(self.to_batches(), schema=self.projected_schema)
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows; reads no further than they lie."""
+        """The first rows. Reads no more than they need."""
         batches = []
         for batch in self._batches(lazily=True) if num_rows > 0 else ():
             batches.append(batch.slice(0, num_rows))
@@ -380,11 +380,11 @@ class EventScanner:
         return pa.Table.from_batches(batches, schema=self.projected_schema)
 
     def take(self, indices: Any) -> pa.Table:
-        """Rows by their place in the answer."""
+        """Rows by their positions in the result."""
         return self.to_table().take(indices)
 
     def count_rows(self) -> int:
-        """How many rows there are; without a filter the metadata tells."""
+        """The number of rows; without a filter, from the metadata alone."""
         if self._is_whole:
             return self._events.num_events
         counted = EventScanner(self._events, [], self._asked, self._batch_size)
@@ -392,7 +392,7 @@ class EventScanner:
 
     @property
     def _is_whole(self) -> bool:
-        """Whether every row is in the answer."""
+        """Whether the result has every row."""
         return self._filter is None and not self._bounds
 
     def _watched(self, watch: Watch) -> Iterator[pa.RecordBatch]:
@@ -419,13 +419,13 @@ class EventScanner:
                     yield part.slice(at, self._batch_size)
 
     def _empty_rows(self, count: int) -> Iterator[pa.RecordBatch]:
-        """So many rows without columns: nothing is read for them."""
+        """`count` rows without columns, for which nothing is read."""
         for at in range(0, count, self._batch_size):
             rows = pa.nulls(min(self._batch_size, count - at))
             yield pa.RecordBatch.from_arrays([rows], ["nothing"]).select([])
 
     def _projected(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """The rows of a batch that the filter is true of, with the columns that were asked for."""
+        """The rows of a batch that satisfy the filter, with the selected columns."""
         if self._projection is not None:
             scanner = ds.Scanner.from_batches(
                 [batch], schema=batch.schema, columns=self._projection, filter=self._filter, use_threads=False
@@ -438,14 +438,14 @@ class EventScanner:
 
 
 def _as_filtered(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """A batch in the pieces that pyarrow filters, where it must not make them itself."""
+    """A batch cut into the pieces that pyarrow filters, if pyarrow's own slices would be wrong; else the batch."""
     if not slices_mislead(batch.schema):
         return [batch]
     return [pa.concat_batches([batch.slice(at, SLICED_ROWS)]) for at in range(0, len(batch), SLICED_ROWS)]
 
 
 def matching(batch: pa.RecordBatch, filter: pc.Expression) -> list[pa.RecordBatch]:
-    """The rows of a batch that a filter is true of, in order. A third of what `RecordBatch.filter` takes."""
+    """The rows of a batch that satisfy a filter, in order. Takes a third of the time of `RecordBatch.filter`."""
     table = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
     plan = acero.Declaration.from_sequence(
         [acero.Declaration("table_source", table), acero.Declaration("filter", acero.FilterNodeOptions(filter))]

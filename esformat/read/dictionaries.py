@@ -1,4 +1,4 @@
-"""Text as Arrow dictionaries, for engines that look at each value of a dictionary once, not at that of each row."""
+"""Text as Arrow dictionaries, for engines that process each value of a dictionary once, not the value of each row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 def coded_columns(reader: Reader) -> list[str]:
-    """The space, where it is text, and the indexed columns of text whose values the file's first dictionary lists.
+    """The column space, if it is text, and the indexed text columns whose values the file's first dictionary lists.
 
     Raises CorruptSegmentError.
     """
@@ -37,7 +37,7 @@ def in_dictionaries(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
 
 
 def in_forms_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The same rows, each column in the form of the schema's."""
+    """The same rows, with each column converted to its form in the schema."""
     for batch in batches:
         given = batch.schema
         fields = [schema.field(name) for name in given.names]

@@ -1,4 +1,4 @@
-"""The latest or earliest times of a segment, found by reading the few blocks that can hold them."""
+"""Find the latest or earliest timestamps of a segment by reading the few blocks that can contain them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from esformat.read.scan import Scan
 
 
 def extreme_times(reader: Reader, count: int, *, newest: bool) -> I64:
-    """The `count` latest timestamps of a segment, or the earliest, µs, in any order; all where it has fewer events.
+    """The `count` latest timestamps of a segment, or the earliest, µs, in any order; all if it has fewer events.
 
-    Leaves and blocks are looked into in the order of their latest times, until what is left can only be earlier.
+    Leaves and blocks are read in the order of their latest timestamps, until the remaining ones can only be earlier.
     """
-    sign = -1 if newest else 1  # as if the smallest were asked for
+    sign = -1 if newest else 1  # the loop finds the smallest
     root = reader.root
     ends = root.max_timestamps if newest else root.min_timestamps
     queue = [(sign * end, number, -1) for number, end in enumerate(ends)]

@@ -1,4 +1,4 @@
-"""`Opened`: what an open segment, a collection of them and a foreign file have in common."""
+"""`Opened`: the common base of an open segment, a collection of segments and an open foreign file."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class OneSpace(Protocol):
 
     @property
     def num_events(self) -> int:
-        """How many they are."""
+        """The number of events."""
 
 
 SpaceT = TypeVar("SpaceT", bound=OneSpace, covariant=True)
 
 
 class Opened(Scannable[AnswerT], Generic[AnswerT, SpaceT]):
-    """Something open that has spaces. Close it, or use it as a context manager."""
+    """An open file, or several, with spaces. Close it, or use it as a context manager."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is open. Closing twice is fine; scans afterwards raise ClosedError."""
+        """Close all open files. Closing twice is allowed; later scans raise ClosedError."""
 
     def __enter__(self) -> Self:
         return self
@@ -41,10 +41,10 @@ class Opened(Scannable[AnswerT], Generic[AnswerT, SpaceT]):
 
     @abstractmethod
     def find(self, space: str | bytes) -> SpaceT | None:
-        """The space of that key, or None where there is no event of it. Raises UsageError for other types."""
+        """The space with a key; None if it has no events. Raises UsageError for other types."""
 
     def __getitem__(self, space: str | bytes) -> SpaceT:
-        """The space of that key. Raises SpaceNotFoundError, which is a KeyError."""
+        """The space with a key. Raises SpaceNotFoundError, which is a KeyError."""
         found = self.find(space)
         if found is None:
             raise self._absent(space)
@@ -54,11 +54,11 @@ class Opened(Scannable[AnswerT], Generic[AnswerT, SpaceT]):
         return isinstance(space, str | bytes) and self.find(space) is not None
 
     def __iter__(self) -> Iterator[str | bytes]:
-        """The keys of all spaces, ascending."""
+        """The keys of all spaces in ascending order."""
         return iter(self.spaces())
 
     def spaces(self, prefix: str | bytes | None = None) -> Counts:
-        """Every space, in key order, and how many events it has; of those that begin with `prefix`."""
+        """The spaces in key order, each with its number of events; only those that begin with `prefix`."""
         wanted = b"" if prefix is None else to_key(prefix)
 
         def count(key: Any) -> int:
@@ -71,12 +71,12 @@ class Opened(Scannable[AnswerT], Generic[AnswerT, SpaceT]):
 
     @abstractmethod
     def index_values(self, name: str) -> Counts:
-        """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
+        """The values of an index in ascending order, each with its number of events. Raises UnknownIndexError."""
 
     def _absent(self, space: object) -> SpaceNotFoundError:
-        """The error for a space that is not there."""
+        """The error for a space that does not exist."""
         return SpaceNotFoundError(f"no space {space!r}", path=self._checks.name)
 
     @abstractmethod
     def _space_counts(self, prefix: bytes) -> Iterator[tuple[Any, int]]:
-        """Spaces that begin with a prefix, in key order, and how many events each has."""
+        """The spaces that begin with a prefix in key order, each with its number of events."""

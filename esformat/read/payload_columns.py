@@ -1,4 +1,4 @@
-"""Fields of JSON payloads as columns beside those of an answer."""
+"""Fields of JSON payloads as additional columns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PAYLOAD = "data"
 
 
 Paths = Mapping[str, tuple[Step, ...]]
-"""The steps of paths by their text."""
+"""Paths into payloads: the text of each path and its steps."""
 
 
 def parse_paths(fields: Iterable[str] | Mapping[str, pa.DataType], schema: pa.Schema) -> Paths:
-    """The paths that are asked for. Raises UsageError for an invalid one, and for one that is a column's name."""
+    """Parse the paths of fields. Raises UsageError for an invalid path, and for one that equals a column's name."""
     names = [fields] if isinstance(fields, str) else fields
     for path in names:
         if path in schema.names:
@@ -27,9 +27,9 @@ def parse_paths(fields: Iterable[str] | Mapping[str, pa.DataType], schema: pa.Sc
 
 
 def typed_fields(table: pa.Table, paths: Paths, kinds: Mapping[str, pa.DataType]) -> pa.Table:
-    """A table with its columns of paths, which are `FOUND`, as values of one type each; `kinds` chooses some types.
+    """Convert the path columns of a table, which are `FOUND`, to values of one type each. kinds: types of some paths.
 
-    Raises UsageError for a value that a type does not take.
+    Raises UsageError for a value that does not fit its type.
     """
     for path in paths:
         values = [JsonValues.of(chunk) for chunk in table.column(path).chunks]
@@ -39,9 +39,9 @@ def typed_fields(table: pa.Table, paths: Paths, kinds: Mapping[str, pa.DataType]
 
 
 def with_fields(table: pa.Table, fields: Iterable[str] | Mapping[str, pa.DataType]) -> pa.Table:
-    """`table` with a column for each path, named like it; a mapping gives their types.
+    """Append a column for each path, with its name, to `table`. fields: paths, or a mapping of paths to types.
 
-    Raises UsageError for an invalid path, a value that a type does not take, and a table without payloads.
+    Raises UsageError for an invalid path, a value that does not fit its type, and a table without payloads.
     """
     kinds = fields if isinstance(fields, Mapping) else {}
     payloads = table.column(check_payload(table.schema))
@@ -52,7 +52,7 @@ def with_fields(table: pa.Table, fields: Iterable[str] | Mapping[str, pa.DataTyp
 
 
 def with_found(batch: pa.RecordBatch, columns: Sequence[str], paths: Paths) -> pa.RecordBatch:
-    """Some columns of a batch, and for each path one of `FOUND`; nothing is found in a batch without payloads."""
+    """Some columns of a batch, and for each path a column of `FOUND`, which is empty if the batch has no payloads."""
     payloads = batch.column(PAYLOAD) if PAYLOAD in batch.schema.names else pa.nulls(len(batch), pa.binary())
     found = [JsonValues(payloads, steps).found() for steps in paths.values()]
     schema = pa.schema([*map(batch.schema.field, columns), *(pa.field(path, FOUND) for path in paths)])
@@ -60,7 +60,7 @@ def with_found(batch: pa.RecordBatch, columns: Sequence[str], paths: Paths) -> p
 
 
 def check_payload(schema: pa.Schema) -> str:
-    """The name of the column of payloads. Raises UsageError where there is none, or none of text or bytes."""
+    """The name of the payload column. Raises UsageError if there is none, or if it is neither text nor bytes."""
     if PAYLOAD not in schema.names or not is_bytes(schema.field(PAYLOAD).type):
         raise UsageError(
             f"fields of payloads are read from the column {PAYLOAD}, of text or bytes, which is not there",

@@ -1,4 +1,4 @@
-"""Rows [first, last) of a segment: what one of several readers takes that share a segment out among them."""
+"""Read rows [first, last) of a segment, for parallel readers that each take a share of a segment."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from esformat.read.selection import select
 
 KEYS = ("space", "grouping")
 EVENTS = "_events"
-"""The column of how many events a run has."""
+"""The column with the number of events of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPiece:
-    """Rows [first, last) that can hold events, and about how many stored bytes of them must be read."""
+    """Rows [first, last) that can contain matching events, and an estimate of the stored bytes to read for them."""
 
     first: int
     last: int
@@ -38,7 +38,7 @@ class RowPiece:
 
 
 def identity(segment: Segment) -> tuple[int, int]:
-    """Size and checksum of an open segment's directory, which names every block: another file has another."""
+    """An open segment's size and the checksum of its directory root, which lists all blocks: they identify the file."""
     return segment.size_bytes, _reader(segment).table[BlockKind.DIRECTORY_ROOT, 0, 0].check
 
 
@@ -56,9 +56,9 @@ def scan_rows(
 ) -> Scan:
     """A scan, in the order of the file, of at least those events of rows [first, last) that are within bounds.
 
-    columns: those to read; None: all. start, end: only events with times [start, end), µs. listed: ascending rows among
-    these; no others are given, and no block without any is read. threads: that decode; each of many readers has one.
-    Raises UsageError where the segment has no such rows or columns, at once.
+    columns: those to read; None: all. start, end: only events with timestamps in [start, end), µs. listed: ascending
+    rows to return; no others are, and no block without one is read. threads: how many decode; 1 suits parallel readers.
+    Raises UsageError if the segment has no such rows or columns, immediately.
     """
     reader = _reader(segment)
     if not 0 <= first <= last <= reader.root.events:
@@ -76,9 +76,9 @@ def scan_rows(
 def runs_of_rows(
     segment: Segment, first: int, last: int, bounds: Bounds = UNBOUNDED, keys: Sequence[str] = KEYS
 ) -> Iterator[pa.RecordBatch]:
-    """The runs of rows [first, last) whose spaces are within bounds: those of `keys`, and EVENTS: how many rows.
+    """The runs in rows [first, last) whose spaces are within bounds: columns `keys`, and EVENTS with numbers of rows.
 
-    From the directory alone: no event is read. A run that goes on in the next leaf comes in two parts.
+    Reads the directory only, no events. A run that continues in the next leaf is returned in two parts.
     """
     reader = _reader(segment)
     kind = reader.schema.key_type
@@ -102,9 +102,9 @@ def runs_of_rows(
 
 
 def candidate_rows(segment: Segment, bounds: Bounds = UNBOUNDED) -> list[RowPiece]:
-    """The rows that can hold events within bounds, ascending, none of them across directory leaves.
+    """The ranges of rows that can contain events within bounds, ascending, each within one directory leaf.
 
-    Asks the space filter, the directory and the indexes; no event is read. Leaves are read for bounds on spaces only.
+    Reads the space filter, the directory and the indexes, but no events. Leaves are read only for bounds on spaces.
     """
     reader = _reader(segment)
     share = 0.0 if admits_nothing(bounds) else _share(reader, bounds)
@@ -126,7 +126,7 @@ def candidate_rows(segment: Segment, bounds: Bounds = UNBOUNDED) -> list[RowPiec
 
 
 def _share(reader: Reader, bounds: Bounds) -> float:
-    """Which part of the data blocks the indexes leave to be read, at most; 0 where they know of no event."""
+    """The largest fraction of data blocks to read according to the indexes; 0 if these have no matching event."""
     share = 1.0
     blocks = max(1, reader.root.data_blocks)
     for name in reader.schema.indexes:
@@ -138,7 +138,7 @@ def _share(reader: Reader, bounds: Bounds) -> float:
 
 
 def most_events(segment: Segment, bounds: Bounds, pieces: Iterable[RowPiece]) -> int:
-    """How many of the rows of pieces can be within bounds at most, as the indexes say; no event is read."""
+    """The most rows of pieces that can be within bounds, according to the indexes; reads no events."""
     reader = _reader(segment)
     most = sum(piece.last - piece.first for piece in pieces)
     for name in reader.schema.indexes if most else ():
@@ -153,7 +153,7 @@ def _postings(reader: Reader, name: str, values: Iterable[Any]) -> list[Posting]
 
 
 def _runs_of_spaces(segment: Segment, spaces: Domain | None) -> Iterator[tuple[int, int, int]]:
-    """Leaf and rows [first, last) of what lies in some spaces, ascending."""
+    """The leaves with events in some spaces, and the rows [first, last) of these in each leaf, ascending."""
     reader = _reader(segment)
     root = reader.root
     if spaces is None or spaces.listed is None:
@@ -161,7 +161,7 @@ def _runs_of_spaces(segment: Segment, spaces: Domain | None) -> Iterator[tuple[i
         end = len(root) if spaces is None or spaces.high is None else root.leaves_before(spaces.high)
         for number in range(begin, end):
             first, last = root.rows_of(number)
-            if spaces is not None and number in (begin, end - 1):  # the others lie in the range as a whole
+            if spaces is not None and number in (begin, end - 1):  # the other leaves are entirely within the range
                 leaf = reader.leaf(number)
                 held = leaf.spaces.as_list()
                 first = first if spaces.low is None else leaf.run_rows[bisect_left(held, spaces.low)]
@@ -178,10 +178,10 @@ def _runs_of_spaces(segment: Segment, spaces: Domain | None) -> Iterator[tuple[i
 
 
 def schema_of(segment: Segment) -> EventSchema:
-    """An open segment's columns, and which of them have an index."""
+    """An open segment's columns, and which of them are indexed."""
     return _reader(segment).schema
 
 
 def _reader(segment: Segment) -> Reader:
-    """What is below the verbs of an open segment."""
+    """The reader of an open segment."""
     return segment._reader

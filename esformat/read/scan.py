@@ -1,4 +1,4 @@
-"""`Scan`: a lazy answer. Nothing is read before it is iterated or turned into columns, and then only what it needs."""
+"""`Scan`: a lazy answer. Nothing is read until it is iterated or converted to columns, and then only what is needed."""
 
 from __future__ import annotations
 
@@ -40,34 +40,34 @@ from esformat.read.payload_columns import Paths, check_payload, with_found
 from esformat.read.union import Stream, union
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
-FIRST_BLOCKS = 8  # the same at first, while nothing tells how large they are when they are decoded
-FEW_ROWS = 16  # a block that has no more may have large ones, and counts twice at first; others have up to 1 MiB
+FIRST_BLOCKS = 8  # the same for the first group, before the decoded size of a block is known
+FEW_ROWS = 16  # a block of no more rows may have large ones: it counts twice in the first group; others have <= 1 MiB
 BATCH_STORED_BYTES = 2 << 20
-BATCH_BYTES = 8 << 20  # decoded, as the group before tells
-AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question left them decoded
-NUMBER_BATCHES = 2  # and where rows are a few numbers; more memory than that comes from the system each time
-HELD_BATCHES = 4  # and where texts are sought, which rules most rows out before anything is decoded
+BATCH_BYTES = 8 << 20  # decoded size of a group, estimated from the previous group
+AT_HAND_BATCHES = 4  # a group is so many times larger if its blocks are cached decoded
+NUMBER_BATCHES = 2  # or if rows are a few numbers; more memory than that would come from the system each time
+HELD_BATCHES = 4  # or if texts are searched for, which excludes most rows before anything is decoded
 MIN_PARALLEL_BATCHES = 4
-PARALLEL_BYTES = 1 << 20  # decompressed for a group
-THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer
+PARALLEL_BYTES = 1 << 20  # decompressed bytes of a group from which threads are used
+THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer in parallel
 KEYS = frozenset({"space", "grouping"})
-OBJECT_BYTES = 1000  # about what Arrow takes for a column, or a batch, besides its values
+OBJECT_BYTES = 1000  # about the memory that Arrow uses for a column, or a batch, besides its values
 
 Stretches = Callable[[], Iterable[Stretch]]
 T = TypeVar("T", bound=Sized)
-_NOTHING = pa.RecordBatch.from_arrays([], names=[])  # read of a group without answers, and left out
+_NOTHING = pa.RecordBatch.from_arrays([], names=[])  # stands for a group without matching rows, and is skipped
 
 
 class Scan(ScanRows, Answer):
-    """The events of one segment that answer a question, read when they are asked for."""
+    """The events of one segment that match a query, read on demand."""
 
     _batch_bytes = BATCH_BYTES
-    _decompressed_bytes = 0  # of text and bytes, for that group
+    _decompressed_bytes = 0  # of text and binary columns, for the last group
     _texts = TextForm.PLAIN
     _paths: Paths = MappingProxyType({})
-    _passed_rows = 0  # of the segment, from its first on, that `batches` or `matching` has looked at, or passed over
-    _block_bytes = 0  # of a block of the group that was decoded last; 0: none was
-    _row_bytes = 0  # of one of its rows that were wanted
+    _passed_rows = 0  # rows, from the segment's first on, that `batches` or `matching` has read or skipped
+    _block_bytes = 0  # decoded bytes per block of the last group; 0: none was decoded
+    _row_bytes = 0  # decoded bytes per wanted row of that group
 
     def __repr__(self) -> str:
         return f"<esformat.Scan of {', '.join([repr(self._reader.name), *self._query.described()])}>"
@@ -81,13 +81,13 @@ class Scan(ScanRows, Answer):
         return copy
 
     def in_batches_of(self, size_bytes: int) -> Scan:
-        """The same in smaller batches, for those who read many scans at once."""
+        """The same scan with smaller batches, for callers that read many scans at the same time."""
         scan = self.__copy__()
         scan._batch_bytes = size_bytes
         return scan
 
     def with_texts(self, form: TextForm) -> Scan:
-        """The same, text in some form where that is less work; other batches may have it in plain arrays."""
+        """The same scan with text in another form if that is less work; some batches may still have plain arrays."""
         if form is self._texts:
             return self
         scan = self.__copy__()
@@ -98,7 +98,7 @@ class Scan(ScanRows, Answer):
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Names of the columns that the scan gives."""
+        """Names of the columns of the batches."""
         return self._query.columns if self._query.columns is not None else self._reader.schema.names
 
     @property
@@ -107,30 +107,30 @@ class Scan(ScanRows, Answer):
         return self._reader.schema.select(self._query.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The events as record batches of a few thousand rows, in order; memory does not grow with the answer."""
+        """The events as record batches of a few thousand rows, in order; memory does not grow with their number."""
         return self._limited(self._read_batches(self.column_names))
 
     def matching(
         self, columns: Sequence[str], matches: Matches, held: Held | None = None, *, held_is_enough: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The events that `matches` wants, as `batches` gives them; a limit counts those.
+        """The events that `matches` wants, as batches; a limit counts only those.
 
-        columns: what `matches` looks at. They are decoded first, the others for the events that are wanted alone.
-        held: by column, lists of texts: `matches` wants no event whose value holds none of a list, so that it is not
-        asked where templates show that. held_is_enough: it wants all others, so that it is not asked either where
-        templates show that a value holds them.
+        columns: the columns that `matches` needs. They are decoded first, the others only for the wanted events.
+        held: for some columns, lists of texts. An event is wanted only if its value contains a text of each list, so
+        `matches` is not called if templates show that it does not. held_is_enough: every such event is wanted, so
+        `matches` is not called either if templates show that the value contains the texts.
         """
         return self._limited(self._read_matching(Test(tuple(columns), matches, held or {}, held_is_enough)))
 
     def candidates(self, held: Held) -> Iterator[pa.RecordBatch]:
-        """As `batches`, without some events that lack what `held` says, as `matching` has it; of columns that are not
-        there it says nothing. A limit counts what is given.
+        """Like `batches`, but without some of the events that do not satisfy `held`, which is as in `matching`; columns
+        that the segment lacks are ignored. A limit counts the events returned.
         """
         held = {name: texts for name, texts in held.items() if name in self._reader.schema.positions}
         return self._limited(self._read_matching(Test((), None, held))) if held else self.batches()
 
     def with_paths(self, columns: Sequence[str], paths: Paths, held: Held | None = None) -> Iterator[pa.RecordBatch]:
-        """As `Answer.with_paths`: of payloads that are stored by templates, the values alone are made."""
+        """See `Answer.with_paths`. Of payloads stored by templates, only the values at the paths are decoded."""
         check_payload(self._reader.schema.arrow)
         narrowed = self._narrow_to_read()
         if narrowed.nothing:
@@ -146,7 +146,7 @@ class Scan(ScanRows, Answer):
         return scan._gathered(groups, schema, narrowed, Test((), None, held) if held else None)
 
     def _count_fields(self, counts: FieldCounts) -> None:
-        """Count the fields of all payloads; where these are stored by templates, those tell."""
+        """Add the fields of all payloads to `counts`; for payloads stored by templates, from the templates."""
         check_payload(self.schema)
         narrowed = self._narrow_to_read()
         if self._is_short(narrowed):
@@ -158,14 +158,14 @@ class Scan(ScanRows, Answer):
                 rows.blocks.count_fields(counts, rows.places)
 
     def _is_short(self, narrowed: Narrowed) -> bool:
-        """Whether rows are not read group by group, or not all of them."""
+        """Whether the rows are not read group by group, or not all of them are read."""
         is_run = self._keys is not None and self._span[1] - self._span[0] <= MOST_RUN_ROWS
         return is_run or self._small is not None or self._query.limit is not None or self._are_few(narrowed)
 
     def times(self) -> Iterator[I64]:
-        """The times of the events, µs, as arrays in any order: for those who count them by time.
+        """The timestamps of the events, µs, as arrays in any order, for counting events by time.
 
-        Raises UsageError for an answer with a limit.
+        Raises UsageError if the query has a limit.
         """
         if self._query.limit is not None:
             raise UsageError("times are of all events, in any order", hint="leave the limit out")
@@ -180,12 +180,12 @@ class Scan(ScanRows, Answer):
                 yield rows.blocks.times_at(rows.places)
 
     def count(self) -> int:
-        """How many events there are; from the metadata alone where that tells."""
+        """The number of events; read from the metadata alone if that suffices."""
         count = self._count()
         return count if self._query.limit is None else min(count, self._query.limit)
 
     def blocks(self) -> tuple[set[int], int]:
-        """Numbers of the data blocks that reading looks at, and how many the segment has; no block is read for it."""
+        """The numbers of the data blocks that the scan would read, and how many the segment has. Reads none of them."""
         narrowed, query = self._narrow(), oldest_first(self._query)
         found: set[int] = set()
         for stretch in () if narrowed.nothing else self._stretches():
@@ -212,7 +212,7 @@ class Scan(ScanRows, Answer):
         return events if query.limit is None else islice(events, query.limit)
 
     def _event_columns(self) -> tuple[str, ...]:
-        """Columns to read for events: the keys always, of the others those that were asked for."""
+        """Columns to read for events: keys and timestamp always, of the others those selected."""
         wanted = self.column_names
         names = self._reader.schema.arrow.names
         return tuple(name for name in names if name in ("space", "grouping", "timestamp") or name in wanted)
@@ -242,7 +242,7 @@ class Scan(ScanRows, Answer):
     # ------------------------------------------------------------ reading
 
     def _directed(self, narrowed: Narrowed) -> Iterable[Stretch]:
-        """The stretches to read, in the query's direction; of a whole file those that hold the rows that are listed."""
+        """The stretches to read, in the query's direction; of a whole file, only those with the rows of the indexes."""
         stretches: Iterable[Stretch]
         if self._whole and narrowed.rows is not None:
             stretches = leaves_with(self._reader, narrowed.rows)
@@ -251,7 +251,7 @@ class Scan(ScanRows, Answer):
         return reversed(list(stretches)) if self._query.reverse else stretches
 
     def _wanted(self, narrowed: Narrowed) -> Iterable[Stretch]:
-        """The same up to the limit, where it is known by now which rows that takes."""
+        """The stretches to read, cut at the limit if it is already known which rows that takes."""
         directed, query = self._directed(narrowed), self._query
         if query.limit is None or query.filtered:
             return directed
@@ -259,7 +259,7 @@ class Scan(ScanRows, Answer):
 
     @property
     def _of_keys(self) -> bool:
-        """Whether the directory alone answers: no data block is read."""
+        """Whether the directory alone has the answer, so that no data block is read."""
         query = self._query
         return not query.timed and not query.conditions and KEYS.issuperset(self.column_names)
 
@@ -274,7 +274,7 @@ class Scan(ScanRows, Answer):
         return narrow(self._reader, self._query, *self._span, self._listed)
 
     def _narrow_to_read(self) -> Narrowed:
-        """The same, and whether an index was asked this of the same rows before."""
+        """The index matches of the query, and whether it was asked before for the same rows."""
         narrowed = self._narrow()
         if narrowed.unconditional or self._listed is not None:
             return narrowed
@@ -314,7 +314,7 @@ class Scan(ScanRows, Answer):
         return self._gathered(groups, self._reader.schema.select(columns), narrowed)
 
     def _are_numbers(self, columns: Sequence[str]) -> bool:
-        """Whether the columns are numbers, or codes that stay codes."""
+        """Whether all columns are numbers, or codes that are returned as dictionaries."""
         reader = self._reader
         places = [reader.positions.get(name) for name in columns if name != "timestamp"]
         coded = reader.coded_places() if self._texts is TextForm.DICTIONARIES else ()
@@ -323,7 +323,7 @@ class Scan(ScanRows, Answer):
     def _read_lazily(
         self, groups: Iterator[list[BlockSlice]], columns: Sequence[str], narrowed: Narrowed
     ) -> Iterator[pa.RecordBatch]:
-        """Block by block: of each run that is merged, no more is held than that."""
+        """The rows of groups, decoded block by block, so that a merge keeps only one block of each run in memory."""
         for group in groups:
             for part in group:
                 batch = self._read_group([part], columns, narrowed)
@@ -331,12 +331,12 @@ class Scan(ScanRows, Answer):
                     yield batch
 
     def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed, times: int = 1) -> Iterator[list[BlockSlice]]:
-        """Slices of blocks, in the query's direction, that are read and decoded together.
+        """Groups of block slices, in the query's direction, to read and decode together.
 
-        Where a limit may end it soon that is one, then two, then four …: never more than was needed before. Blocks at
-        hand leave little to decode, and no other group is decoded meanwhile: then as many as threads would have taken.
-        Blocks that are large when they are decoded come in smaller groups, once the first one told. times: so many
-        times as many blocks, as most are not decoded.
+        With a limit, which may end the scan soon, groups have one block, then two, then four, …: at most about as many
+        as were needed before. Groups of cached blocks are as large as what several threads would take: little is left
+        to decode, so groups are not decoded in parallel. If decoded blocks are large, groups get smaller after the
+        first. times: multiplies the size of a group, for scans that do not decode most of it.
         """
         group: list[BlockSlice] = []
         stored = unsure = 0
@@ -358,7 +358,7 @@ class Scan(ScanRows, Answer):
             yield group
 
     def _blocks(self, group: list[BlockSlice], narrowed: Narrowed) -> BlockGroup:
-        """The blocks of slices; of a question that was asked before, what is decoded is kept for the next time."""
+        """The blocks of slices; if the query was asked before, the decoded data is cached."""
         kind = KeptGroup if narrowed.asked_before else BlockGroup
         blocks = kind(self._reader, group[::-1] if self._query.reverse else group)
         blocks.texts, blocks.paths = self._texts, self._paths
@@ -382,7 +382,7 @@ class Scan(ScanRows, Answer):
         return rows.complete(schema, reverse=self._query.reverse)
 
     def _find(self, group: list[BlockSlice], narrowed: Narrowed, test: Test | None = None) -> MatchedRows | None:
-        """The rows of a group that answer the query; None without any. Of blocks that hold none nothing is decoded."""
+        """The rows of a group that match the query; None if there are none. Decodes no block without such rows."""
         blocks = self._blocks(group, narrowed)
         places = blocks.select(self._query, narrowed)
         all_hold = False
@@ -401,7 +401,7 @@ class Scan(ScanRows, Answer):
             return None
         every = len(found) == len(looked_at)
         shown = [name for name in test.columns if name in self.column_names]
-        seen = looked_at.select(shown) if shown else None  # the rest was looked at for the test alone
+        seen = looked_at.select(shown) if shown else None  # the other columns were decoded for the test only
         if not every:
             seen = None if seen is None else seen.filter(mask)
             blocks, places = blocks.part(found if places is None else places[found])
@@ -410,7 +410,7 @@ class Scan(ScanRows, Answer):
     def _gathered(
         self, groups: Iterator[list[BlockSlice]], schema: pa.Schema, narrowed: Narrowed, test: Test | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """What answers the query, in the columns of a schema: where few rows do, of several groups together."""
+        """The matching rows in the columns of a schema; if few rows match, those of several groups together."""
         reverse = self._query.reverse
         enough = test is not None and set(schema.names) <= set(test.columns)
 
@@ -423,7 +423,7 @@ class Scan(ScanRows, Answer):
             if not alone and self._row_bytes and not rows.fills(self._most_gathered()):
                 return rows
             batch = rows.complete(schema, reverse=reverse)
-            size = batch.get_total_buffer_size()  # a tenth of the work that `nbytes` is
+            size = batch.get_total_buffer_size()  # a tenth of the work of `nbytes`
             self._block_bytes, self._row_bytes = size // len(group), 1 + size // len(batch)
             self._decompressed_bytes = rows.blocks.decompressed_bytes
             return batch
@@ -431,7 +431,7 @@ class Scan(ScanRows, Answer):
         return completed(self._in_parallel(groups, read), schema, self._most_gathered, reverse=reverse)
 
     def _most_gathered(self) -> int:
-        """How many rows of several groups are decoded together."""
+        """The most rows of several groups to decode together."""
         return min(GATHERED_ROWS, self._batch_bytes // max(1, self._row_bytes))
 
     def _read_matching(self, test: Test) -> Iterator[pa.RecordBatch]:
@@ -439,7 +439,7 @@ class Scan(ScanRows, Answer):
         if narrowed.nothing:
             return iter(())
         if self._merged:
-            every = self.__copy__()  # a limit counts those that are found
+            every = self.__copy__()  # without the limit, which counts only the rows found
             every._query = first_of(self._query, None, self._query.columns)
             if test.matches is None:
                 return every._read_batches(wanted)
@@ -451,12 +451,12 @@ class Scan(ScanRows, Answer):
         return (rows.complete(self.schema, reverse=self._query.reverse) for rows in found if rows)
 
     def _in_parallel(self, groups: Iterator[list[BlockSlice]], read: Callable[[list[BlockSlice]], T]) -> Iterator[T]:
-        """What is read of each group, in order: by threads a few groups ahead, where much is decompressed for the rows.
+        """Read each group, in order; with threads, a few groups ahead, if much data is decompressed for the rows.
 
-        Little else goes on side by side: most work on a group is short, and its thread would wait for Python's lock.
+        Other work is not worth threads: most steps of it are short, and a thread would wait for the GIL.
         """
         threads = self._threads or THREADS
-        yield from (rows for rows in map(read, islice(groups, 1)) if len(rows))  # tells how large blocks are
+        yield from (rows for rows in map(read, islice(groups, 1)) if len(rows))  # measures the decoded size of blocks
         few = list(islice(groups, MIN_PARALLEL_BATCHES))
         if len(few) < MIN_PARALLEL_BATCHES or threads == 1 or self._decompressed_bytes < PARALLEL_BYTES:
             yield from (rows for rows in map(read, chain(few, groups)) if len(rows))
@@ -475,7 +475,7 @@ class Scan(ScanRows, Answer):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _merge_sources(self, columns: Sequence[str], narrowed: Narrowed) -> Iterator[Stream]:
-        """Sources in time order: each long run, and short runs side by side, sorted together."""
+        """Streams in time order: one for each long run, and one for each group of short runs, which are sorted."""
         query = self._query
         read = list(dict.fromkeys([*columns, "timestamp"]))
         groups = list(gathered(by_run(self._stretches(), self._reader), self._reader))
@@ -493,7 +493,7 @@ class Scan(ScanRows, Answer):
             yield Stream((high if query.reverse else low,), number, batches)
 
     def _time_bounds(self, runs: list[list[Stretch]]) -> tuple[int, int]:
-        """Times between which all rows of some runs lie, from the directory."""
+        """The earliest and the latest timestamp of some runs, or bounds of them, from the directory."""
         low, high = [], []
         for stretch in chain.from_iterable(runs):
             leaf = self._reader.leaf(stretch.leaf, keys=False)
@@ -534,7 +534,7 @@ class Scan(ScanRows, Answer):
         return sum(self._count_slice(part, narrowed) for part in found)
 
     def _is_known(self, part: BlockSlice, narrowed: Narrowed) -> bool:
-        """Whether the directory and the indexes tell which rows of a slice are in the answer."""
+        """Whether the directory and the indexes determine which rows of a slice match."""
         return not narrowed.unmet and self._query.covers(part.min_timestamp, part.max_timestamp)
 
     def _count_slice(self, part: BlockSlice, narrowed: Narrowed) -> int:
@@ -551,14 +551,12 @@ class Scan(ScanRows, Answer):
 
 
 def passed_rows(scan: Scan) -> int:
-    """How many rows of a segment, from its first on, a scan of all of it has looked at so far, or passed over; 0 where
-    it does not tell.
-    """
+    """The number of rows, from the segment's first, that a scan of all rows has read or skipped; 0 if unknown."""
     return scan._passed_rows
 
 
 def _first_of(stretches: Iterable[Stretch], count: int, *, reverse: bool) -> Iterator[Stretch]:
-    """The first `count` rows of directed stretches: of one that is cut short, those at its end where they go back."""
+    """The first `count` rows of directed stretches; with `reverse`, a stretch that is cut keeps its last rows."""
     for stretch in stretches:
         if not count:
             return
@@ -569,7 +567,7 @@ def _first_of(stretches: Iterable[Stretch], count: int, *, reverse: bool) -> Ite
 
 
 def first_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """The first so many rows of batches, and no batch taken after them."""
+    """The first `limit` rows of batches. Takes no batch after them."""
     for batch in batches:
         yield batch.slice(0, limit)
         limit -= min(limit, len(batch))

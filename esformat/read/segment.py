@@ -1,4 +1,4 @@
-"""`open` and `Segment`: the verbs of an open file."""
+"""`open` and `Segment`: open a segment and query it."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def open_segment(path: Target, *, cache_bytes: int | None = None, storage_option
 
     path: of a file; or a URI (`s3://bucket/key`, `gs://…`, `abfs://…`; others through fsspec), a pair of a filesystem
     (of `pyarrow.fs` or fsspec) and a path in it, a `UPath`, or any `Source` of bytes.
-    cache_bytes: how much of what questions decode is kept for the next one, by this segment alone; None shares one
-    cache with all other segments of the process (see `set_cache_bytes`).
-    storage_options: how to connect to the store of a URI, as its filesystem of fsspec takes it (`key`, `account_name`
-        …); the URI then goes through fsspec, whatever its scheme.
+    cache_bytes: size of a cache of decoded data for this segment alone; None shares one cache with all other segments
+    of the process (see `set_cache_bytes`).
+    storage_options: how to connect to the store of a URI, as options of its fsspec filesystem (`key`, `account_name`
+        …); the URI is then opened with fsspec, whatever its scheme.
     Raises OSError (no such file …), UsageError, CorruptSegmentError, UnsupportedVersionError.
     """
     (target,) = located(storage_options, path)
@@ -56,7 +56,7 @@ def open_segment(path: Target, *, cache_bytes: int | None = None, storage_option
 
 
 def _open_copy(path: Any, cache_bytes: int | None, facts: tuple[Any, ...]) -> Segment:
-    """The segment that was pickled. Raises SegmentChangedError where another file has its name by now."""
+    """Open a pickled segment. Raises SegmentChangedError if another file has its name now."""
     opened = open_segment(path, cache_bytes=cache_bytes)
     if opened._facts() != facts:
         opened.close()
@@ -65,7 +65,7 @@ def _open_copy(path: Any, cache_bytes: int | None, facts: tuple[Any, ...]) -> Se
 
 
 def opening_bytes(segment: Segment) -> int:
-    """How many bytes of its file opening a segment read: what it holds grows with them."""
+    """The bytes of the file that opening a segment read; the memory it uses grows with them."""
     return segment._reader.opening_bytes
 
 
@@ -77,8 +77,8 @@ def near_history(
     limit: int | None,
     columns: tuple[str, ...] | None,
 ) -> list[Event] | None:
-    """What a scan of a space gives, in one step, where that is a few rows beside each other in a local file; None where
-    it may be more, or was not asked for those columns before.
+    """The events of a scan of a space, in one step, if they are a few adjacent rows of a local file; None if there may
+    be more, or if those columns were not queried before.
     """
     reader = segment._reader
     query = reader.checks.query(None, None, reverse, limit, columns)
@@ -89,9 +89,10 @@ def near_history(
 
 
 def announce_space(segment: Segment, space: str | bytes, *, wait: bool) -> bool:
-    """Begin to fetch the events of a space, if they are few, from a source that fetches ahead; whether that is done.
+    """Start to prefetch the events of a space, if they are few and the source can prefetch.
 
-    wait: read the directory first where that is not at hand; else nothing is read. Raises as `Segment.find`.
+    wait: read the directory first if it is not cached; otherwise nothing is read, and False is returned. Raises what
+    `Segment.find` raises.
     """
     reader, key = segment._reader, to_key(space)
     if not wait and not reader.root.has_pages_for(key):
@@ -105,9 +106,9 @@ def announce_space(segment: Segment, space: str | bytes, *, wait: bool) -> bool:
 
 
 def set_cache_bytes(cache_bytes: int) -> None:
-    """Set how much decoded data the open segments of this process may keep in memory, all together.
+    """Set how much decoded data all open segments of this process together may cache in memory.
 
-    256 MiB unless set. Less takes effect at once. Raises UsageError.
+    The default is 256 MiB. A smaller size takes effect immediately. Raises UsageError.
     """
     if not isinstance(cache_bytes, int) or isinstance(cache_bytes, bool) or cache_bytes < 0:
         raise UsageError(f"cache_bytes must be a whole number from 0, not {cache_bytes!r}")
@@ -115,34 +116,34 @@ def set_cache_bytes(cache_bytes: int) -> None:
 
 
 class Segment(Opened[Scan, Space]):
-    """An open `.esdb` file: its events by space, grouping and timestamp.
+    """An open `.esdb` file, with its events ordered by space, grouping and timestamp.
 
-    Safe to share between threads; close it, or use it as a context manager.
+    Thread-safe. Close it, or use it as a context manager.
 
-    A scan that is under way when the segment is closed raises ClosedError at its next read.
+    A scan in progress when the segment is closed raises ClosedError at its next read.
     """
 
     def __init__(self, reader: Reader, named: tuple[Any, int | None] | None = None) -> None:
-        """`named`: what it was opened with, for copies in other processes."""
+        """named: the arguments it was opened with, for pickling."""
         self._reader = reader
         self._named = named
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy opens the file again by its name, as Dask, Ray and multiprocessing ask for in other processes."""
+        """An unpickled copy, as Dask, Ray and multiprocessing create in other processes, opens the file by its name."""
         if self._named is None or isinstance(self._reader.source, ClosedSource):
             raise UsageError("only an open file of its own can be pickled", path=self.path, hint="open it there")
         path, cache_bytes = self._named
         return _open_copy, (path, cache_bytes, self._facts())
 
     def _facts(self) -> tuple[Any, ...]:
-        """Tell a file from another one of its name."""
+        """Facts that distinguish the file from another file of the same name."""
         return self.size_bytes, self.num_events, self.num_spaces, self.min_timestamp, self.max_timestamp
 
     def __repr__(self) -> str:
         return f"<esformat.Segment {self.path!r}, {self.num_events} events in {self.num_spaces} spaces>"
 
     def _repr_html_(self) -> str:
-        """What the file holds, as notebooks show it."""
+        """A summary of the file, for notebooks."""
         return html_facts(
             self.path,
             {
@@ -160,22 +161,22 @@ class Segment(Opened[Scan, Space]):
 
     @property
     def path(self) -> str:
-        """What was opened."""
+        """The path or URI that was opened, or the name of its source."""
         return self._reader.name
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the file."""
+        """Size of the file, in bytes."""
         return self._reader.size
 
     @property
     def num_events(self) -> int:
-        """Events in the segment."""
+        """Number of events in the segment."""
         return self._reader.statistics.events
 
     @property
     def num_spaces(self) -> int:
-        """Distinct spaces."""
+        """Number of distinct spaces."""
         return self._reader.statistics.spaces
 
     @property
@@ -190,7 +191,7 @@ class Segment(Opened[Scan, Space]):
 
     @property
     def properties(self) -> dict[str, str]:
-        """What the writer was given to keep with the file."""
+        """Key-value pairs that the writer stored with the file."""
         return dict(self._reader.metadata.properties)
 
     @property
@@ -251,7 +252,7 @@ class Segment(Opened[Scan, Space]):
     def dataset(self, *, dictionaries: bool = False) -> EventDataset:
         """The events as a `pyarrow.dataset.Dataset`, for DuckDB, Polars and others that push filters down.
 
-        dictionaries: indexed text that the file has codes for as Arrow dictionaries, which DuckDB groups by faster.
+        dictionaries: return indexed text that is stored as codes as Arrow dictionaries, which DuckDB groups by faster.
         """
         from esformat.read.dataset import EventDataset, SegmentEvents  # pyarrow.dataset is slow to import
 
@@ -265,18 +266,18 @@ class Segment(Opened[Scan, Space]):
         return Session(named({"events": self}), hint=hint, lasting=True, names=lambda: ["events"])
 
     def sql(self, statement: str, parameters: Parameters = None) -> Rows:
-        """Rows that answer a statement in SQL, of DuckDB's dialect; the table `events` has the file's events.
+        """Run a query in DuckDB's dialect of SQL; the table `events` has the file's events.
 
-        parameters: values for `?`, `$1` or `$name` in it. Files of Parquet, CSV and JSON can be named as well, in
+        parameters: values for `?`, `$1` or `$name` in the statement. It may also name Parquet, CSV and JSON files, in
         quotes. Times without a zone are UTC. Needs the extra `sql`.
-        Raises UsageError for a statement that is wrong or does more than ask, at once.
+        Raises UsageError for a statement that is wrong or does more than query, immediately.
         """
         return self._session.ask(statement, parameters)
 
     # ------------------------------------------------------------ life
 
     def close(self) -> None:
-        """Let go of the file. Closing twice is fine; scans afterwards raise ClosedError."""
+        """Close the file. Closing twice is allowed; later scans raise ClosedError."""
         session = self.__dict__.pop("_session", None)
         if session is not None:
             session.close()
@@ -285,7 +286,7 @@ class Segment(Opened[Scan, Space]):
     # ------------------------------------------------------------ spaces
 
     def find(self, space: str | bytes) -> Space | None:
-        """The space of that key, or None where the segment has no event of it. Raises UsageError for other types."""
+        """The space with a key; None if the segment has no event in it. Raises UsageError for other types."""
         reader = self._reader
         leaves: Iterable[int] | None = None
         if reader.announce is not None:
@@ -296,7 +297,9 @@ class Segment(Opened[Scan, Space]):
         return found
 
     def may_contain(self, space: str | bytes) -> bool:
-        """False if the segment surely has no event of a space; one read of the filter, none of the directory."""
+        """False if the segment has no event in a space; True if it may. Takes one read of the filter, none of the
+        directory.
+        """
         hashed = checksum64(to_key(space))
         buckets = bucket_count(self.num_spaces)
         page = page_of(hashed, buckets)
@@ -334,7 +337,7 @@ class Segment(Opened[Scan, Space]):
     # ------------------------------------------------------------ indexes
 
     def index_values(self, name: str) -> Counts:
-        """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
+        """The values of an index in ascending order, each with its number of events. Raises UnknownIndexError."""
         index = Index(self._reader, name)
 
         def count(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""The events of a segment within `Bounds`, as a scan that reads the blocks which can hold them and no others."""
+"""Scan the events of a segment within `Bounds`, reading only blocks that can contain them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from esformat.read.blocks.reader import Reader
 from esformat.read.scan import THREADS, Scan
 
 PAGE_ROWS = 1 << 14
-"""So many rows, asked for at once, are a page: several readers follow one another through a segment page by page."""
+"""A query of at most so many rows is a page, which is cached: several readers may read a segment page by page."""
 
 SHORT_ROWS = 1024
-"""A space of no more is read block by block; what a group of blocks costs would be most of the work."""
+"""A space of no more rows is read block by block: the fixed cost of a group of blocks would be most of the work."""
 MANY_SPACES = 64
-"""Of so many, rows are listed rather than stretches."""
+"""From so many spaces on, their rows are listed instead of stretches."""
 MOST_LISTED_ROWS = 1 << 22
 ONE_SPACE = {"space"}
 
 
 def gives_exactly(bounds: Bounds) -> bool:
-    """Whether `select` gives no events but those within bounds: they name one value of each index."""
+    """Whether `select` returns only events within bounds: they must name at most one value of each index."""
     times = bounds.get("timestamp", Domain()).listed
     indexed = (domain.listed for name, domain in bounds.items() if name not in KEY_COLUMNS)
     return (times is None or len(times) < 2) and all(listed is not None and len(listed) < 2 for listed in indexed)
@@ -49,10 +49,10 @@ def select(
 ) -> Scan:
     """A scan, in the order of the file, of at least the events within bounds.
 
-    lazily: read block by block, for those who may stop early; otherwise many blocks at once and ahead.
-    rows: only rows [first, last) of the segment. listed: only these rows, ascending. threads: that decode.
+    lazily: read block by block, for callers that may stop early; otherwise read many blocks at a time, and ahead.
+    rows: only rows [first, last) of the segment. listed: only these rows, ascending. threads: how many decode.
     """
-    if listed is None and rows is None and not lazily and bounds.keys() == ONE_SPACE:  # most ask for that alone
+    if listed is None and rows is None and not lazily and bounds.keys() == ONE_SPACE:  # the usual case
         run = _short_run(reader, Query(columns=tuple(columns)), bounds["space"])
         if run is not None:
             return run
@@ -94,7 +94,7 @@ def select(
 
 
 def _short_run(reader: Reader, query: Query, spaces: Domain | None) -> Scan | None:
-    """The rows of a single space, where they are few and of one grouping: read as a history is."""
+    """A scan of a single space, like that of a history, if it has few rows, all of one grouping; None otherwise."""
     if spaces is None or spaces.listed is None or len(spaces.listed) != 1 or reader.announce is not None:
         return None
     (key,) = spaces.listed
@@ -105,7 +105,7 @@ def _short_run(reader: Reader, query: Query, spaces: Domain | None) -> Scan | No
 
 
 def _rows_of_many(reader: Reader, query: Query, spaces: Domain | None) -> I64 | None:
-    """The rows of spaces, ascending, where there is a list of many of them, and of rows that memory is no matter."""
+    """The rows of spaces, ascending, if many spaces are listed and the list of rows is not too long; else None."""
     if spaces is None or spaces.listed is None or len(spaces.listed) < MANY_SPACES:
         return None
     root, keys = reader.root, sorted(spaces.listed)
@@ -127,7 +127,7 @@ def _rows_of_many(reader: Reader, query: Query, spaces: Domain | None) -> I64 | 
 
 
 def _stretches(reader: Reader, query: Query, spaces: Domain | None, groupings: Domain | None) -> Iterator[Stretch]:
-    """Rows whose space and grouping are within bounds, in leaves whose times are."""
+    """Stretches of rows whose space and grouping are within bounds, in leaves that overlap the query's time range."""
     root = reader.root
     keys = None if spaces is None or spaces.listed is None else sorted(spaces.listed)
     for number in _leaves(root, spaces, keys):
@@ -144,7 +144,7 @@ def _stretches(reader: Reader, query: Query, spaces: Domain | None, groupings: D
 
 
 def _leaves(root: Root, spaces: Domain | None, keys: list[bytes] | None) -> Iterable[int]:
-    """Leaves that can hold the spaces, ascending."""
+    """The leaves that can contain the spaces, ascending."""
     if keys is not None:
         return sorted({number for key in keys for number in root.leaves_of(key)})
     if spaces is None:

@@ -14,18 +14,18 @@ from esformat.read.decode.small_space import SmallSpace
 from esformat.read.scan import Scan
 
 FEW_EVENTS, FEW_BLOCKS = 1024, 8
-"""Events of a space, and blocks that hold them, up to which those of all groupings are read at once and sorted."""
+"""A space of several groupings with at most so many events, in so many blocks, is read into memory and sorted."""
 
 
 ANNOUNCED_BYTES = 1 << 20
-"""Of a space, what is fetched before anybody scans it; more is fetched as it is read."""
+"""Most bytes of a space that are fetched before it is scanned; the rest is fetched as it is read."""
 
 
 class Space(SpaceRows, Unpicklable, Scannable[Scan]):
-    """The events of one space in an open segment: oldest first, groupings merged by time.
+    """The events of one space in an open segment, oldest first; groupings are merged by time.
 
-    key: the space's key, as `str`, or `bytes` in a segment with binary keys; key_bytes: as it is stored
-    num_events: how many they are
+    key: the space's key, as `str`, or `bytes` in a segment with binary keys; key_bytes: the key as stored
+    num_events: the number of events
     """
 
     __slots__ = ()
@@ -38,11 +38,11 @@ class Space(SpaceRows, Unpicklable, Scannable[Scan]):
 
     @property
     def num_groupings(self) -> int:
-        """Distinct groupings."""
+        """Number of distinct groupings."""
         return len(self._groupings)
 
     def groupings(self) -> Counts:
-        """The space's groupings, in key order, and how many events each has."""
+        """The space's groupings in key order, each with its number of events."""
         counts = {self._reader.shown(key): count for key, count in self._groupings}
         return Counts(lambda: iter(counts.items()), counts.__getitem__)
 
@@ -67,7 +67,7 @@ class Space(SpaceRows, Unpicklable, Scannable[Scan]):
         )
 
     def _is_small(self) -> bool:
-        if not at_hand(self._reader, self._stretches):  # a source far away is asked for all stretches at once
+        if not at_hand(self._reader, self._stretches):  # of a remote source, all stretches are requested together
             return False
         first, last = self._stretches[0], self._stretches[-1]
         a, b = self._reader.leaf(first.leaf, keys=False), self._reader.leaf(last.leaf, keys=False)

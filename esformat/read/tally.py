@@ -1,4 +1,4 @@
-"""How many events have each combination of values, of columns that are stored as codes, and when: from codes alone."""
+"""Count the events of each combination of values, with their times, from the codes of columns stored as codes."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from esformat.read.scan import THREADS
 from esformat.read.selection import select
 
 MOST_COMBINATIONS = 1 << 13
-"""Of the values of all columns, whether or not an event has them."""
+"""Most combinations of the values of all columns, whether or not an event has them."""
 
 GROUP_BLOCKS = 72
 """Data blocks that are read and counted together."""
 
 FEW_GROUPS = 16
-"""So many are counted one after the other: threads would wait for each other's Python for most of the time."""
+"""Fewer groups than this are counted one after the other: threads would wait for the GIL most of the time."""
 
 FEW_ROWS = 1 << 14
-"""Of a file whose events are given one by one where it has no codes; a writer with few events makes none."""
+"""Most events of a file without codes that are returned one by one; a writer with few events creates no codes."""
 
 Counts = tuple[I64, I64, I64]
-"""Of each combination: how many events have it, their earliest time and their latest, µs."""
+"""For each combination: its number of events, their earliest timestamp and their latest, µs."""
 
 
 class NotCodedError(Exception):
@@ -45,11 +45,11 @@ class NotCodedError(Exception):
 
 
 def tally(reader: Reader, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table | None:
-    """The combinations of values of some columns, and how many events have each, as a column `count_name`.
+    """The combinations of values of some columns, with their numbers of events in a column `count_name`.
 
-    timed: with a column `timestamp`; a combination has two rows then, one for its latest event and one for the others,
-    as if all of those were at the time of the earliest. Of a small file without codes every event is a combination.
-    None: the values of a column of a large one are not all stored as codes.
+    timed: with a column `timestamp`. A combination then has two rows: one for its latest event, and one for all others,
+    with the timestamp of the earliest. In a small file without codes, every event is a combination. Returns None if
+    the values of a column of a large file are not all stored as codes, or if a column does not exist.
     """
     if not all(name in reader.schema.positions for name in names):
         return None
@@ -65,7 +65,7 @@ def tally(reader: Reader, names: Sequence[str], count_name: str, *, timed: bool)
 
 
 def _rows(reader: Reader, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table:
-    """Every event, each counted once."""
+    """Every event as a row with count 1."""
     scan = select(reader, UNBOUNDED, [*names, "timestamp"] if timed else names)
     rows = pa.Table.from_batches(scan.batches(), schema=scan.schema)
     return rows.append_column(pa.field(count_name, pa.int64()), pa.array(np.ones(len(rows), np.int64)))
@@ -77,7 +77,7 @@ def _schema(reader: Reader, names: Sequence[str], count_name: str, *, timed: boo
 
 
 def _counted(reader: Reader, names: Sequence[str], *, timed: bool) -> Iterator[tuple[int, Counts]]:
-    """Counts of stretches of blocks, with the number of the dictionary that their codes belong to."""
+    """Counts of groups of blocks, each with the number of the dictionary that its codes refer to."""
 
     def read(parts: list[BlockSlice]) -> list[tuple[int, Counts]]:
         blocks = BlockGroup(reader, parts)
@@ -142,7 +142,7 @@ def _checked(codes: npt.NDArray[np.integer[Any]], count: int) -> npt.NDArray[np.
 
 
 def _joined(one: Counts, other: Counts) -> Counts:
-    """The counts of both."""
+    """Add two counts."""
     (counts, lows, highs), (more, low, high) = one, other
     lows = np.where(counts == 0, low, np.where(more == 0, lows, np.minimum(lows, low)))
     highs = np.where(counts == 0, high, np.where(more == 0, highs, np.maximum(highs, high)))
@@ -152,7 +152,7 @@ def _joined(one: Counts, other: Counts) -> Counts:
 def _table(
     reader: Reader, names: Sequence[str], number: int, found: Counts, count_name: str, *, timed: bool
 ) -> pa.Table:
-    """The combinations that events have, of one dictionary."""
+    """The table of combinations that events have, for one dictionary."""
     counts, lows, highs = found
     there = counts.nonzero()[0]
     counts = counts[there]

@@ -1,8 +1,8 @@
 """Ordered union of sorted streams of Arrow batches, by any number of key columns.
 
-Whole stretches at a time: of every stream some thousand rows are at hand; what all of them have up to the key at which
-the first of them runs out is sorted at once. A stream is opened when the union comes near its first key, so that
-streams that follow each other are simply read one after another.
+Rows are merged many at a time: some thousand rows of every stream are buffered, and all buffered rows up to the key at
+which the first buffer runs out are sorted together. A stream is opened when the union comes near its first key, so
+streams that do not overlap are read one after another.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ import pyarrow as pa
 from esformat.format.order import rank
 from esformat.write.ordered_pieces import ordered_pieces
 
-BUFFERED_ROWS, BUFFERED_BYTES = 1 << 18, 32 << 20  # at hand, of all streams together; each has at least a block
+BUFFERED_ROWS, BUFFERED_BYTES = 1 << 18, 32 << 20  # buffered of all streams together; each has at least one batch
 MOST_ROWS, LEAST_ROWS = 1 << 16, 1 << 9  # of one stream
-MOST_BYTES, LEAST_BYTES = 4 << 20, 128 << 10  # of one stream's rows, where that is less
+MOST_BYTES, LEAST_BYTES = 4 << 20, 128 << 10  # of one stream's rows, if that is less
 OPENED_AT_ONCE = 64
 
 Key = tuple[Any, ...]
 Advance = Callable[[Callable[["_Open"], None], Iterable["_Open"]], Iterable[None]]
-"""Calls a function with each of several streams, as `map` does; with threads where reading means waiting."""
+"""Calls a function with each of several streams, like `map`; in threads if reading means waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """Batches sorted by the union's keys; in reverse, from the last to the first.
 
-    bound: values of the first key columns that none of its rows comes before. place: of equal rows, those of the lower
-    place come first; in reverse, those of the higher one.
+    bound: values of the first key columns; no row of the stream precedes them. place: rows with equal keys are ordered
+    by the places of their streams, ascending; in reverse, descending.
     """
 
     bound: Key
@@ -44,14 +44,14 @@ class Stream:
 
 
 class _Batch:
-    """A batch, or what is left of it, and its keys row by row."""
+    """A batch, or the rest of one, with access to the key of each row."""
 
     __slots__ = ("_first", "_keys", "_times", "row_bytes", "rows")
 
     def __init__(self, rows: pa.RecordBatch, names: Sequence[str]) -> None:
         self.rows = rows
         self.row_bytes = rows.nbytes / len(rows)
-        self._first = 0  # of the rows that are left
+        self._first = 0  # the first of the remaining rows
         columns = [_times(rows.column(name)) for name in names]
         self._times = columns[0] if len(columns) == 1 and isinstance(columns[0], memoryview) else None
         self._keys = [
@@ -64,7 +64,7 @@ class _Batch:
         return tuple([get(row) for get in self._keys])
 
     def up_to(self, horizon: Key, reverse: bool) -> int:
-        """How many of the rows come before a key, or have it."""
+        """The number of rows with a key up to the horizon, inclusive."""
         count = len(self.rows)
         if self._times is not None and not reverse:
             return bisect_right(self._times, horizon[0], self._first, self._first + count) - self._first
@@ -74,19 +74,19 @@ class _Batch:
         return bisect_left(range(count), True, key=lambda row: behind(self.key(row), horizon))
 
     def cut(self, at: int) -> pa.RecordBatch:
-        """Remove and give the first rows."""
+        """Remove and return the first `at` rows."""
         taken, self.rows = self.rows.slice(0, at), self.rows.slice(at)
         self._first += at
         return taken
 
 
 def _times(column: pa.Array) -> pa.Array | memoryview:
-    """Timestamps as numbers to look into one by one; other columns as they are."""
+    """Timestamps as integers with fast access to each; other columns unchanged."""
     return np.asarray(column.cast(pa.int64()).to_numpy()).data if pa.types.is_timestamp(column.type) else column
 
 
 class _Open:
-    """A stream that is being read: rows at hand, and whether there are more to come."""
+    """A stream that is being read: its buffered rows, and whether all have been read."""
 
     def __init__(self, stream: Stream, names: Sequence[str], reverse: bool) -> None:
         self.place = stream.place
@@ -98,7 +98,7 @@ class _Open:
         self.done = False
 
     def fill(self, rows: int, size_bytes: int) -> None:
-        """Have so many rows or bytes at hand, or all that are left."""
+        """Buffer at least so many rows or bytes, or all that remain."""
         while self.lacks(rows, size_bytes):
             self._fetch()
 
@@ -122,17 +122,17 @@ class _Open:
 
     @property
     def last(self) -> Key:
-        """The key of the last row at hand."""
+        """The key of the last buffered row."""
         batch = self._batches[-1]
         return batch.key(len(batch.rows) - 1)
 
     def pass_by(self, horizon: Key | None) -> None:
-        """Have all rows of that key at hand: of equal rows, those of one stream follow each other."""
+        """Buffer all rows with the horizon's key, so that equal rows of one stream stay together."""
         while not self.done and self.last == horizon:
             self._fetch()
 
     def take(self, horizon: Key | None) -> list[pa.RecordBatch]:
-        """Remove and give the rows at hand up to a key; None: all."""
+        """Remove and return the buffered rows up to a key; None: all."""
         taken: list[pa.RecordBatch] = []
         while self._batches:
             batch = self._batches[0]
@@ -158,7 +158,7 @@ def union(
 ) -> Iterator[pa.RecordBatch]:
     """All rows of all streams in the order of the key columns; every stream has the same columns.
 
-    columns: those to give; None: all. lean: have one batch of each stream at hand, for batches that are cheap to get.
+    columns: those to return; None: all. lean: buffer only one batch of each stream, if batches are cheap to get.
     """
     waiting = sorted(streams, key=lambda stream: (stream.bound, stream.place), reverse=not reverse)
     rows = 1 if lean else max(LEAST_ROWS, min(MOST_ROWS, BUFFERED_ROWS // max(1, len(waiting))))
@@ -181,7 +181,7 @@ def union(
             active.append(_Open(waiting.pop(), keys, reverse))
             opened += 1
             if edge is None:
-                break  # the first one shows how far the others must be looked at
+                break  # its rows show which other streams must be opened
         if active and not opened:
             for stream in active:
                 stream.pass_by(horizon)
@@ -189,12 +189,12 @@ def union(
 
 
 def stream_bytes(streams: int) -> int:
-    """About how many bytes are at hand of each of so many streams."""
+    """About how many bytes are buffered of each stream if there are so many."""
     return max(LEAST_BYTES, min(MOST_BYTES, BUFFERED_BYTES // max(1, streams)))
 
 
 def _begins(bound: Key, edge: Key | None, reverse: bool) -> bool:
-    """Whether a stream of that bound may have rows up to a key."""
+    """Whether a stream with a bound may have rows up to a key."""
     if edge is None:
         return True
     edge = edge[: len(bound)]
@@ -219,7 +219,7 @@ def _sorted_union(
 
 
 def _codes(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Numbers in the order of a key column's values; their complement `~` has the opposite order, without overflow."""
+    """Integers in the order of a key column's values; their complement `~` has the opposite order, without overflow."""
     if pa.types.is_timestamp(column.type):
         return np.asarray(column.cast(pa.int64()).to_numpy())
     return rank(column).ranks

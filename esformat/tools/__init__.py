@@ -1,4 +1,4 @@
-"""Tools on whole segments: each makes a new file and leaves the old one as it is."""
+"""Tools for whole segments. Those that change a segment write a new file and leave the original unchanged."""
 
 from esformat.tools.diff import DiffReport, SpaceDiff, diff
 from esformat.tools.erase import Check, EraseReport, erase

@@ -1,6 +1,6 @@
-"""A new segment put together from blocks of others and from rows that are re-encoded.
+"""Assemble a new segment from blocks of others and from re-encoded rows.
 
-It keeps account of where every row and block of the originals went, so that indexes follow without decoding.
+It tracks where every row and block of the originals went, so that indexes are converted without decoding.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _CHECK = struct.Struct("<Q")
 class AssemblyPlan:
     """How the new segment is stored.
 
-    form: of blocks that are re-encoded. dictionaries: all of the segment, numbered from 1. encoded_number: the one
-    that such blocks name, 0 for none. numbers: for each original, what its blocks' dictionaries are called now.
+    form: of re-encoded blocks. dictionaries: all of the segment, numbered from 1. encoded_number: the dictionary that
+    re-encoded blocks use, 0 for none. numbers: for each original, the new number of each of its dictionaries.
     """
 
     metadata: Metadata
@@ -67,7 +67,7 @@ class AssemblyPlan:
 
 
 class Assembly:
-    """Takes what a sweep gives, in order, then `finish_blocks`; the builder is then ready for indexes."""
+    """Takes the pieces of a sweep, in order. After `finish_blocks`, the builder is ready for indexes."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class Assembly:
         indexes: ColumnIndexes,
         threads: int | None = None,
     ) -> None:
-        """Write what stands before the blocks. `indexes` are given the values of their columns as rows come."""
+        """Write what precedes the blocks. indexes: receive the values of their columns as rows are added."""
         self.builder = SegmentBuilder(sink, plan.metadata, plan.form, plan.dictionaries)
         self.builder.start()
         self.rows = [NumberMap() for _ in originals]
-        """For each original, where its rows went."""
+        """For each original, the new numbers of its rows."""
         self.blocks = [NumberMap() for _ in originals]
-        """For each original, where the blocks went that were copied."""
+        """For each original, the new numbers of its copied blocks."""
         self.row_count = self.block_count = 0
         self.copied_blocks = self.encoded_blocks = 0
         self._plan = plan
@@ -130,7 +130,7 @@ class Assembly:
         self._write_copies()
         self._add_rows(piece)
 
-    # ------------------------------------------------------------ blocks as they are
+    # ------------------------------------------------------------ copied blocks
 
     def _copy(self, origin: int, ref: BlockRef) -> None:
         if self._copies and (origin != self._copies_of or self._copied_bytes >= COPIED_TOGETHER_BYTES):
@@ -209,7 +209,9 @@ class Assembly:
             self._encode_pending(whole_blocks_only=True)
 
     def _encode_pending(self, *, whole_blocks_only: bool) -> None:
-        """Encode the rows that wait, but for those of a last block that more rows may fill; then wait for nothing."""
+        """Encode the pending rows. whole_blocks_only: keep the rows of a last block that more rows may fill; otherwise,
+        wait until all blocks are encoded and written.
+        """
         if self._pending:
             rows = join(self._pending)
             self._pending, self._pending_rows = [], 0
@@ -246,7 +248,7 @@ class Assembly:
         return [_encoded_as(block, number) for block in blocks]
 
     def _stored_columns(self, rows: Rows) -> list[Column]:
-        """The columns as they are stored: those with a dictionary of values as codes."""
+        """The columns as they are stored: as codes if they have a dictionary of values."""
         columns: list[Column] = []
         for place, column in enumerate(rows.columns):
             dictionary = self._form.dictionaries.get(place)
@@ -266,13 +268,13 @@ class Assembly:
                 self.encoded_blocks += 1
 
     def finish_blocks(self) -> None:
-        """Write what is left of the blocks."""
+        """Write the remaining blocks."""
         self._write_copies()
         self._encode_pending(whole_blocks_only=False)
 
 
 def _with_number(stored: bytes, number: int) -> tuple[bytes, int]:
-    """The stored bytes of a block under another dictionary number, and their check."""
+    """The stored bytes of a block with another dictionary number, and their check."""
     magic, kind, reserved, _ = _FRAME_START.unpack_from(stored)
     framed = _FRAME_START.pack(magic, kind, reserved, number) + stored[_FRAME_START.size : -_CHECK.size]
     checksum = checksum64(framed)

@@ -1,6 +1,6 @@
-"""Indexes built from columns, whose values are collected in row order while a new segment is written.
+"""Build indexes from columns, whose values are collected in row order while a new segment is written.
 
-Memory is bounded: what does not fit goes to temporary files, as it does for a writer.
+Memory is bounded: data that does not fit goes to temporary files, as in a writer.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from esformat.write.index_builder import IndexRows
 from esformat.write.index_sorter import IndexRuns
 
 INDEX_BYTES = 32 << 20
-"""What all indexes together hold in memory of row numbers and values."""
+"""Most bytes of row numbers and values that all indexes together keep in memory."""
 STEP_ROWS = 32 << 10
 STEP_BYTES = 8 << 20
-"""Values are ranked when so many rows of them wait, or so many bytes."""
+"""Values are ranked when so many rows, or so many bytes, wait."""
 
 
 class ColumnIndexes:
-    """Collects the values of some columns; `places`: the columns."""
+    """Collects the values of the columns at `places`."""
 
     def __init__(self, places: Sequence[int], directory: Path) -> None:
-        """`directory`: where temporary files go."""
+        """directory: for temporary files."""
         share = INDEX_BYTES // max(1, len(places))
         self.places = tuple(places)
         self._runs = {place: IndexRuns(directory, share) for place in places}
         self._waiting: dict[int, list[pa.Array]] = {place: [] for place in places}
         self._waiting_rows = self._waiting_bytes = 0
-        self._rows = 0  # handed to the runs
+        self._rows = 0  # passed to the runs so far
 
     def add(self, columns: Mapping[int, pa.Array]) -> None:
         """Take the next rows' values, one array for each of the places. Raises OSError."""
@@ -58,6 +58,6 @@ class ColumnIndexes:
         return self._runs[place].chunks()
 
     def close(self) -> None:
-        """Give temporary space back."""
+        """Free temporary disk space."""
         for runs in self._runs.values():
             runs.close()

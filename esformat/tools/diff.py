@@ -1,4 +1,4 @@
-"""`diff`: which events two segments, or two sets of them, do not share."""
+"""`diff`: find the events that two segments, or two sets of segments, do not share."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from esformat.tools.new_segment import Progress
 AnySegment: TypeAlias = "Segment | Collection"
 BATCH_ROWS = 1 << 15
 MOST_SPACES = 1000
-"""So many spaces of which events differ are named."""
+"""Most spaces with differing events that are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceDiff:
-    """A space of which events differ: how many only the one side has, and how many only the other."""
+    """A space whose events differ: the numbers of events that only the left, and only the right side has."""
 
     space: str | bytes
     only_left: int
@@ -32,12 +32,13 @@ class SpaceDiff:
 
 @dataclass(frozen=True, slots=True)
 class DiffReport:
-    """What differs between two sides. `schema`: columns and kinds of keys, `indexes`: those that
-    only one has; a line each.
+    """The differences between two sides. schema: columns and kinds of keys that differ; indexes: those that only one
+    side has; a line each.
 
-    Events are counted, so an event that one segment has twice and the other once counts as one. The order of events
-    with the same keys and time does not matter, nor how they are stored; -0.0 is not 0.0. Where schemas differ, the
-    columns that both have with one type are compared. spaces: the first MOST_SPACES whose events differ, in key order.
+    Events are counted, so an event that one side has twice and the other once is one difference. The order of events
+    with the same keys and timestamp does not matter, nor does their storage; -0.0 differs from 0.0. If schemas differ,
+    the columns that both sides have with the same type are compared. spaces: up to MOST_SPACES whose events differ, in
+    key order.
     """
 
     schema: tuple[str, ...]
@@ -54,11 +55,11 @@ class DiffReport:
 
 
 def diff(left: Any, right: Any, *, progress: Progress | None = None, storage_options: Options = None) -> DiffReport:
-    """Compare the events of two segments, or of two sets of them. Memory holds a few batches of each file.
+    """Compare the events of two segments, or of two sets of segments. Keeps a few batches of each file in memory.
 
     left, right: one or several files, directories, patterns and places in stores, as `open_many` takes them.
-    progress: called now and then with the events done and the events in all. storage_options: as for
-    `merge`. Raises UsageError, CorruptSegmentError, OSError.
+    progress: called from time to time with the number of events done and in total. storage_options: as for `merge`.
+    Raises UsageError, CorruptSegmentError, OSError.
     """
     lefts, rights = each_of(left), each_of(right)
     places = located(storage_options, *lefts, *rights)
@@ -107,7 +108,7 @@ def _types(segment: AnySegment) -> dict[str, pa.DataType]:
 
 
 class _Side:
-    """One side's events on their way past the other's."""
+    """The events of one side, read in step with the other's."""
 
     def __init__(self, segment: AnySegment, names: list[str]) -> None:
         self._batches = segment.scan(columns=names).batches()
@@ -117,7 +118,7 @@ class _Side:
         self.done = 0
 
     def fill(self, least: int) -> None:
-        """Have at least so many rows at hand, if there are so many."""
+        """Buffer at least so many rows, or all that remain."""
         parts = []
         count = len(self.table)
         while count < least and not self.ended:
@@ -130,18 +131,18 @@ class _Side:
         self.table = pa.concat_tables([self.table, *parts])
 
     def take(self, count: int) -> pa.Table:
-        """Remove and give the first rows."""
+        """Remove and return the first `count` rows."""
         taken, self.table = self.table.slice(0, count), self.table.slice(count)
         self.done += count
         return taken
 
     def last_key(self) -> tuple[str | bytes, str | bytes, int]:
-        """Where the last row at hand stands."""
+        """Space, grouping and timestamp of the last buffered row."""
         row = self.table.slice(len(self.table) - 1)
         return row["space"][0].as_py(), row["grouping"][0].as_py(), row["timestamp"][0].as_py()
 
     def count_before(self, bound: tuple[str | bytes, str | bytes, int]) -> int:
-        """How many rows at hand stand before a bound: a search by halves."""
+        """The number of buffered rows before a bound, by binary search."""
         low, high = 0, len(self.table)
         times = self.table["timestamp"]
         while low < high:
@@ -159,7 +160,7 @@ def _stored(key: str | bytes) -> bytes:
 
 
 def _differences(one: _Side, other: _Side) -> Iterator[tuple[int, str | bytes, int]]:
-    """Side (0 or 1), space and number of events that only this side has."""
+    """Yield side (0 or 1), space and number of events that only this side has."""
     wanted = BATCH_ROWS
     while True:
         one.fill(wanted)
@@ -173,7 +174,7 @@ def _differences(one: _Side, other: _Side) -> Iterator[tuple[int, str | bytes, i
             wanted = BATCH_ROWS
             continue
         counts = _comparable(one, other)
-        if counts == (0, 0):  # all at hand are of one moment of one run: look at more
+        if counts == (0, 0):  # all buffered rows have one timestamp in one run: read more
             wanted *= 2
             continue
         wanted = BATCH_ROWS
@@ -181,7 +182,7 @@ def _differences(one: _Side, other: _Side) -> Iterator[tuple[int, str | bytes, i
 
 
 def _comparable(one: _Side, other: _Side) -> tuple[int, int]:
-    """How many rows of each side can be compared: those before the first key of which there may be more to come."""
+    """The number of rows of each side that can be compared: those before the first key that may have more rows."""
     bounds = [side.last_key() for side in (one, other) if not side.ended and len(side.table)]
     if not bounds:
         return len(one.table), len(other.table)
@@ -201,14 +202,14 @@ def _compare(one: pa.Table, other: pa.Table) -> Iterator[tuple[int, str | bytes,
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[str | bytes, str]]:
-    """Each row as its space and all of its values, in a form that can be counted."""
+    """Each row as its space and all its values, in a hashable form for counting."""
     columns = [column.to_pylist() for column in table.columns]
     return ((row[0], repr(row)) for row in zip(*columns, strict=True))
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Floats, times and dates as the bits that they are, also within lists, maps and structs: -0.0 is not 0.0, and
-    Python's times have no nanoseconds, and end at the year 9999.
+    """Convert floats, times and dates to their bits, also within lists, maps and structs: -0.0 differs from 0.0, and
+    Python's times have no nanoseconds and end at the year 9999.
     """
     schema = pa.schema([field.with_type(changed_type(field.type, _as_bits)) for field in table.schema])
     columns = [

@@ -1,4 +1,4 @@
-"""`erase`: a segment without the events of some spaces, and a report that shows that nothing of them is left."""
+"""`erase`: rewrite a segment without the events of some spaces, and report that nothing of them is left."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LEAST_SEARCHED_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at in the new file: what, whether it is as it must be, and what was found."""
+    """One check of the new file: what was checked, whether it passed, and what was found."""
 
     what: str
     ok: bool
@@ -46,14 +46,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class EraseReport:
-    """What `erase` removed, and what the new file was found to be when it was opened, before it got its name.
+    """What `erase` removed, and the checks of the new file, which was opened before it got its name.
 
-    erased: events of each space that is gone; absent: spaces asked for that the segment did not have.
-    index_entries, index_values: of each index, entries that are gone, and values that no event has any more.
-    dictionary_values: values overwritten in dictionaries of coded columns, and in templates with these.
-    encoded_anew: whether all blocks were re-encoded because the compression dictionary might have held text of erased
-    events. stored_matches: how often the bytes of a space's key still stand in the new file as it is stored; other
-    keys and events may hold the same bytes.
+    erased: the number of erased events by space; absent: requested spaces that the segment did not have.
+    index_entries, index_values: for each index, the removed entries, and the values that no event has any more.
+    dictionary_values: the number of values overwritten in dictionaries of coded columns, and of texts in templates.
+    encoded_anew: whether all blocks were re-encoded because the compression dictionary might have contained text of
+    erased events. stored_matches: how often the bytes of a space's key still occur in the new file as stored; other
+    keys and events may contain the same bytes.
     """
 
     path: str
@@ -70,12 +70,12 @@ class EraseReport:
 
     @property
     def events(self) -> int:
-        """Events that are gone."""
+        """Number of erased events."""
         return sum(self.erased.values())
 
     @property
     def ok(self) -> bool:
-        """Whether all checks found what they must."""
+        """Whether all checks passed."""
         return all(check.ok for check in self.checks)
 
 
@@ -89,13 +89,13 @@ def erase(
     progress: Progress | None = None,
     storage_options: Options = None,
 ) -> EraseReport:
-    """Write a segment without the events of some spaces to `out`; the segment itself stays as it is: delete it.
+    """Write a segment without the events of some spaces to `out`. The original is not changed: delete it afterwards.
 
-    Blocks without such events are copied as they are, others re-encoded. Gone are the events, their keys in the
-    directory and in the space filter, their entries in indexes and the values that only they had, there and in
-    dictionaries. If the dictionary that payloads are compressed with shares text with them that is not found in other
-    events, all blocks are re-encoded with a new one. Left as they are: what other events say, and properties, but for
-    those that `properties` adds or replaces.
+    Blocks without such events are copied unchanged, others are re-encoded. Removed are the events, their keys in the
+    directory and the space filter, their index entries, and the values that only they had in indexes and dictionaries.
+    If the dictionary that payloads are compressed with shares text with erased events that no other event contains,
+    all blocks are re-encoded with a new dictionary. Not changed are the contents of other events, and the properties
+    except those that `properties` adds or replaces.
     progress, storage_options: as for `merge`. Raises SpaceNotFoundError if the segment has none of the spaces,
     UsageError, CorruptSegmentError, OSError; nothing appears at `out` then.
     """
@@ -147,7 +147,7 @@ def _values_fewer(before: Statistics, after: Statistics, names: Iterable[str]) -
 def _without(
     original: OpenOriginal, selection: Selection, erased: Erased, gone: dict[int, set[Any]], *, leave_places: bool
 ) -> tuple[dict[int, list[ColumnDictionary]], int]:
-    """The dictionaries without what only erased events had, and how much that was."""
+    """The dictionaries without the values and texts that only erased events had, and how many these were."""
     dictionaries, values = without_values(original.dictionaries(), gone, leave_places=leave_places)
     if not leave_places:
         return dictionaries, values
@@ -164,7 +164,7 @@ def _key_bytes(space: Key) -> bytes:
 
 
 def _rows_of(original: OpenOriginal, key: bytes) -> tuple[int, int]:
-    """The rows [first, last) of a space; first is last where it has none."""
+    """The rows [first, last) of a space; (0, 0) if it has none."""
     found: list[int] = []
     for number in original.reader.root.leaves_of(key):
         leaf = original.reader.leaf(number)
@@ -174,13 +174,13 @@ def _rows_of(original: OpenOriginal, key: bytes) -> tuple[int, int]:
     return (found[0], found[-1]) if found else (0, 0)
 
 
-# ---------------------------------------------------------------- what is found afterwards
+# ---------------------------------------------------------------- checks of the new file
 
 
 def _looked_at(
     publication: Publication | Upload, counts: dict[Key, int], before: Statistics, erased: Erased
 ) -> tuple[dict[Key, int], tuple[Check, ...]]:
-    """What of the spaces the new file still tells; when this returns it is synced, so that it gets its name at once."""
+    """Matches of the spaces' keys in the new file, and the checks. Also syncs the file, so that publishing is fast."""
     publication.file.flush()
     descriptor = publication.file.fileno()
     with ThreadPoolExecutor(1, thread_name_prefix="esformat-sync") as pool:
@@ -193,7 +193,7 @@ def _looked_at(
 
 
 def _checks(after: Segment, counts: dict[Key, int], before: Statistics, erased: Erased) -> Iterator[Check]:
-    """Look for the spaces in the new file, opened again, in each way in which it could still tell of them."""
+    """Look for the spaces in the new file, opened again, in every place that could still reveal them."""
     found = [space for space in counts if after.find(space) is not None]
     yield Check("find", not found, f"finds {_named(found)}" if found else "finds none of them")
     admitted = [space for space in counts if after.may_contain(space)]
@@ -222,7 +222,7 @@ def _named(spaces: Sequence[Key]) -> str:
 
 
 def _stored_matches(descriptor: int, spaces: Sequence[Key]) -> dict[Key, int]:
-    """How often the keys' bytes stand in a file as it is stored; keys of less than 4 bytes stand everywhere."""
+    """How often the keys' bytes occur in a file as stored. Skips keys of less than 4 bytes, which occur everywhere."""
     keys = {space: key for space in spaces if len(key := _key_bytes(space)) >= LEAST_SEARCHED_BYTES}
     counts: dict[Key, int] = dict.fromkeys(keys, 0)
     overlap = max(map(len, keys.values()), default=0)

@@ -1,7 +1,7 @@
-"""The indexes of a segment made from others, from their posting lists: numbers change, hardly anything is decoded.
+"""Derive a new segment's indexes from the originals' posting lists: numbers change, but hardly anything is decoded.
 
-Lists of rows are renumbered. Lists of blocks are renumbered for the blocks that were copied; of the others, and where a
-value is too rare in the new segment for a list of blocks, the column is decoded for the rows that have it.
+Lists of rows are renumbered. Lists of blocks are renumbered for the blocks that were copied. For the other blocks, and
+if a value is too rare in the new segment for a list of blocks, the column is decoded to find the rows with the value.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from esformat.write.index_builder import PostingList, blocks_of
 
 VALUES_AT_ONCE = 256
 SPILL_NUMBERS = 4 << 20
-"""So many found numbers (32 MiB) are held in memory before they go to a temporary file."""
+"""Most found numbers (32 MiB) kept in memory before they go to a temporary file."""
 _ALL = 1 << 62  # more than any row or block number
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSource:
-    """An original with its index of one name, and where its rows and copied blocks went."""
+    """An original with one of its indexes, and the new numbers of its rows and copied blocks."""
 
     original: OpenOriginal
     index: Index
@@ -44,7 +44,7 @@ class IndexSource:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one original adds to a value: events, and new row numbers, or block numbers if rows are not known."""
+    """An original's share of a value: its events, and their new row numbers, or block numbers if rows are unknown."""
 
     value: Any
     count: int
@@ -55,7 +55,7 @@ class _Part:
 def mapped_lists(
     sources: Sequence[IndexSource], kind: pa.DataType, block_starts: I64
 ) -> Iterator[tuple[pa.Array, list[PostingList]]]:
-    """Values of the new index, ascending, with their posting lists. `block_starts`: first rows of the new blocks."""
+    """Values of the new index, ascending, with their posting lists. block_starts: first rows of the new blocks."""
     streams = [_parts(source, block_starts) for source in sources]
     ordered = streams[0] if len(streams) == 1 else heapq.merge(*streams, key=attrgetter("value"))
     values: list[Any] = []
@@ -82,7 +82,7 @@ def _union(parts: list[I64]) -> I64:
 
 
 def _parts(source: IndexSource, block_starts: I64) -> Iterator[_Part]:
-    """What an original adds, value by value."""
+    """An original's shares, value by value."""
     common = _CommonValues(source, block_starts)
     reader, place = source.original.reader, source.index.place
     for number in range(len(reader.index_root(place).handles)):
@@ -108,7 +108,7 @@ def _numbers(index: Index, value: Any, posting: Posting) -> I64:
 
 
 class _CommonValues:
-    """The values of an original's index whose lists name blocks: what the column says of them where lists do not do."""
+    """The values of an original's index with lists of blocks. Decodes the column where the lists do not suffice."""
 
     def __init__(self, source: IndexSource, block_starts: I64) -> None:
         self._source = source
@@ -153,12 +153,12 @@ class _CommonValues:
             codes, rows = codes[~gone], rows[~gone]
         common = self._surely_common[codes]
         self._found.add(codes[~common], rows[~common])
-        if not copied:  # of a copied block the list tells that it holds the value
+        if not copied:  # for a copied block, the list already says that it contains the value
             blocks = np.searchsorted(self._block_starts, rows[common], side="right") - 1
             self._found.add(codes[common], blocks)
 
     def part(self, value: Any, blocks: I64) -> _Part:
-        """What the original adds to one of these values; `blocks`: its list."""
+        """The original's share of one of these values. blocks: the value's list."""
         code = self._codes[value]
         count = int(self._stated[code] - self._gone[code])
         found = self._found.of(code)
@@ -169,7 +169,7 @@ class _CommonValues:
 
 
 def _refs(original: OpenOriginal, needed: npt.NDArray[np.bool_]) -> Iterator[BlockRef]:
-    """Some blocks; leaves without any of them are not read."""
+    """The needed blocks; leaves without any of them are not read."""
     edges = original.reader.root.blocks
     for number in np.unique(np.searchsorted(edges, np.nonzero(needed)[0], side="right") - 1).tolist():
         yield from (ref for ref in leaf_blocks(original.reader.leaf(number)) if needed[ref.number])
@@ -194,7 +194,7 @@ class _Found:
         self._runs: list[I64] | None = None
 
     def add(self, codes: npt.NDArray[Any], numbers: I64) -> None:
-        """Take a number for each code."""
+        """Add a number for each code."""
         if not len(codes):
             return
         self._held.append(np.unique(codes.astype(np.int64) * self._span + numbers))

@@ -1,4 +1,4 @@
-"""`merge`: several segments into one."""
+"""`merge`: combine several segments into one."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def merge(
     progress: Progress | None = None,
     storage_options: Options = None,
 ) -> Made:
-    """Merge segments into a new segment at `out`; the segments stay as they are.
+    """Merge segments into a new segment at `out`. The originals are not changed.
 
-    Where their columns or indexes differ, it has the columns of all, as `open_many` has them, with null where a segment
-    lacks one, and the indexes that every segment with the column has; everything is re-encoded then.
+    If their columns or indexes differ, the new segment has all columns, as `open_many` does, null for events of a
+    segment without the column, and the indexes that every segment with the column has; everything is then re-encoded.
 
-    Events with the same space, grouping and timestamp keep the order of `paths`, then their own. Data blocks that no
-    other segment's events fall into are copied as they are; where segments interleave, blocks are decoded and encoded
-    anew, a few at a time. Properties are taken over where no other segment has another text under the
-    name; `properties` adds to them or replaces them.
-    templates: as for `create`, for the blocks that are encoded anew; None keeps the choice of the first segment. Where
-    they are asked for and pay, blocks of segments that were written without them are not copied.
-    progress: called now and then with the bytes done and the bytes in all. storage_options: as for `esformat.open`, of
-    every place that is a URI.
-    Raises UsageError (no segment, columns that do not go together, a file that exists), CorruptSegmentError, OSError;
-    nothing appears at `out` then.
+    Events with the same space, grouping and timestamp are ordered by `paths`, then as in their segment. Data blocks
+    that no other segment's events fall into are copied unchanged; where segments interleave, blocks are decoded and
+    re-encoded, a few at a time. A property is kept unless segments have different texts for it; `properties` adds to
+    these or replaces them.
+    templates: as for `create`, for re-encoded blocks; None keeps the first segment's setting. If templates are
+    requested and pay off, blocks of segments that were written without them are not copied.
+    progress: called from time to time with the bytes done and in total; with events instead of bytes if columns or
+    indexes differ. storage_options: as for `esformat.open`, for every URI.
+    Raises UsageError (no segment, incompatible columns, an existing file), CorruptSegmentError, OSError; nothing
+    appears at `out` then.
     """
     if isinstance(paths, str | bytes) or not paths:
         raise UsageError("merge needs a list of at least one segment")
@@ -63,7 +63,7 @@ def merge(
 
 
 def _united(paths: Sequence[Any], out: Any, metadata: Metadata, *, overwrite: bool, progress: Progress | None) -> Made:
-    """Write the events of segments with different columns or indexes anew, as `open_many` reads them."""
+    """Re-encode the events of segments with different columns or indexes, as `open_many` reads them."""
     done = 0
     with open_many(list(paths)) as collection:
         total, schema = collection.num_events, collection.schema

@@ -1,4 +1,4 @@
-"""Originals into one new segment: sweep, assemble, carry the indexes over, publish. All tools but `diff` end here."""
+"""Write originals to a new segment: sweep, assemble, convert the indexes, publish. All tools except `diff` use this."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from esformat.tools.sweep import sweep
 
 _COPY_BYTES = 8 << 20
 Progress = Callable[[int, int], None]
-"""Called now and then with the bytes done and the bytes in all."""
+"""Called from time to time with the bytes done and in total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A new segment: its statistics, and how many data blocks were copied as they were and re-encoded."""
+    """A new segment: its statistics, and the numbers of data blocks that were copied and re-encoded."""
 
     statistics: Statistics
     copied_blocks: int
@@ -49,12 +49,12 @@ def opened(paths: Sequence[Target]) -> Iterator[list[OpenOriginal]]:
 
 
 def reader_of(segment: Segment) -> Reader:
-    """What is below the verbs of an open segment."""
+    """The reader of an open segment."""
     return segment._reader
 
 
 def check_output(out: Target, inputs: Sequence[Target]) -> None:
-    """Raises UsageError if the place of a new segment is one of the inputs: they are never changed."""
+    """Raise UsageError if the place of a new segment is one of the inputs, which are never changed."""
     place = locate(out)
     for each in inputs:
         if isinstance(each, str | bytes | os.PathLike | tuple | StoredAt) and is_same_place(place, locate(each)):
@@ -64,7 +64,7 @@ def check_output(out: Target, inputs: Sequence[Target]) -> None:
 
 @contextmanager
 def published(out: Target, *, overwrite: bool) -> Iterator[Publication | Upload]:
-    """A segment that appears where `out` says when the block ends well, and not at all when it does not."""
+    """A segment that appears at `out` when the block ends normally, and not at all if it raises an error."""
     publication = publication_of(out, overwrite=overwrite)
     try:
         with naming(publication.name):
@@ -76,7 +76,7 @@ def published(out: Target, *, overwrite: bool) -> Iterator[Publication | Upload]
 
 
 def copy_file(path: Target, out: Target, *, overwrite: bool) -> None:
-    """Write the bytes of a file to a new one. Raises SegmentChangedError, UsageError, OSError."""
+    """Copy the bytes of a file to a new file. Raises SegmentChangedError, UsageError, OSError."""
     source = source_of(path)
     with published(out, overwrite=overwrite) as publication:
         for start in range(0, source.size, _COPY_BYTES):
@@ -96,10 +96,10 @@ def make_segment(
     built: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Made:
-    """Write what is selected of the originals to a publication's file; the caller commits it.
+    """Write the selected parts of the originals to a publication's file; the caller commits it.
 
-    copied: of which originals blocks may be copied. built: indexes to be built from their columns; the others of the
-    plan's schema are carried over from the originals, which must then be open segments that have them.
+    copied: for each original, whether its blocks may be copied. built: indexes to build from their columns; the other
+    indexes of the plan's schema are converted from the originals, which must then be open segments that have them.
     """
     total = sum(original.size for original in originals)
     done = 0

@@ -1,4 +1,4 @@
-"""Which number a row or a data block of an original has in the new segment: stretches of numbers that stay together."""
+"""Map numbers of an original's rows or data blocks to the new segment, as ranges of numbers that stay together."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy.typing as npt
 I64 = npt.NDArray[np.int64]
 
 SPILL_STRETCHES = 1 << 20
-"""So many stretches (24 MiB) are held in memory; more go to a temporary file."""
-_FIELDS = 3  # of a stretch: first old number, first new number, count
+"""Most ranges (24 MiB) kept in memory; more go to a temporary file."""
+_FIELDS = 3  # of a range: first old number, first new number, count
 
 
 class NumberMap:
-    """Old numbers to new ones. Take them ascending with `add` and `add_stretch`, then ask `find`.
+    """Maps old numbers to new ones. Add them in ascending order with `add` and `add_stretch`, then look up with `find`.
 
-    Numbers that were never added are gone. Memory is bounded: what a merge of interleaved originals makes of
-    stretches, one for each row at worst, lies in a temporary file.
+    Numbers that were never added are gone. Memory is bounded: the many ranges of a merge of interleaved originals, at
+    worst one for each row, go to a temporary file.
     """
 
     def __init__(self) -> None:
@@ -29,10 +29,10 @@ class NumberMap:
         self._file: BinaryIO | None = None
         self._stretches: I64 | None = None
         self.count = 0
-        """Numbers that were added."""
+        """How many numbers were added."""
 
     def add_stretch(self, old: int, new: int, count: int) -> None:
-        """Old numbers [old, old + count) are now [new, new + count)."""
+        """Map old numbers [old, old + count) to [new, new + count)."""
         self.count += count
         if self._open is not None:
             first, to, length = self._open
@@ -43,7 +43,7 @@ class NumberMap:
         self._open = old, new, count
 
     def add(self, old: I64, new: I64) -> None:
-        """The same for single numbers, both ascending."""
+        """Map single numbers, both arrays ascending."""
         if not len(old):
             return
         breaks = ((np.diff(old) != 1) | (np.diff(new) != 1)).nonzero()[0] + 1
@@ -69,7 +69,7 @@ class NumberMap:
             self._held, self._held_count = [], 0
 
     def close(self) -> None:
-        """Let go of the temporary file."""
+        """Close the temporary file."""
         if self._file is not None:
             self._file.close()
 
@@ -93,11 +93,11 @@ class NumberMap:
         return self._stretches
 
     def stretches(self) -> I64:
-        """All stretches, ascending: first old number, first new number, count of each."""
+        """All ranges, ascending: first old number, first new number and count of each."""
         return self._finished()
 
     def find(self, numbers: I64) -> I64:
-        """The new number of each; -1 for those that are gone."""
+        """The new number of each; -1 if it is gone."""
         stretches = self._finished()
         if not len(stretches):
             return np.full(len(numbers), -1, dtype=np.int64)
@@ -108,7 +108,7 @@ class NumberMap:
         return np.where(known, chosen[:, 1] + inside, -1)
 
     def missing(self, total: int) -> I64:
-        """Those of the old numbers [0, total) that are gone, ascending."""
+        """The old numbers in [0, total) that are gone, ascending."""
         known = np.zeros(total, dtype=np.bool_)
         for first, _, count in self._finished().tolist():
             known[first : first + count] = True

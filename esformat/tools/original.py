@@ -1,7 +1,7 @@
-"""A segment that a tool makes another one of: its data blocks in order, copied as they are or decoded.
+"""A segment that a tool rewrites: its data blocks in order, copied unchanged or decoded.
 
-Two kinds: an open segment, whose directory tells what is in each block, and (in `salvage.py`) blocks saved from a
-damaged file, which tell it themselves.
+There are two kinds: an open segment, whose directory describes each block, and (in `repair.py`) blocks saved from a
+damaged file, which describe themselves.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from esformat.tools.rows import Bound, Key, Rows, decode_rows
 T = TypeVar("T")
 
 READ_BYTES = 8 << 20
-"""Blocks side by side are read together up to so many bytes."""
+"""Adjacent blocks are read together, up to so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRef:
-    """A data block of an original: its place, its number and first row there, its runs and times."""
+    """A data block of an original: its place in the file, its number and first row, its runs and its times."""
 
     handle: BlockHandle
     number: int
@@ -57,21 +57,21 @@ class BlockRef:
 
     @property
     def low(self) -> Bound:
-        """No row of the block stands before this."""
+        """A bound that no row of the block precedes."""
         return (*self.first_key, self.min_timestamp)
 
     @property
     def high(self) -> Bound:
-        """No row of the block stands after this."""
+        """A bound that no row of the block follows."""
         return (*self.last_key, self.max_timestamp)
 
     def span(self, check: int) -> BlockSpan:
-        """What a directory leaf says of it."""
+        """The block's entry in a directory leaf."""
         return BlockSpan(self.rows, self.handle.length, check, self.min_timestamp, self.max_timestamp)
 
 
 class Original(Protocol):
-    """What tools need of a segment that they read."""
+    """The interface that tools need of a segment that they read."""
 
     name: str
     size: int
@@ -82,27 +82,27 @@ class Original(Protocol):
         ...
 
     def read(self, refs: Sequence[BlockRef]) -> Iterator[tuple[memoryview, Block]]:
-        """Some of its blocks, ascending, as they are stored and verified. Raises CorruptSegmentError."""
+        """Read some blocks, in ascending order: the stored bytes and the verified block. Raises CorruptSegmentError."""
         ...
 
     def contexts(self, dictionary: int) -> list[DecodeContext]:
-        """How columns are decoded in blocks that name a dictionary."""
+        """For each column, the decode context in blocks that use a dictionary."""
         ...
 
     def dictionaries(self) -> dict[int, list[ColumnDictionary]]:
-        """Its dictionaries by number."""
+        """The dictionaries by number."""
         ...
 
 
 def decode_block_rows(original: Original, ref: BlockRef, block: Block) -> Rows:
-    """The rows of a block that was read. Raises CorruptSegmentError."""
+    """Decode the rows of a block that was read. Raises CorruptSegmentError."""
     fields = original.metadata.schema.fields
     data = open_data_block(original, ref, block)
     return decode_rows(data, ref.runs, ref.first_row, fields, original.contexts(block.dictionary))
 
 
 def open_data_block(original: Original, ref: BlockRef, block: Block) -> DataBlock:
-    """A block that was read, opened. Raises CorruptSegmentError if it is not the one that the directory speaks of."""
+    """Open a block that was read. Raises CorruptSegmentError if it is not the one that the directory describes."""
     return _opened(block, ref.rows, len(original.metadata.schema.fields))
 
 
@@ -131,7 +131,7 @@ class OpenOriginal:
             yield from leaf_blocks(leaf)
 
     def read(self, refs: Sequence[BlockRef]) -> Iterator[tuple[memoryview, Block]]:
-        """Some blocks, ascending, as they are stored and verified; those that lie side by side come with one read."""
+        """Read some blocks, in ascending order, and verify them; adjacent ones with one read."""
         try:
             for group in side_by_side([(ref.handle, ref) for ref in refs]):
                 start, end = group[0][0].offset, group[-1][0].end
@@ -145,7 +145,7 @@ class OpenOriginal:
             raise
 
     def leaf_entry(self, number: int) -> LeafEntry:
-        """What the root says of a leaf."""
+        """A leaf's entry in the root."""
         root, leaf = self.reader.root, self.reader.leaf(number)
         handle, data_offset = root.place(number)
         earliest, latest = root.times_of(number)
@@ -161,7 +161,7 @@ class OpenOriginal:
         )
 
     def stored_leaf(self, number: int) -> Iterator[memoryview]:
-        """A leaf's data blocks and the leaf itself as they are stored, each verified. Raises CorruptSegmentError."""
+        """The stored bytes of a leaf's data blocks and of the leaf itself, verified. Raises CorruptSegmentError."""
         return (stored for stored, _ in self._read_leaf(number))
 
     def leaf_data(self, number: int) -> Iterator[DataBlock]:
@@ -171,7 +171,10 @@ class OpenOriginal:
         return (_opened(block, last - first, columns) for (first, last), block in zip(rows, blocks, strict=False))
 
     def _read_leaf(self, number: int) -> Iterator[tuple[memoryview, list[Block]]]:
-        """A leaf's data blocks and the leaf itself, in pieces as they are stored, and the blocks of each, verified."""
+        """The stored bytes of a leaf's data blocks and of the leaf itself in pieces, with each piece's verified blocks.
+
+        Raises CorruptSegmentError.
+        """
         leaf, handle = self.reader.leaf(number), self.reader.root.handle(number)
         handles = [block_handle(leaf, place) for place in range(leaf.block_count)]
         kinds = [BlockKind.DATA] * len(handles) + [BlockKind.DIRECTORY]
@@ -191,7 +194,7 @@ class OpenOriginal:
             yield stored, blocks
 
     def contexts(self, dictionary: int) -> list[DecodeContext]:
-        """How columns are decoded."""
+        """For each column, the decode context in blocks that use a dictionary."""
         found: list[DecodeContext] = self.reader.contexts(dictionary)
         return found
 
@@ -206,12 +209,12 @@ class OpenOriginal:
 
     @property
     def block_count(self) -> int:
-        """Data blocks."""
+        """Number of data blocks."""
         return int(self.reader.root.data_blocks)
 
     @property
     def row_count(self) -> int:
-        """Events."""
+        """Number of events."""
         return int(self.reader.root.events)
 
 
@@ -238,7 +241,7 @@ def leaf_blocks(leaf: Leaf) -> Iterator[BlockRef]:
 
 
 def side_by_side(places: Sequence[tuple[BlockHandle, T]]) -> Iterator[list[tuple[BlockHandle, T]]]:
-    """Blocks, each with something that belongs to it, grouped by what is worth one read."""
+    """Group blocks, each with a value that belongs to it, into groups that are read with one read each."""
     group: list[tuple[BlockHandle, T]] = []
     for place in places:
         handle = place[0]

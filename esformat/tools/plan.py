@@ -1,4 +1,4 @@
-"""How a segment made from others is stored: which dictionaries it takes over, and what new blocks are encoded with."""
+"""Plan how a segment built from others is stored: the dictionaries that it keeps, and the encoding of new blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from esformat.write.block_encoder import (
 from esformat.write.template_choice import choose_dictionary
 
 MOST_DICTIONARIES = 16
-"""A segment keeps so many of its originals' dictionaries: opening reads them all. Other originals are re-encoded."""
+"""Most dictionaries of originals that a segment keeps, because opening reads all. Other originals are re-encoded."""
 SAMPLED_BLOCKS = 64
 SAMPLE_BYTES = 1 << 20
 
@@ -36,11 +36,11 @@ Dictionary = list[ColumnDictionary]
 def plan_assembly(
     originals: Sequence[Original], metadata: Metadata, given: Sequence[dict[int, Dictionary]] | None = None
 ) -> tuple[AssemblyPlan, list[bool]]:
-    """How to store a segment with the originals' blocks; also, of which originals blocks can be copied.
+    """How to store a segment with the originals' blocks; and for each original, whether its blocks can be copied.
 
-    Where templates are asked for and pay, originals that were written without them are re-encoded: they would stay
-    without them for ever.
-    given: the dictionaries of each original, if they are not its own any more.
+    If templates are requested and pay off, originals that were written without them are re-encoded, because they would
+    otherwise stay without templates forever.
+    given: the dictionaries of each original, if they are no longer its own.
     """
     held = [original.dictionaries() for original in originals] if given is None else list(given)
     own = _own_dictionary(metadata, held, originals)
@@ -77,7 +77,7 @@ def plan_anew(
     selections: Sequence[Selection] | None = None,
     given: Sequence[dict[int, Dictionary]] | None = None,
 ) -> AssemblyPlan:
-    """How to store a segment of which nothing is copied: dictionaries are trained on samples of what is selected."""
+    """How to store a segment without copied blocks: dictionaries are trained on samples of the selected rows."""
     codec = codec_from_name(metadata.codec)
     held = [original.dictionaries() for original in originals] if given is None else list(given)
     own = []
@@ -100,9 +100,9 @@ def _identity(dictionary: Dictionary) -> bytes:
 def _own_dictionary(
     metadata: Metadata, held: Sequence[dict[int, Dictionary]], originals: Sequence[Original]
 ) -> Dictionary:
-    """What blocks that are re-encoded use: of each column the first templates with their zstd dictionary, or the first
-    such dictionary; all values of coded ones. Where templates are wanted that an original was written without, they
-    are looked for.
+    """The dictionary of re-encoded blocks: for each column the first templates with their zstd dictionary, or the first
+    such dictionary; for coded columns, all values. If templates are wanted and an original was written without them,
+    new ones are trained.
     """
     columns = []
     untried = metadata.templates and not all(original.metadata.templates for original in originals)
@@ -125,7 +125,7 @@ def _own_dictionary(
 
 
 def _common_values(held: Sequence[dict[int, Dictionary]], place: int) -> pa.Array | None:
-    """All values of a column that every original stores as codes; None where one does not, or they are too many."""
+    """All values of a column that every original stores as codes; None if one does not, or if there are too many."""
     found: list[pa.Array] = []
     for dictionaries in held:
         if not dictionaries:
@@ -151,9 +151,9 @@ def train(
     codec: Codec,
     selections: Sequence[Selection] | None = None,
 ) -> ColumnDictionary | None:
-    """A zstd dictionary and templates for a column, from a sample of what is selected; None where they do not pay.
+    """A zstd dictionary and templates for a column, from a sample of the selected rows; None if they do not pay off.
 
-    Only blocks that are kept whole are looked at.
+    Samples only blocks that are kept whole.
     """
     if codec is not Codec.ZSTD:
         return None

@@ -1,4 +1,4 @@
-"""`recompress`: every block of a segment re-encoded, with another codec, level or dictionary."""
+"""`recompress`: re-encode every block of a segment with another codec, level or dictionary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def recompress(
     progress: Progress | None = None,
     storage_options: Options = None,
 ) -> Made:
-    """Rewrite a segment with another codec or level, in blocks of full size, with newly trained dictionaries.
+    """Rewrite a segment with another codec or level, in full-size blocks, with newly trained dictionaries.
 
     codec, level, templates: as for `create`. Memory does not grow with the segment. progress, storage_options: as for
     `merge`.

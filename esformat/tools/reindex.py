@@ -1,4 +1,4 @@
-"""`reindex`: other columns of a segment get an index; its data blocks stay as they are."""
+"""`reindex`: rewrite a segment with indexes on other columns, without changing its data blocks."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def reindex(
     progress: Progress | None = None,
     storage_options: Options = None,
 ) -> Made:
-    """Rewrite a segment with indexes on exactly these columns; data blocks are copied as they are.
+    """Rewrite a segment with indexes on exactly these columns; data blocks are copied unchanged.
 
-    Indexes that it has are carried over; rebuild: they are built from their columns, too, as new ones are.
-    properties: add to those it has, or replace them.
+    Existing indexes are converted. rebuild: build them from their columns instead, like new ones. properties: add to
+    the existing ones, or replace them.
     progress, storage_options: as for `merge`. Raises UsageError, InvalidEventError (a column that cannot be
     indexed), CorruptSegmentError, OSError.
     """

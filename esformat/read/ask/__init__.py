@@ -1,1 +1,1 @@
-"""What is asked: checked questions, and filters as bounds on columns."""
+"""Queries: checked arguments of scans, and filters as bounds on columns."""

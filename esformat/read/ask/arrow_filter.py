@@ -1,9 +1,9 @@
-"""A pyarrow filter taken apart: an `Expression` as the steps that evaluate it.
+"""Take a pyarrow filter apart: an `Expression` as the steps that evaluate it.
 
-pyarrow shows no way into an `Expression`, but it serialises one when it is pickled: an Arrow file whose columns hold
-the literals and whose schema metadata lists, in order, what the expression is made of. Compared with Substrait, the
-other way out, this knows every function, type and cast, so that one conjunct that nobody understands does not hide its
-neighbours. The form is pyarrow's own: whatever does not look as expected is reported as not understood, never guessed.
+pyarrow has no API to inspect an `Expression`, but pickling serialises one as an Arrow file: its columns contain the
+literals, and its schema metadata lists the elements of the expression in order. Unlike Substrait, the alternative, this
+covers every function, type and cast, so a conjunct that is not understood does not hide the others. The form is
+internal to pyarrow, so anything unexpected is reported as not understood, never guessed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column, or a field nested in one: `path` has the names from the column down."""
+    """A column, or a field nested in one; `path` lists the names from the column down."""
 
     path: tuple[str, ...]
 
@@ -32,7 +32,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A compute function of the `arity` operands before it; `options`: a struct with pyarrow's names, or None."""
+    """A compute function of the `arity` operands before it. options: a struct with pyarrow's names, or None."""
 
     function: str
     arity: int
@@ -43,7 +43,7 @@ Step = Field | Literal | Call
 
 
 def take_apart(expression: pc.Expression) -> list[Step] | None:
-    """The steps of an expression, operands before their function; None where it is not understood."""
+    """The steps of an expression, operands before their function; None if it is not understood."""
     try:
         (stored,) = expression.__reduce__()[1]
         batch = pa.ipc.open_file(stored).get_batch(0)
@@ -53,9 +53,9 @@ def take_apart(expression: pc.Expression) -> list[Step] | None:
 
 
 def _steps(items: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> list[Step]:
-    """Raises ValueError and others where the items do not describe one expression."""
+    """Raises ValueError or another error if the items do not describe one expression."""
     steps: list[Step] = []
-    open_calls: list[tuple[str, int]] = []  # function, and how many finished operands stood before it
+    open_calls: list[tuple[str, int]] = []  # the function, and the number of finished operands before it
     operands = 0
     options: pa.StructScalar | None = None
     for key, value in items:
@@ -107,7 +107,7 @@ _capsule_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 def _metadata(schema: pa.Schema) -> list[tuple[str, str]]:
-    """Keys and values in order. `Schema.metadata` is a dict, which keeps one of the keys that repeat."""
+    """Keys and values in order. `Schema.metadata` is a dict, which keeps one of several equal keys."""
     capsule = schema.__arrow_c_schema__()
     at = _CSchema.from_address(_capsule_pointer(capsule, b"arrow_schema")).metadata
     if at is None:

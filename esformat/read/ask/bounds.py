@@ -1,8 +1,8 @@
-"""What a filter says about the columns that a segment finds events by. Decisions only: values in, values out.
+"""Bounds that a filter sets on the columns that a segment finds events by. Pure functions, no I/O.
 
-A filter, taken apart by `arrow_filter`, becomes `Bounds`: for some columns, the values that an event must have for the
-filter to be true of it. Bounds may admit more than the filter does, never less, so whoever reads by them still applies
-the filter, unless they are known to be exact. A part that is not understood bounds nothing.
+A filter, taken apart by `arrow_filter`, becomes `Bounds`: for some columns, the values that an event must have to
+satisfy the filter. Bounds may admit more events than the filter, never fewer, so the reader still applies the filter
+unless the bounds are known to be exact. A part that is not understood sets no bounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from esformat.read.ask.arrow_filter import Call, Field, Literal, Step
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Values that a column may have: those `listed`, or where that is None, those in [low, high); None: no bound."""
+    """Values that a column may have: those `listed`, or if that is None, those in [low, high). None: no bound."""
 
     listed: frozenset[Any] | None = None
     low: Any = None
@@ -28,19 +28,19 @@ class Domain:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no such value."""
+        """Whether the domain has no value."""
         if self.listed is not None:
             return not self.listed
         return self.low is not None and self.high is not None and bool(self.low >= self.high)
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is in the domain."""
         if self.listed is not None:
             return value in self.listed
         return (self.low is None or value >= self.low) and (self.high is None or value < self.high)
 
     def meet(self, other: Domain) -> Domain:
-        """Values that are in both."""
+        """The values that are in both domains."""
         if self.listed is not None:
             return Domain(frozenset(value for value in self.listed if other.holds(value)))
         if other.listed is not None:
@@ -50,7 +50,7 @@ class Domain:
         return Domain(None, max(lows, default=None), min(highs, default=None))
 
     def join(self, other: Domain, after: Callable[[Any], Any]) -> Domain:
-        """Values that are in either, and perhaps some between them. `after`: the next larger value."""
+        """The values that are in either domain, and perhaps some between them. after: returns the next larger value."""
         if self.listed is not None and other.listed is not None:
             return Domain(self.listed | other.listed)
         one, two = self.hull(after), other.hull(after)
@@ -59,25 +59,25 @@ class Domain:
         return Domain(None, low, high)
 
     def hull(self, after: Callable[[Any], Any]) -> Domain:
-        """The smallest range with all the values, of which there is at least one."""
+        """The smallest range that contains all values of the domain, which must not be empty."""
         return self if self.listed is None else Domain(None, min(self.listed), after(max(self.listed)))
 
 
 Bounds = Mapping[str, Domain]
-"""For each column that is bounded, the values it may have; all of them must hold. Keys are bytes, timestamps µs."""
+"""The values that each bounded column may have; all bounds must hold. Keys are bytes, timestamps µs."""
 
 NOTHING: Bounds = {"": Domain(frozenset())}
-"""Bounds that no event is within."""
+"""Bounds that no event satisfies."""
 UNBOUNDED: Bounds = {}
 
 
 def admits_nothing(bounds: Bounds) -> bool:
-    """Whether no event can be within the bounds."""
+    """Whether no event can satisfy the bounds."""
     return any(domain.empty for domain in bounds.values())
 
 
 def meet(one: Bounds, two: Bounds) -> Bounds:
-    """Bounds that an event is within if it is within both."""
+    """Bounds that an event satisfies if it satisfies both."""
     if not one or not two:
         return one or two
     both = {name: domain.meet(two[name]) if name in two else domain for name, domain in one.items()}
@@ -86,35 +86,35 @@ def meet(one: Bounds, two: Bounds) -> Bounds:
 
 
 def span_of_times(bounds: Bounds) -> tuple[int | None, int | None]:
-    """The times [start, end), µs, that bounds which admit something leave; None: no bound."""
+    """The times [start, end), µs, that bounds allow; None: no bound. The bounds must admit something."""
     times = bounds.get("timestamp", Domain()).hull(lambda moment: moment + 1)
     return times.low, times.high
 
 
 def columns_of(steps: Sequence[Step]) -> set[str]:
-    """The columns that a filter looks at."""
+    """The columns that a filter refers to."""
     return {step.path[0] for step in steps if isinstance(step, Field)}
 
 
 class Bounded(NamedTuple):
-    """What a filter says."""
+    """The bounds of a filter."""
 
     bounds: Bounds
     exact: bool
-    """Whether the filter is true of every event within the bounds."""
+    """Whether every event within the bounds satisfies the filter."""
 
 
 def bounded_by(steps: Sequence[Step], schema: EventSchema) -> Bounded:
-    """What a filter says about keys, times and the indexed columns of a schema, and whether that is all."""
+    """The bounds that a filter sets on keys, timestamps and indexed columns of a schema, and whether they are exact."""
     evaluation = _Evaluation(schema)
     bounds = evaluation.run(steps)
     return Bounded(bounds, evaluation.exact)
 
 
 def bounded_by_all(comparisons: Sequence[tuple[str, str, Any]], schema: EventSchema) -> Bounded:
-    """The same of comparisons that are all true: each of a column, one of = < <= > >= and IN, and a constant.
+    """The bounds of comparisons that must all hold. Each is a column, an operator (= < <= > >= or IN) and a constant.
 
-    Constants are values of the column, times µs; of IN a list of those.
+    Constants are values of the column, timestamps in µs; for IN, a list of such values.
     """
     evaluation = _Evaluation(schema)
     bounds = UNBOUNDED
@@ -124,7 +124,7 @@ def bounded_by_all(comparisons: Sequence[tuple[str, str, Any]], schema: EventSch
 
 
 def bounds_of(steps: Sequence[Step], schema: EventSchema) -> Bounds:
-    """What a filter says about space, grouping, timestamp and the indexed columns of a schema."""
+    """The bounds that a filter sets on space, grouping, timestamp and the indexed columns of a schema."""
     return bounded_by(steps, schema).bounds
 
 
@@ -141,13 +141,13 @@ _OPERATORS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=
 
 
 class _Evaluation:
-    """One walk over the steps of a filter. A stack rather than recursion: an OR of a thousand values nests as deep."""
+    """One pass over the steps of a filter. Uses a stack, because an OR of a thousand values would recurse as deep."""
 
     def __init__(self, schema: EventSchema) -> None:
         self._columns: dict[str, _Column | None] = {"space": _KEY, "grouping": _KEY, "timestamp": _TIMESTAMP}
         self._schema = schema
         self.exact = True
-        """Whether nothing was met so far that says more than its bounds do."""
+        """Whether every step so far is fully expressed by its bounds."""
 
     def run(self, steps: Sequence[Step]) -> Bounds:
         stack: list[Field | Literal | Bounds] = []
@@ -161,11 +161,11 @@ class _Evaluation:
         return self._condition(stack[0])
 
     def comparison(self, name: str, operator: str, value: Any) -> Bounds:
-        """What a comparison says, as `bounded_by_all` is given it."""
+        """The bounds of one comparison, in the form that `bounded_by_all` takes."""
         column = self._named(name)
         if column is None:
             return self._unknown()
-        if operator == "=" and column.plain is not None and value is not None:  # most ask for one: without Arrow
+        if operator == "=" and column.plain is not None and value is not None:  # the usual case: without Arrow
             return {name: Domain(frozenset([column.plain(value)]))}
         field, kind = Field((name,)), self._schema.arrow.field(name).type
         if operator == "IN":
@@ -175,7 +175,7 @@ class _Evaluation:
         return self._compared(field, _OPERATORS[operator], pa.scalar(value, kind))
 
     def _condition(self, operand: Field | Literal | Bounds, wanted: bool = True) -> Bounds:
-        """What must hold for an operand to be true; or false, of a column."""
+        """The bounds under which an operand is true; `wanted=False`: under which a boolean column is false."""
         if isinstance(operand, Literal):
             return UNBOUNDED if operand.scalar.as_py() else NOTHING
         if isinstance(operand, Field):
@@ -187,7 +187,7 @@ class _Evaluation:
             case (("and" | "and_kleene"), [left, right]):
                 return meet(self._condition(left), self._condition(right))
             case (("or" | "or_kleene" as function), [left, right]):
-                self.exact &= function == "or_kleene"  # the other one is null where either side is
+                self.exact &= function == "or_kleene"  # `or` is null if either side is
                 return self._join(self._condition(left), self._condition(right))
             case "if_else", [condition, yes, no]:
                 otherwise = self._condition(no)
@@ -217,7 +217,7 @@ class _Evaluation:
         return self._named(field.path[0]) if len(field.path) == 1 else None
 
     def _named(self, name: str) -> _Column | None:
-        """The column of a name, if it is one that events are found by."""
+        """The column with a name; None unless events are found by it."""
         if name not in self._columns:
             place = self._schema.positions.get(name)
             field = None if place is None else self._schema.fields[place]
@@ -232,7 +232,7 @@ class _Evaluation:
             return {field.path[0]: Domain(frozenset(map(column.plain, values.drop_null().to_pylist())))}
         found = [column.span(value) for value in values.drop_null()]
         if any(first != last for first, last in found):
-            return self._unknown()  # how a value between two of the column's compares is pyarrow's to say
+            return self._unknown()  # the column cannot represent the value: pyarrow decides how it compares
         return {field.path[0]: Domain(frozenset(first for first, _ in found))}
 
     def _compared(self, field: Field, function: str, scalar: pa.Scalar) -> Bounds:
@@ -255,7 +255,7 @@ class _Evaluation:
         return {field.path[0]: domain}
 
     def _beginning(self, field: Field, pattern: str | bytes) -> Bounds:
-        """Keys that begin so."""
+        """Bounds of the keys that start with a pattern."""
         column = self._column(field)
         prefix = pattern.encode() if isinstance(pattern, str) else pattern
         if column is not _KEY or not prefix:
@@ -281,19 +281,19 @@ class _Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """How constants become values of a column."""
+    """Converts constants to values of a column."""
 
     takes: Callable[[pa.DataType], bool]
-    """Whether constants of a type compare with the column as their values do."""
+    """Whether constants of an Arrow type compare with the column as their values do."""
     span: Callable[[pa.Scalar], tuple[Any, Any]]
-    """The column's largest value up to a constant, and its smallest from the constant on: mostly the same."""
+    """The column's largest value <= a constant, and its smallest value >= the constant: usually the same."""
     after: Callable[[Any], Any]
     """The next larger value."""
     ordered: bool = True
     """Whether the segment finds events by ranges of the column, not by single values alone."""
     never_null: bool = False
     plain: Callable[[Any], Any] | None = None
-    """A constant as the column's value; None where some constants lie between two."""
+    """Converts a constant to the column's value; None if a constant can fall between two values of the column."""
 
 
 def _is_text(kind: pa.DataType) -> bool:

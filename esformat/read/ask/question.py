@@ -1,4 +1,4 @@
-"""What a scan asks for, checked against the columns of what it is asked of. Values only: nothing is read."""
+"""Check the arguments of a scan against the columns and indexes of what is scanned. Nothing is read."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["Checks", "Query", "can_hold", "conditions_of", "index_type", "make_q
 
 
 class Checks(KnownParts):
-    """Columns and indexes that questions may name."""
+    """The columns and indexes that queries may name."""
 
     def __init__(self, name: str, schema: EventSchema) -> None:
-        """`name`: of the file or files, for errors."""
+        """name: of the file or files, for error messages."""
         self.name = name
         self._schema = schema
 
     def known_columns(self, names: Sequence[str]) -> Sequence[str]:
-        """All columns, at least those of `names` that exist."""
+        """The columns that exist: at least those of `names`, here all."""
         known: Sequence[str] = self._schema.arrow.names
         return known
 
     def conditions(self, wanted: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-        """Indexes and values to look for in them, as they hold them.
+        """The names of indexes, and the values to look up in them, in the indexes' types.
 
-        Raises UnknownIndexError, and UsageError for a value that no event of the index can have.
+        Raises UnknownIndexError, and UsageError for a value that the index cannot contain.
         """
         for name, value in wanted.items():
             kind = index_type(self._schema, name, self.name)
@@ -57,7 +57,7 @@ def make_query(
     if limit is not None:
         if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 0:
             raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
-        limit = min(int(limit), sys.maxsize)  # there is never more
+        limit = min(int(limit), sys.maxsize)  # no scan has more rows
     made = Query(
         None if start is None else to_bound(start, "start"),
         None if end is None else to_bound(end, "end"),
@@ -72,7 +72,7 @@ def make_query(
 
 
 def _checked_columns(checks: Checks, columns: Any) -> tuple[str, ...]:
-    """Columns that a question names. Raises UsageError for one that is unknown or named twice."""
+    """The columns that a query names. Raises UsageError for one that is unknown or named twice."""
     if isinstance(columns, str) or not isinstance(columns, Iterable):
         text = "the text " if isinstance(columns, str) else ""
         raise UsageError(f"columns must be a list of names, not {text}{columns!r}")
@@ -111,7 +111,7 @@ def index_type(schema: EventSchema, name: str, path: str) -> pa.DataType:
 
 
 def can_hold(kind: pa.DataType, value: Any) -> bool:
-    """Whether a value can be one of an index of that type: texts, whole numbers and truth values are three kinds."""
+    """Whether an index of a type can contain a value. Texts, integers and booleans are never mixed."""
     if pt.is_boolean(kind):
         return isinstance(value, bool)
     if pt.is_integer(kind):

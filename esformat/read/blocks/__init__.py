@@ -1,1 +1,1 @@
-"""Blocks of an open segment, and which of them a question needs."""
+"""Blocks of an open segment, and which of them a query needs."""

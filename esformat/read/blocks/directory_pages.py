@@ -1,4 +1,4 @@
-"""Pages of the directory, read for the root that names them."""
+"""Read pages of the directory, for the root that names them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from esformat.io.source import Source, explained
 
 
 class DirectoryPages:
-    """Reads pages of one file. The root holds it, and it nothing that holds the root."""
+    """Reads the directory pages of one file. The root refers to it, and it to nothing that refers to the root."""
 
     def __init__(self, source: Source, threads: Any) -> None:
-        """threads: of each thread, as attribute `own`, what it decodes with, where it did that before."""
+        """threads: a `threading.local` whose attribute `own` is the thread's decode context, once it has one."""
         self.source = source
         self._threads = threads
 
     def read(self, places: Sequence[tuple[BlockHandle, int, int]]) -> list[Entries]:
-        """Pages, of which each handle comes with the rows and blocks before it; with one read where they are adjacent.
+        """Read pages; adjacent ones with a single read. places: for each, its handle and the rows and blocks before it.
 
         Raises CorruptSegmentError, ChecksumMismatchError, ClosedError.
         """

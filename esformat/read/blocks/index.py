@@ -1,4 +1,4 @@
-"""One secondary index of an open segment: its values, and where the events of a value are."""
+"""A secondary index of an open segment: its values, and where the events with a value are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from esformat.read.blocks.reader import Reader
 
 
 class Index:
-    """The index on one column. A view of the reader: cheap to make."""
+    """The index on one column. A view of the reader, cheap to create."""
 
     def __init__(self, reader: Reader, name: str) -> None:
         """Raises UnknownIndexError."""
@@ -27,11 +27,11 @@ class Index:
         self.place = reader.schema.positions[name]
 
     def holds(self, value: Any) -> bool:
-        """Whether an event of this index can have a value, by its type."""
+        """Whether the index can contain a value, judging by its type."""
         return can_hold(self._type, value)
 
     def find(self, value: Any) -> Posting | None:
-        """The posting list of a value; None where no event has it."""
+        """The posting list of a value; None if no event has it."""
         root = self._reader.index_root(self.place)
         number = bisect_right(root.firsts, value) - 1
         if number < 0:
@@ -43,7 +43,7 @@ class Index:
         return page.posting(at)
 
     def everywhere(self, value: Any, posting: Posting) -> bool:
-        """Whether every data block holds the value. The first to ask of a long list that may say so reads all of it."""
+        """Whether every data block contains the value. Reads a long list completely unless its table rules that out."""
         if not posting.form & CHUNKED:
             return self._reader.numbers(self.place, value, posting).everywhere
         count = self._reader.root.data_blocks
@@ -53,7 +53,7 @@ class Index:
         return may_be and sum(map(len, self._chunks(posting, 0, count))) == count
 
     def numbers(self, value: Any, posting: Posting, low: int, high: int) -> I64:
-        """The numbers of a value's posting list within [low, high): rows or data blocks, by its form."""
+        """The numbers in [low, high) of a value's posting list: of rows or of data blocks, depending on its form."""
         if posting.form & CHUNKED:
             parts = list(self._chunks(posting, low, high))
             numbers = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
@@ -76,7 +76,7 @@ class Index:
             return decode_chunk_table(memoryview(posting.stored), self._reader.own())
 
     def values(self) -> Iterator[tuple[Any, int]]:
-        """Every value, ascending, and how many events have it."""
+        """Every value in ascending order, with its number of events."""
         root = self._reader.index_root(self.place)
         for number in range(len(root.handles)):
             page = self._reader.index_page(self.place, number)
@@ -84,7 +84,7 @@ class Index:
 
     @property
     def value_count(self) -> int:
-        """Distinct values."""
+        """Number of distinct values."""
         count: int = self._reader.index_root(self.place).value_count
         return count
 

@@ -1,4 +1,4 @@
-"""Which rows of which blocks can hold what a scan asks for. Decisions only: nothing of the events is read."""
+"""Find the rows and blocks that can contain the events of a query. Reads the directory and indexes, but no events."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from esformat.read.ask.question import Query
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.reader import Reader
 
-MANY_CONDITIONS = 1000  # are remembered as met in every data block
-FEW_BLOCKS = 4  # of them a long posting list is not read
+MANY_CONDITIONS = 1000  # most conditions that are remembered as occurring in every data block
+FEW_BLOCKS = 4  # up to so many blocks are searched without reading a long posting list
 
 
 class Narrowed(NamedTuple):
-    """What the indexes say of a query's conditions, for rows [low, high): see `narrow`."""
+    """The index matches of a query's conditions in rows [low, high): see `narrow`."""
 
     rows: I64 | None
-    """Rows that meet the conditions with row lists; None where there is no such condition."""
+    """Rows that satisfy the conditions that have row lists; None if no condition has one."""
     blocks: I64 | None
-    """Data blocks that can hold rows; None for all."""
+    """Data blocks that can contain matching rows; None for all."""
     unmet: tuple[tuple[str, Any], ...]
-    """Conditions that the blocks' columns must still decide."""
+    """Conditions that must still be checked against the blocks' columns."""
     nothing: bool = False
-    """No row can meet the conditions."""
+    """Whether no row can satisfy the conditions."""
     asked_before: bool = False
-    """The question is not the first of its kind: what answers it is worth keeping."""
+    """Whether the query was asked before, so that the data which answers it is worth caching."""
 
     @property
     def unconditional(self) -> bool:
-        """Whether the indexes say nothing."""
+        """Whether the indexes exclude nothing and no condition is left to check."""
         return self.rows is None and self.blocks is None and not self.unmet
 
 
@@ -46,7 +46,7 @@ NOTHING = Narrowed(None, None, (), nothing=True)
 
 
 def narrow(reader: Reader, query: Query, low: int, high: int, listed: I64 | None = None) -> Narrowed:
-    """Ask the indexes about the query's conditions for rows [low, high), of those that are `listed`."""
+    """Look up the query's conditions in the indexes, for rows [low, high), or only the `listed` ones."""
     if low >= high or query.limit == 0:
         return NOTHING
     known: Narrowed | None = reader.everywhere.get(query.conditions)
@@ -63,7 +63,7 @@ def narrow(reader: Reader, query: Query, low: int, high: int, listed: I64 | None
 
 
 def _equal(reader: Reader, name: str, value: Any, low: int, high: int) -> Narrowed:
-    """What an index says of rows [low, high) if the column has a value."""
+    """The index matches, among rows [low, high), of a column with one value."""
     itself = ((name, value),)
     known: Narrowed | None = reader.everywhere.get(itself)
     if known is not None:
@@ -75,14 +75,14 @@ def _equal(reader: Reader, name: str, value: Any, low: int, high: int) -> Narrow
     if _is_everywhere(reader, index, value, posting):
         return Narrowed(None, None, itself)
     if posting.form & CHUNKED and _are_few_blocks(reader, low, high):
-        return Narrowed(None, None, itself)  # their column tells the same for less than the list
+        return Narrowed(None, None, itself)  # reading the blocks' column costs less than the list
     if not posting.names_blocks:
         return _narrowed(index.numbers(value, posting, low, high), None)
     return _narrowed(None, index.numbers(value, posting, *block_span(reader, low, high)), itself)
 
 
 def _is_everywhere(reader: Reader, index: Index, value: Any, posting: Posting) -> bool:
-    """Whether every data block holds a value, which is remembered."""
+    """Whether every data block contains a value. If so, that is remembered."""
     itself = ((index.name, value),)
     if itself in reader.everywhere:
         return True
@@ -94,7 +94,7 @@ def _is_everywhere(reader: Reader, index: Index, value: Any, posting: Posting) -
 
 
 def _are_few_blocks(reader: Reader, low: int, high: int) -> bool:
-    """Whether the blocks that hold rows [low, high) are few."""
+    """Whether only a few blocks contain rows [low, high)."""
     if reader.root.leaf_of_row(high - 1) - reader.root.leaf_of_row(low) > 1:
         return False
     first, last = block_span(reader, low, high)
@@ -102,7 +102,7 @@ def _are_few_blocks(reader: Reader, low: int, high: int) -> bool:
 
 
 def _one_of(reader: Reader, name: str, values: frozenset[Any], low: int, high: int) -> Narrowed:
-    """The same if it has one of several values; the blocks may then hold others, too."""
+    """The index matches of a column with one of several values; the blocks may also contain rows with other values."""
     index = Index(reader, name)
     rows: list[I64] = []
     blocks: list[I64] = []
@@ -125,7 +125,7 @@ def _one_of(reader: Reader, name: str, values: frozenset[Any], low: int, high: i
 
 
 def _blocks_of(reader: Reader, rows: I64) -> I64:
-    """The data blocks that hold ascending rows."""
+    """The data blocks that contain some rows; the rows must be ascending."""
     leaves = np.searchsorted(reader.root.rows, rows, side="right") - 1
     parts = []
     for number in np.unique(leaves).tolist():
@@ -136,7 +136,7 @@ def _blocks_of(reader: Reader, rows: I64) -> I64:
 
 
 def _both(one: Narrowed, two: Narrowed) -> Narrowed:
-    """What holds if both hold."""
+    """The index matches of both conditions together."""
     if one is UNCONDITIONAL or two.nothing:
         return two
     return _narrowed(_common(one.rows, two.rows), _common(one.blocks, two.blocks), one.unmet + two.unmet)
@@ -149,7 +149,7 @@ def _common(one: I64 | None, two: I64 | None) -> I64 | None:
 
 
 def _narrowed(rows: I64 | None, blocks: I64 | None, unmet: tuple[tuple[str, Any], ...] = ()) -> Narrowed:
-    """Rows and blocks, unless there are none."""
+    """The matches with some rows and blocks; `NOTHING` if either list is empty."""
     empty = (rows is not None and not len(rows)) or (blocks is not None and not len(blocks))
     return NOTHING if empty else Narrowed(_int64(rows), _int64(blocks), unmet)
 
@@ -159,7 +159,7 @@ def _int64(numbers: npt.NDArray[np.integer] | None) -> I64 | None:
 
 
 def block_span(reader: Reader, low: int, high: int) -> tuple[int, int]:
-    """Data blocks [first, last) that hold rows [low, high) of the segment."""
+    """Data blocks [first, last) that contain rows [low, high) of the segment."""
     root = reader.root
     if high - low == root.events:
         return 0, root.data_blocks
@@ -171,7 +171,7 @@ def block_span(reader: Reader, low: int, high: int) -> tuple[int, int]:
 
 
 def slices(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed) -> list[BlockSlice]:
-    """The slices of blocks in a stretch that can hold answers, in the query's direction."""
+    """The block slices of a stretch that can contain matching events, in the query's direction."""
     leaf = reader.leaf(stretch.leaf, keys=False)
     first, last, run_start = stretch.first, stretch.last, stretch.run_start
     found: list[BlockSlice] = leaf.slices(
@@ -181,14 +181,14 @@ def slices(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed) -
 
 
 def leaves_with(reader: Reader, rows: I64) -> list[Stretch]:
-    """The leaves that hold ascending rows of the segment, as stretches."""
+    """The leaves that contain some rows of the segment, as stretches; the rows must be ascending."""
     edges = reader.root.rows
     numbers = np.diff(np.searchsorted(rows, edges)).nonzero()[0].tolist()
     return [Stretch(number, edges[number], edges[number + 1], -1) for number in numbers]
 
 
 def touched(reader: Reader, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterable[Stretch]:
-    """The stretches in which the indexes leave rows or blocks: of the others not even the leaf is read."""
+    """The stretches that contain index matches. Not even the leaves of the others are read."""
     if narrowed.rows is None and narrowed.blocks is None:
         return stretches
     rows, blocks = (None if some is None else some.data for some in (narrowed.rows, narrowed.blocks))
@@ -209,7 +209,7 @@ def _any_within(numbers: Sequence[int], first: int, last: int) -> bool:
 def block_slices(
     reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed
 ) -> Iterator[BlockSlice]:
-    """The slices of stretches in the query's direction: one for each block, however many stretches it holds."""
+    """The block slices of stretches in the query's direction: one per block, however many stretches it contains."""
     held: list[BlockSlice] = []  # of one block
     for stretch in stretches:
         parts = slices(reader, query, stretch, narrowed)
@@ -227,7 +227,7 @@ def block_slices(
 
 
 def _one_slice(parts: list[BlockSlice]) -> BlockSlice:
-    """Slices of one block as one that lists their rows."""
+    """Join slices of one block into a slice that lists their rows."""
     if len(parts) == 1:
         return parts[0]
     parts = sorted(parts, key=lambda part: part.first)

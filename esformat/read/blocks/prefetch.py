@@ -1,8 +1,8 @@
-"""What a scan will read next, told to sources that can fetch ahead; all others read as they are asked.
+"""Announce what a scan will read next, for sources that can prefetch; other sources read on demand.
 
-A source that can has a method `will_read(start, stop)`. Items (leaves, stretches, slices of blocks) are taken from
-their iterator some megabytes before they are used; the bytes that they lie in are joined, cut into requests and
-announced. A small answer is thereby fetched at once, and a long one by several threads.
+A source that can prefetch has a method `will_read(start, stop)`. Items (leaves, stretches, block slices) are taken from
+their iterator some megabytes before they are used. Their byte ranges are joined, split into requests and announced.
+A small answer is thus fetched in one request, and a long one by several threads.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from esformat.read.blocks.plan import Narrowed, block_slices, touched
 from esformat.read.blocks.reader import Reader
 
 GAP_BYTES = 512 << 10
-"""Ranges no further apart are one request: as many bytes as come in about the time of a round trip."""
-LEAF_GAP_BYTES = 64 << 10  # the same where many leaves are read and none of the data between them
+"""Ranges at most this far apart are one request: a gap takes about as long to transfer as a round trip."""
+LEAF_GAP_BYTES = 64 << 10  # the same if many leaves are read, but not the data between them
 REQUEST_BYTES = 4 << 20
-MOST_ITEMS = 1024  # taken before they are used
-AHEAD_BYTES = 24 << 20  # announced and not yet used, within one scan
+MOST_ITEMS = 1024  # most items taken before they are used
+AHEAD_BYTES = 24 << 20  # bytes announced but not yet used, per scan
 
 T = TypeVar("T")
 Announce = Callable[[int, int], None]
 
 
 def leaves_ahead(reader: Reader, numbers: Iterable[int], *, together: bool = False) -> Iterable[int]:
-    """Numbers of leaves that are read in turn; `together`: a few of which all are needed."""
+    """Yield the numbers of leaves that are read in order, announcing them. together: all of a few leaves are needed."""
     announce = reader.announce
     if announce is None:
         return numbers
@@ -42,7 +42,7 @@ def leaves_ahead(reader: Reader, numbers: Iterable[int], *, together: bool = Fal
 def stretches_ahead(
     reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed | None = None
 ) -> Iterable[Stretch]:
-    """Stretches whose rows are read in turn: all their bytes where all are needed, else only their leaves."""
+    """Yield stretches that are read in order, announcing all their bytes if all are needed, else their leaves only."""
     announce = reader.announce
     if announce is None:
         return stretches
@@ -53,7 +53,7 @@ def stretches_ahead(
 
 
 def announce_groups(reader: Reader, query: Query, groups: Iterable[list[list[Stretch]]]) -> None:
-    """Groups of runs that are read side by side: all their bytes where all are needed, or those up to the limit."""
+    """Announce the bytes of groups of runs that are read together; of a single run, only those up to the limit."""
     announce = reader.announce
     if announce is None or query.filtered:
         return
@@ -72,7 +72,7 @@ def announce_groups(reader: Reader, query: Query, groups: Iterable[list[list[Str
 
 
 def at_hand(reader: Reader, stretches: Sequence[Stretch]) -> bool:
-    """Whether stretches can be read without waiting for a source far away."""
+    """Whether stretches can be read without waiting for a remote source."""
     if reader.announce is None:
         return True
     look = getattr(reader.source, "has", None)
@@ -83,7 +83,7 @@ def at_hand(reader: Reader, stretches: Sequence[Stretch]) -> bool:
 
 
 def announce_stretches(reader: Reader, stretches: Iterable[Stretch], most_bytes: int) -> None:
-    """All bytes of stretches, if they are few: what a scan of them will read first. What is at hand needs none."""
+    """Announce all bytes of stretches that are not cached, unless they exceed `most_bytes`: a scan reads them first."""
     missing = [stretch for stretch in stretches if not _is_at_hand(reader, stretch)]
     places = join((_stretch(reader, stretch) for stretch in missing), GAP_BYTES)
     if reader.announce is not None and sum(stop - start for start, stop in places) <= most_bytes:
@@ -92,7 +92,7 @@ def announce_stretches(reader: Reader, stretches: Iterable[Stretch], most_bytes:
 
 
 def _is_at_hand(reader: Reader, stretch: Stretch) -> bool:
-    """Whether a stretch lies in one block, which is kept from an earlier question."""
+    """Whether a stretch is within one block, and the block is cached."""
     leaf = reader.known_leaf(stretch.leaf)
     if leaf is None:
         return False
@@ -101,7 +101,7 @@ def _is_at_hand(reader: Reader, stretch: Stretch) -> bool:
 
 
 def _end_of(reader: Reader, stretch: Stretch, limit: int, reverse: bool) -> Stretch:
-    """The rows of a run that a merge needs for `limit` of them, and the block after: it looks for ties there."""
+    """The rows of a run that a merge needs for `limit` rows, and the next block, which the merge checks for ties."""
     leaf = reader.leaf(stretch.leaf, keys=False)
     if reverse:
         first = leaf.block_rows[leaf.block_of(max(stretch.first, stretch.last - limit - 1))] - 1
@@ -111,7 +111,7 @@ def _end_of(reader: Reader, stretch: Stretch, limit: int, reverse: bool) -> Stre
 
 
 def _reads_all(query: Query, narrowed: Narrowed | None) -> bool:
-    """Whether every block of the stretches is read."""
+    """Whether a query reads every block of its stretches."""
     listed = narrowed is not None and (narrowed.rows is not None or narrowed.blocks is not None)
     return query.limit is None and not query.timed and not listed
 
@@ -123,7 +123,7 @@ def slices_ahead(
     narrowed: Narrowed,
     needed: Callable[[BlockSlice], bool] = lambda part: True,
 ) -> Iterator[BlockSlice]:
-    """What `block_slices` gives, the bytes of the next ones announced, of those that are `needed`."""
+    """The slices of `block_slices`. Announces the bytes of the next slices that are `needed`."""
     stretches = touched(reader, stretches, narrowed)
     if reader.announce is None:
         return block_slices(reader, query, stretches, narrowed)
@@ -134,7 +134,7 @@ def slices_ahead(
 def each_ahead(
     reader: Reader, query: Query, slices: Iterator[BlockSlice], needed: Callable[[BlockSlice], bool] = lambda part: True
 ) -> Iterator[BlockSlice]:
-    """Slices of blocks that are read in turn, those that are `needed`."""
+    """Yield block slices that are read in order, announcing those that are `needed`."""
     announce = reader.announce
     if announce is None:
         return slices
@@ -166,9 +166,9 @@ def _stretch(reader: Reader, stretch: Stretch) -> Range:
 def _announced(
     items: Iterable[T], range_of: Callable[[T], Range | None], announce: Announce, gap: int, *, few: bool = False
 ) -> Iterator[T]:
-    """The items in order, the next `AHEAD_BYTES` of them taken, and announced, before they are used.
+    """Yield the items in order, taking and announcing the next `AHEAD_BYTES` of them before they are used.
 
-    few: the first items may do, so only one is taken at first, then two, and so on.
+    few: the first items may suffice, so at first only one is taken, then two, and so on.
     """
     rest = iter(items)
     waiting: deque[tuple[T, int]] = deque()

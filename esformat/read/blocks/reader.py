@@ -1,4 +1,4 @@
-"""Blocks of an open segment by what they are: verified, decoded, and kept where they are asked for again."""
+"""Read the blocks of an open segment by what they contain: verified, decoded and cached."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from esformat.read.ask.question import Checks
 from esformat.read.blocks.directory_pages import DirectoryPages
 
 OPENING_BYTES = 32 << 10
-"""Read from the end of a file at once: for most files it holds all that opening needs."""
+"""Bytes of the first read, at the end of a file: for most files, all that opening needs."""
 CACHE_BYTES = 256 << 20
-"""How much all open segments together keep of what questions decoded, unless one is given a cache of its own."""
+"""Most bytes of decoded data that all open segments cache together, except those with their own cache."""
 SHARED_CACHE = Budgets.of(CACHE_BYTES)
 REMEMBERED_BYTES, MOST_REMEMBERED_BYTES = 4 << 20, 64 << 10
-"""Of dictionaries of closed files, all together; and of the bytes that one of them came with."""
+"""Most bytes of cached dictionaries of closed files, in total; and of the buffer that one of them was read in."""
 READ_GAP_BYTES = 16 << 10
-"""Blocks that lie no further apart are read together, gap included: a leaf between two of them, or a pruned block."""
-MANY_QUESTIONS = 1000  # to indexes are remembered, so that what answers them is kept when they are asked again
-_FOOTER, _METADATA, _ROOT, _LEAF, _DICTIONARY = map(  # opening looks them up more often than an enumeration is quick
+"""Blocks at most this far apart are read together with the gap, such as a leaf between them or a pruned block."""
+MANY_QUESTIONS = 1000  # most index queries remembered, so that the data which answers a repeated one is cached
+_FOOTER, _METADATA, _ROOT, _LEAF, _DICTIONARY = map(  # as int: opening compares them often, and enum members are slow
     int,
     (BlockKind.FOOTER, BlockKind.METADATA, BlockKind.DIRECTORY_ROOT, BlockKind.DIRECTORY, BlockKind.DICTIONARY),
 )
-_threads = local()  # of each, the decompressor that it uses for all segments
+_threads = local()  # each thread's decode context, used for all segments
 
 
 class _Tail:
-    """The last bytes of a source, from the first block that opening needs on: none of those is read again."""
+    """The last bytes of a source, from the first block that opening needs: they are read only once."""
 
     __slots__ = ("_data", "first", "table")
 
@@ -67,7 +67,7 @@ class _Tail:
                 offset=0,
                 hint="`esdb write` makes one of CSV, JSON lines, Parquet and Arrow, `esdb convert` of a Go ESDB file",
             ) from None
-        if footer.offset < first:  # a long one: all that is missing comes with it
+        if footer.offset < first:  # a long footer: one read fetches all that is missing
             data, first = _longer(source, data, first, opening)
         self._hold(data, first)
         self.table = decode_footer(self.block(footer, _FOOTER))
@@ -76,68 +76,68 @@ class _Tail:
         self._hold(data[opening - first :], opening)
 
     def _hold(self, data: bytes, first: int) -> None:
-        """Hold the bytes of the file from byte `first` on."""
+        """Keep the bytes of the file from byte `first` on."""
         self._data, self.first = memoryview(data), first
 
     def block(self, handle: BlockHandle, kind: int) -> Block:
-        """A verified block that does not begin before `first`."""
+        """A verified block, which must not begin before `first`."""
         at = handle.offset - self.first
         return decode_block(self._data[at : at + handle.length], kind, handle.check, handle.offset)
 
 
 class _Remembered(NamedTuple):
-    """A dictionary block of a file that was closed."""
+    """A dictionary block of a closed file."""
 
     schema: EventSchema
     body: bytes
     columns: list[StoredDictionary]
 
     def fits(self, schema: EventSchema, body: memoryview) -> bool:
-        """Whether a file with that schema has the same one."""
+        """Whether a file with a schema and a dictionary body can use this dictionary: both are equal."""
         return (self.schema is schema or self.schema == schema) and self.body == body.tobytes()
 
 
-_remembered = Cache(REMEMBERED_BYTES)  # by the handles of their blocks: the same files are opened again and again
+_remembered = Cache(REMEMBERED_BYTES)  # by block handle: the same files are opened repeatedly
 
 
 def _remember(handle: BlockHandle, schema: EventSchema, body: memoryview, columns: list[StoredDictionary]) -> None:
-    """Keep a dictionary and its templates for those who open the file again."""
+    """Cache a dictionary and its templates for the next opening of the file."""
     size = len(body.obj) + len(body)  # type: ignore[arg-type]  # bytes
     for column in columns:
-        column.made.pop("values", None)  # whoever holds them goes on
+        column.made.pop("values", None)  # users keep their own reference
         size += sum(map(len, column.made["templates"].memory)) if "templates" in column.made else 0
     _remembered.keep(handle, _Remembered(schema, body.tobytes(), columns), size)
 
 
 def _longer(source: Source, data: bytes, first: int, wanted: int) -> tuple[bytes, int]:
-    """The last bytes of a source, those from `first` on, or with one more read from byte `wanted` on."""
+    """The last bytes of a source, which begin at `first`; extended by one read if `wanted` is before that."""
     if wanted >= first:
         return data, first
     return source.read_at(wanted, first - wanted) + data, wanted
 
 
 def _is_foreign(source: Source, tail: bytes) -> bool:
-    """Whether nothing tells a segment: what was cut off, or written over at one end, still has the other one."""
+    """Whether a file has neither magic of a segment. One truncated or overwritten at one end still has the other."""
     if len(tail) < HEADER_BYTES or tail.endswith(TRAILER_MAGIC):
         return False
     return source.read_at(0, len(HEADER_MAGIC)) != HEADER_MAGIC
 
 
 class Reader(Opened):
-    """Everything below the verbs of an open segment. Safe to share between threads."""
+    """Reads, verifies, decodes and caches the parts of an open segment. Thread-safe."""
 
     def __init__(self, source: Source, budgets: Budgets = SHARED_CACHE) -> None:
         """Raises CorruptSegmentError or UnsupportedVersionError."""
         self.source: Source = source
         self.announce = getattr(source, "will_read", None)
         self.size = source.size
-        self._tables = Cache(budgets.tables, holds_last=True)  # a leaf serves `find` and the scan after it
+        self._tables = Cache(budgets.tables, holds_last=True)  # so that `find` and the scan after it share a leaf
         self._blocks = Cache(budgets.blocks)
         self.use(source.name, self._tables.shelf, self._blocks.shelf, _threads)
         tail = _Tail(source)
         self.table: dict[Key, BlockHandle] = tail.table
         self.opening_bytes = self.size - tail.first
-        """What opening read: the footer and the blocks before it, compressed."""
+        """Bytes that opening read: the footer and the blocks before it, compressed."""
         self.metadata = Metadata.decode(tail.block(self.table[_METADATA, 0, 0], _METADATA))
         if self.metadata.statistics is None:
             raise CorruptSegmentError("the metadata has no statistics", offset=self.table[_METADATA, 0, 0].offset)
@@ -158,17 +158,17 @@ class Reader(Opened):
         self.root = open_root(tail.block(self.table[_ROOT, 0, 0], _ROOT), self.own(), self._pages.read, self.name)
         if self.root.events != self.statistics.events or self.root.data_blocks != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
-        self._opening = tail  # with small blocks that the opening read brought along, as they are stored
+        self._opening = tail  # also has small blocks, as stored, which the opening read included
         self.frames = Cache(budgets.frames)
-        """Decompressed frames of strings and binary."""
+        """Decompressed frames of string and binary columns."""
         self.pages = Cache(budgets.pages)
-        """Rows that were read as a page, decoded."""
+        """Decoded rows that were read as a page."""
         self._dictionaries: dict[int, list[StoredDictionary]] = {}
         self._remembers = budgets is SHARED_CACHE and budgets.tables.has_any
-        self._dictionary_bodies: dict[int, memoryview] = {}  # of those to remember
+        self._dictionary_bodies: dict[int, memoryview] = {}  # of dictionaries to remember when closed
 
     def close(self) -> None:
-        """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
+        """Release the source. Reads in progress complete; later ones raise ClosedError."""
         self.source, self.announce = ClosedSource(self.source), None
         self._pages.source = self.source
         for number, columns in list(self._dictionaries.items()):
@@ -190,7 +190,7 @@ class Reader(Opened):
             raise explained(error, self.source) from None
 
     def _small_block(self, key: Key) -> Block:
-        """A verified block that the footer names, from what opening read where that holds it."""
+        """A verified block that the footer names; from the bytes that opening read, if they include it."""
         handle = self.table[key]
         if handle.offset < self._opening.first:
             return self.read(handle, key[0])
@@ -215,19 +215,19 @@ class Reader(Opened):
         return contexts
 
     def places_in_templates(self, dictionary: int, place: int, texts: Sequence[bytes]) -> Places:
-        """Where one of some texts may stand in the values of a column, in blocks that name a dictionary number."""
+        """Where one of several texts may occur in the values of a column, in blocks that use a dictionary."""
         key = (5, dictionary, place, *texts)
         found: Places | None = self._tables.find(key)
         return found or self._tables.get(key, lambda: self._template_texts(dictionary, place).places_of(texts))
 
     def values_in_templates(self, dictionary: int, place: int, steps: tuple[Step, ...]) -> ValueTemplates:
-        """What templates say of the values at a path, in blocks that name a dictionary number."""
+        """What templates determine about the values at a path, in blocks that use a dictionary."""
         return self._tables.get(
             (7, dictionary, place, *steps), lambda: value_templates(self._template_texts(dictionary, place), steps)
         )
 
     def documents_in_templates(self, dictionary: int, place: int) -> SampleDocuments:
-        """What templates say of the fields of payloads, in blocks that name a dictionary number."""
+        """What templates determine about the fields of payloads, in blocks that use a dictionary."""
         return self._tables.get(
             (8, dictionary, place), lambda: sample_documents(self._template_texts(dictionary, place))
         )
@@ -242,13 +242,13 @@ class Reader(Opened):
         return self._tables.get((6, dictionary, place), make)
 
     def coded_places(self) -> set[int]:
-        """The columns whose values the first dictionary lists. Raises CorruptSegmentError."""
+        """Positions of the columns whose values the first dictionary lists. Raises CorruptSegmentError."""
         if (_DICTIONARY, 1, 0) not in self.table:
             return set()
         return {column.column for column in self._stored_dictionary(1) if column.count}
 
     def dictionary(self, number: int) -> list[ColumnDictionary]:
-        """The columns of a dictionary block; from its spare copy where the first is damaged."""
+        """The columns of a dictionary block; from its spare copy if the first is damaged."""
         own = self.own()
         return [column.whole(own) for column in self._stored_dictionary(number)]
 
@@ -305,7 +305,7 @@ class Reader(Opened):
             raise CorruptSegmentError("a directory leaf and the root disagree", offset=offset)
 
     def expect_all_leaves(self) -> None:
-        """All leaves will be asked about: where each read is a round trip, read their pages together."""
+        """Prepare for reading all leaves: if each read is a round trip, read the directory pages together."""
         if self.announce is not None:
             self.root.read_pages()
 
@@ -346,7 +346,7 @@ class Reader(Opened):
         return self._blocks.get(leaf.first_block + number, lambda: self._read_data_block(leaf, number))
 
     def few_data_blocks(self, parts: Sequence[BlockSlice]) -> list[DataBlock]:
-        """The data blocks of slices, ascending or descending: those that are missing come with few reads."""
+        """The data blocks of slices, ascending or descending. Missing ones are fetched with few reads and cached."""
         found: dict[int, Any] = {part.number: self._blocks.find(part.number) for part in parts}
         missing = sorted((part for part in parts if found[part.number] is None), key=lambda part: part.number)
         for part, block in zip(missing, self.data_blocks(missing), strict=True):
@@ -355,7 +355,7 @@ class Reader(Opened):
         return list(found.values())
 
     def asked_before(self, question: Hashable) -> bool:
-        """Whether a question was asked before, so that what answers it is worth keeping, where anything is kept."""
+        """Whether a query was asked before, so that the data it reads is worth caching; False without a cache."""
         if not self.frames.keeps:
             return False
         if question in self._asked:
@@ -366,7 +366,7 @@ class Reader(Opened):
         return False
 
     def kept_data_blocks(self, parts: Sequence[BlockSlice]) -> list[DataBlock]:
-        """The data blocks of ascending slices: those that are at hand, and the others, kept where there is room."""
+        """The data blocks of ascending slices. Those not cached are read, and cached if there is room."""
         found: list[Any] = [self._blocks.find(part.number) for part in parts]
         missing = [n for n, block in enumerate(found) if block is None]
         for n, block in zip(missing, self.data_blocks([parts[n] for n in missing]), strict=True):
@@ -386,7 +386,7 @@ class Reader(Opened):
             raise explained(error, self.source) from None
 
     def data_blocks(self, parts: Sequence[BlockSlice]) -> list[DataBlock]:
-        """The data blocks of ascending slices; those that lie (almost) side by side come with one read."""
+        """Read the data blocks of ascending slices; (nearly) adjacent ones with one read."""
         blocks: list[DataBlock] = []
         try:
             for first, last in _near_each_other(parts):
@@ -409,7 +409,7 @@ class Reader(Opened):
 
 
 def _near_each_other(parts: Sequence[BlockSlice]) -> Iterator[tuple[int, int]]:
-    """Cut ascending blocks into stretches [first, last) that are worth one read each; leaves may lie in any order."""
+    """Split ascending blocks into ranges [first, last) of one read each. The file may have its leaves in any order."""
     first = 0
     for i in range(1, len(parts) + 1):
         if i == len(parts) or not 0 <= parts[i].offset - parts[i - 1].end <= READ_GAP_BYTES:

@@ -1,4 +1,4 @@
-"""Stretches of rows as runs: the rows of one space and grouping, which lie in the order of time."""
+"""Group stretches of rows into runs: the rows of one space and grouping, which are in the order of time."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from esformat.core.opened import Stretch
 from esformat.read.blocks.reader import Reader
 
-SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged
-SORTED_BLOCKS = 16  # the same, of data blocks: some MiB, however large rows are
+SORTED_ROWS = 8192  # short runs with up to so many rows in total are sorted together, not merged
+SORTED_BLOCKS = 16  # and with up to so many data blocks: a few MiB, however large rows are
 
 
 def by_run(stretches: Iterable[Stretch], reader: Reader) -> Iterator[list[Stretch]]:
-    """Stretches grouped so that each group is one run: a run that crosses leaves has several stretches."""
+    """Group stretches into runs: a run that crosses leaves has several stretches."""
     group: list[Stretch] = []
     for stretch in stretches:
         if group and not (stretch.first == group[-1].last and _same_run(reader, group[-1], stretch)):
@@ -24,7 +24,7 @@ def by_run(stretches: Iterable[Stretch], reader: Reader) -> Iterator[list[Stretc
 
 
 def gathered(runs: Iterable[list[Stretch]], reader: Reader) -> Iterator[list[list[Stretch]]]:
-    """Runs grouped so that short ones which follow each other are together, as far as SORTED_ROWS and SORTED_BLOCKS."""
+    """Group consecutive short runs, up to SORTED_ROWS and SORTED_BLOCKS per group."""
     group: list[list[Stretch]] = []
     rows = blocks = 0
     for run in runs:
@@ -39,7 +39,7 @@ def gathered(runs: Iterable[list[Stretch]], reader: Reader) -> Iterator[list[lis
 
 
 def _blocks_of(run: list[Stretch], reader: Reader) -> int:
-    """How many blocks end within a run: those of runs that follow each other add up."""
+    """The number of blocks that end within a run, so that the counts of consecutive runs add up."""
     ends = 0
     for stretch in run:
         leaf = reader.leaf(stretch.leaf, keys=False)
@@ -48,7 +48,7 @@ def _blocks_of(run: list[Stretch], reader: Reader) -> int:
 
 
 def joined(stretches: list[Stretch]) -> list[Stretch]:
-    """Stretches with those that touch within a leaf made one, so that no block is read twice."""
+    """Join adjacent stretches of the same leaf, so that no block is read twice."""
     joined: list[Stretch] = []
     for stretch in stretches:
         if joined and joined[-1].leaf == stretch.leaf and joined[-1].last == stretch.first:

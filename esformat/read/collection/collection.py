@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from esformat.read.dataset import EventDataset
     from esformat.sql import Parameters, Rows, Session
 
-OPENING_THREADS = 16  # files in stores that are opened, or looked into, side by side
+OPENING_THREADS = 16  # files in stores that are opened or searched in parallel
 WHOLE_ORDER = ("space", "grouping", "timestamp")
 
 Holder = tuple[Member, dict[bytes, int]]
-"""A file that has a space, and the space's groupings there, with counts."""
+"""A file that contains a space, and the space's groupings there with their numbers of events."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -47,13 +47,13 @@ def open_many(
     """Open several segments and read them as one.
 
     targets: one or several of: a file; a directory or a prefix of an object store, for all `.esdb` files below it; a
-    pattern (`*`, `?`, `[…]`, `**`); whatever else `open` takes. Files keep the order in which they are named, those of
-    a directory or pattern come by name, and each counts once. Of events that the order of a scan makes equal, those of
-    the earlier file come first, as if they had been added first.
-    max_open: files of which a handle, and what was decoded of their roots, is kept; None for 256, or a quarter of the
-    files that the process may have open where that is less.
-    cache_bytes: as for `open`, for all files together. storage_options: as for `open`, of every URI.
-    Raises UsageError where there is no file, or files whose columns do not go together; and what `open` raises.
+    pattern (`*`, `?`, `[…]`, `**`); whatever else `open` takes. Files keep the order in which they are named; those of
+    a directory or pattern are sorted by name; a file named twice is read once. Events that are equal in the order of a
+    scan are returned in the order of the files, as if those of earlier files had been added first.
+    max_open: the number of files whose handle and decoded root are kept; None for 1024, or a quarter of the process's
+    limit of open files if that is less.
+    cache_bytes: as for `open`, for all files together. storage_options: as for `open`, for every URI.
+    Raises UsageError if there are no files or their columns are incompatible, and what `open` raises.
     """
     if max_open is not None and (not isinstance(max_open, int) or isinstance(max_open, bool) or max_open < 1):
         raise UsageError(f"max_open must be a whole number from 1, not {max_open!r}")
@@ -71,7 +71,7 @@ def _opened(places: Sequence[Any], max_open: int | None, cache_bytes: int | None
 def _open_copy(
     places: tuple[Any, ...], max_open: int | None, cache_bytes: int | None, facts: tuple[int, int]
 ) -> Collection:
-    """The collection that was pickled. Raises SegmentChangedError where other files have the names by now."""
+    """Open a pickled collection. Raises SegmentChangedError if other files have the names now."""
     copy = _opened(places, max_open, cache_bytes)
     if (copy.size_bytes, copy.num_events) != facts:
         copy.close()
@@ -80,16 +80,16 @@ def _open_copy(
 
 
 class Collection(Opened[CollectionScan, "CollectionSpace"]):
-    """Several open segments as one: their events by space, grouping, timestamp and file.
+    """Several open segments read as one, with their events ordered by space, grouping, timestamp and file.
 
-    Safe to share between threads; close it, or use it as a context manager.
+    Thread-safe. Close it, or use it as a context manager.
 
-    Only some files have a handle at a time, so a file must not be replaced while the collection is open: reading it
-    then raises SegmentChangedError.
+    Only some files have an open handle at a time, so no file may be replaced while the collection is open: reading a
+    replaced file raises SegmentChangedError.
     """
 
     def __init__(self, members: Members, count: int, named: tuple[tuple[Any, ...], int | None, int | None]) -> None:
-        """Made by `open_many`. `named`: what it was opened with."""
+        """Created by `open_many`. named: the arguments it was opened with, for pickling."""
         self._members = members
         self._side_by_side = members.remote and count > 1
         self._pool: ThreadPoolExecutor | None = None
@@ -99,7 +99,7 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         self._schema = unify((member.name, member.schema) for member in members.all)
 
     def _each(self, work: Callable[[T], R], items: Iterable[T]) -> Iterable[R]:
-        """`work` of every item, in order; side by side where files lie in stores."""
+        """Apply `work` to every item, in order; in parallel if the files are remote."""
         self._members.check_open()
         if not self._side_by_side:
             return map(work, items)
@@ -109,7 +109,7 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         return self._pool.map(work, items)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy opens the same files again by their names, in whatever process it is made."""
+        """An unpickled copy opens the same files by their names, in any process."""
         self._members.check_open()
         return _open_copy, (*self._named, (self.size_bytes, self.num_events))
 
@@ -117,7 +117,7 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         return f"<esformat.Collection of {len(self.paths)} files, {self.num_events} events>"
 
     def _repr_html_(self) -> str:
-        """What the files hold, as notebooks show it."""
+        """A summary of the files, for notebooks."""
         return html_facts(
             repr(self),
             {
@@ -140,23 +140,23 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
+        """Total size of all files, in bytes."""
         return sum(member.size_bytes for member in self._members.all)
 
     @property
     def num_events(self) -> int:
-        """Events in all files."""
+        """Number of events in all files."""
         return sum(member.statistics.events for member in self._members.all)
 
     @cached_property
     def num_spaces(self) -> int:
-        """Distinct spaces; where there are several files, their directories are read for it, once."""
+        """Number of distinct spaces. If several files have events, the first use reads their directories."""
         filled = [member for member in self._members.all if member.statistics.events]
         return filled[0].statistics.spaces if len(filled) == 1 else len(self.spaces())
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the events: those of any file, null where a file has none."""
+        """Columns of the events: those of all files; null for events of a file that lacks the column."""
         return self._schema.arrow
 
     @property
@@ -175,7 +175,7 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         return max((t for m in self._members.all if (t := m.statistics.max_timestamp) is not None), default=None)
 
     def dataset(self, *, dictionaries: bool = False) -> EventDataset:
-        """The events as a `pyarrow.dataset.Dataset`, as `Segment.dataset` gives them; rows come file after file."""
+        """The events as a `pyarrow.dataset.Dataset`, like `Segment.dataset`; the rows are in the order of the files."""
         from esformat.read.dataset import EventDataset  # pyarrow.dataset is slow to import
 
         return EventDataset(CollectionEvents(self._members, self._schema, dictionaries=dictionaries))
@@ -188,13 +188,13 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         return Session(named({"events": self}), hint=hint, lasting=True, names=lambda: ["events"])
 
     def sql(self, statement: str, parameters: Parameters = None) -> Rows:
-        """Rows that answer a statement in SQL; the table `events` has the events of all files. As `Segment.sql`."""
+        """Run a SQL statement, like `Segment.sql`; the table `events` has the events of all files."""
         return self._session.ask(statement, parameters)
 
     # ------------------------------------------------------------ life
 
     def close(self) -> None:
-        """Let go of all files. Closing twice is fine; scans afterwards raise ClosedError."""
+        """Close all files. Closing twice is allowed; later scans raise ClosedError."""
         session = self.__dict__.pop("_session", None)
         if session is not None:
             session.close()
@@ -205,7 +205,7 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
     # ------------------------------------------------------------ spaces
 
     def find(self, space: str | bytes) -> CollectionSpace | None:
-        """The space of that key, or None where no file has an event of it. Raises UsageError for other types."""
+        """The space with a key; None if no file has an event in it. Raises UsageError for other types."""
         key = to_key(space)
 
         def look(member: Member) -> Holder | None:
@@ -220,7 +220,7 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         return CollectionSpace(self, key, holders) if holders else None
 
     def may_contain(self, space: str | bytes) -> bool:
-        """False if surely no file has an event of a space; reads filters, no directory."""
+        """False if no file has an event in a space; True if one may. Reads filters rather than directories."""
         key = to_key(space)
         return any(self._each(lambda member: self._members.may_contain(member, key), self._members.all))
 
@@ -232,7 +232,7 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         return SpaceNotFoundError(f"no space {space!r} in {len(self.paths)} files")
 
     def _may_begin(self, member: Member, prefix: bytes) -> bool:
-        """Whether a file's first and last space allow for one that begins with a prefix."""
+        """Whether a file can contain a space that begins with a prefix, judging by its first and last space."""
         if not member.statistics.events:
             return False
         before = member.first_space[: len(prefix)] <= prefix
@@ -241,7 +241,7 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
     # ------------------------------------------------------------ indexes
 
     def index_values(self, name: str) -> Counts:
-        """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
+        """The values of an index in ascending order, each with its number of events. Raises UnknownIndexError."""
         index_type(self._schema, name, repr(self))
         holders = [member for member in self._members.all if name in member.schema.positions]
 
@@ -269,7 +269,7 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         return self._merged(query, lambda: list(self._each(part, self._holders(query))), WHOLE_ORDER)
 
     def _holders(self, query: Query, members: Iterable[Member] | None = None) -> list[Member]:
-        """The files that can hold answers, by their time span and their columns."""
+        """The files that can contain matching events, judging by their time span and columns."""
         found = []
         for member in self._members.all if members is None else members:
             low, high = member.statistics.min_timestamp, member.statistics.max_timestamp
@@ -292,10 +292,10 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
 
 
 class CollectionSpace(Scannable[CollectionScan]):
-    """The events of one space in all files of a collection: oldest first, groupings and files merged by time."""
+    """The events of one space in all files of a collection, oldest first; groupings and files are merged by time."""
 
     def __init__(self, collection: Collection, key: bytes, holders: list[Holder]) -> None:
-        """Made by `Collection.find`. holders: the files that have it, with the space's groupings there."""
+        """Created by `Collection.find`. holders: the files that contain the space, with its groupings there."""
         self._collection = collection
         self.key_bytes = key
         self._holders = holders
@@ -313,7 +313,7 @@ class CollectionSpace(Scannable[CollectionScan]):
         return self.num_events
 
     def groupings(self) -> Counts:
-        """The space's groupings, in key order, and how many events each has."""
+        """The space's groupings in key order, each with its number of events."""
         counts: Counter[bytes] = Counter()
         for _, groupings in self._holders:
             counts.update(groupings)
@@ -342,6 +342,6 @@ class CollectionSpace(Scannable[CollectionScan]):
 
 
 def _summed(sources: Iterable[Iterator[tuple[Any, int]]]) -> Iterator[tuple[Any, int]]:
-    """Ascending keys with counts, of several sources, as one: the counts of equal keys added up."""
+    """Merge sources of ascending keys with counts, adding the counts of equal keys."""
     for key, same in groupby(heapq.merge(*sources, key=itemgetter(0)), key=itemgetter(0)):
         yield key, sum(count for _, count in same)

@@ -1,4 +1,4 @@
-"""The events of a collection's files as a dataset reads them: file after file, of each only what can matter."""
+"""The events of a collection as a dataset reads them: file by file, skipping what cannot match."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ from esformat.read.tally import tally
 
 
 class CollectionEvents:
-    """What `EventDataset` reads of several files."""
+    """The events of several files, for `EventDataset`."""
 
     def __init__(self, members: Members, schema: EventSchema, *, dictionaries: bool) -> None:
-        """dictionaries: text that the first file has codes for is given so. Raises what opening that file does."""
+        """dictionaries: return text as dictionaries if the first file with events has codes for it.
+
+        Raises what opening that file raises.
+        """
         self._members = members
         self._held: Held = {}
         self.schema = schema
@@ -36,13 +39,13 @@ class CollectionEvents:
 
     @property
     def num_events(self) -> int:
-        """Events in all files."""
+        """Number of events in all files."""
         return sum(member.statistics.events for member in self._members.all)
 
     most_events = num_events
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
-        """At least the events within bounds, in the order of the files and of each file."""
+        """At least the events within bounds, file by file, in the order of each file."""
         fields = [self.arrow.field(name) for name in columns]
         for member in self._members.all:
             narrowed = self._narrowed(bounds, member)
@@ -55,17 +58,17 @@ class CollectionEvents:
                 yield fit(batch, fields)
 
     def holding(self, held: Held) -> CollectionEvents:
-        """The same events, perhaps without some that lack texts."""
+        """The same events, perhaps without some that do not contain the texts."""
         events = copy(self)
         events._held = held
         return events
 
     def gives_exactly(self, bounds: Bounds) -> bool:
-        """Whether those are the only ones."""
+        """Whether `batches` yields only events within bounds."""
         return gives_exactly(bounds)
 
     def blocks(self, bounds: Bounds) -> tuple[int, int]:
-        """How many data blocks are read for the events within bounds, and how many there are in all files."""
+        """The number of data blocks read for the events within bounds, and the number in all files."""
         read = blocks = 0
         for member in self._members.all:
             reader = self._members.segment(member.number)._reader
@@ -76,7 +79,7 @@ class CollectionEvents:
         return read, blocks
 
     def extreme_times(self, count: int, *, newest: bool) -> I64:
-        """The `count` latest timestamps of each file, or the earliest, µs."""
+        """The `count` latest timestamps of all files, or the earliest, µs; in ascending order."""
         found = [
             extreme_times(self._members.segment(member.number)._reader, count, newest=newest)
             for member in self._members.all
@@ -85,7 +88,7 @@ class CollectionEvents:
         return times[-count:] if newest else times[:count]
 
     def tally(self, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table | None:
-        """Combinations of values and how many events of each file have each; None where codes do not tell."""
+        """Combinations of values with their numbers of events, file by file; None if codes do not suffice."""
         tables = []
         for member in self._members.all:
             found = tally(self._members.segment(member.number)._reader, names, count_name, timed=timed)
@@ -95,11 +98,11 @@ class CollectionEvents:
         return pa.concat_tables(tables) if tables else None
 
     def _narrowed(self, bounds: Bounds, member: Member) -> Bounds:
-        """The bounds less the times and spaces that a file cannot hold; little or nothing of it is read for that."""
+        """The bounds without the times and spaces that a file cannot contain. Reads little or nothing of the file."""
         if not member.statistics.events or not all(
             name in KEY_COLUMNS or name in member.schema.positions for name in bounds
         ):
-            return {**bounds, "": Domain(frozenset())}  # a column that the file lacks is null, which no bound admits
+            return {**bounds, "": Domain(frozenset())}  # a missing column is null, which no bound admits
         narrowed = dict(bounds)
         low, high = member.statistics.min_timestamp, member.statistics.max_timestamp
         if "timestamp" in bounds and high is not None:

@@ -1,4 +1,4 @@
-"""The files of a collection: a few facts of each, and a bounded number of them open at a time."""
+"""The files of a collection: a few facts about each, and a bounded number of them open at a time."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from esformat.read.blocks.reader import SHARED_CACHE, Reader
 from esformat.read.segment import Segment
 
 FILTER_BYTES = 64 << 20
-"""What a collection keeps of its files' space filters."""
+"""Most bytes of its files' space filters that a collection caches."""
 
 
 class Member:
-    """One file of a collection: what is known of it without opening it again."""
+    """One file of a collection: what is known about it without opening it again."""
 
     def __init__(self, number: int, segment: Segment) -> None:
         reader = segment._reader
@@ -36,19 +36,19 @@ class Member:
         self.name = reader.name
         self.size_bytes = reader.size
         self.root_check = reader.table[BlockKind.DIRECTORY_ROOT, 0, 0].check
-        """The root names every block and its checksum: another file has another."""
+        """Checksum of the directory root, which lists all blocks and their checksums: it identifies the file."""
         self.schema = reader.schema
         self.statistics = reader.statistics
         self.first_space: bytes = reader.root.first_space_of(0) if len(reader.root) else b""
         self.last_space: bytes | None = None
-        """None: not asked for yet."""
+        """None until it is needed."""
 
 
 class Members:
-    """The files of a collection, in order. Safe to share between threads."""
+    """The files of a collection, in order. Thread-safe."""
 
     def __init__(self, places: Sequence[Place | Source], max_open: int | None, cache_bytes: int | None) -> None:
-        """max_open: None for as many as suit the process's limit of open files."""
+        """max_open: None for a number that suits the process's limit of open files."""
         self._places = places
         self._max_open = open_files() if max_open is None else max_open
         self._handles = Handles(self._max_open)
@@ -62,12 +62,12 @@ class Members:
         self.all: list[Member] = []
 
     def load(self, number: int) -> Member:
-        """Open a file for its facts."""
+        """Open a file to read the facts about it."""
         return Member(number, self.segment(number))
 
     @cached_property
     def remote(self) -> bool:
-        """Whether any file lies where reading means waiting."""
+        """Whether any file is not a local path, so that reading may mean waiting."""
         return not all(isinstance(place, str) for place in self._places)
 
     def check_open(self) -> None:
@@ -88,7 +88,7 @@ class Members:
             self._ever_open.add(segment)
             self._segments[number] = segment
             while len(self._segments) > self._max_open:
-                self._segments.popitem(last=False)  # scans that are reading it keep it
+                self._segments.popitem(last=False)  # scans in progress keep their own reference
         return segment
 
     def _open(self, number: int) -> Segment:
@@ -113,14 +113,14 @@ class Members:
         return RemoteSource(place.store, place.path) if isinstance(place, StoredAt) else place
 
     def last_space(self, member: Member) -> bytes:
-        """The last space of a file that has any; one read when it is first asked for."""
+        """The last space of a file with events; the first call takes a read."""
         if member.last_space is None:
             reader = self.segment(member.number)._reader
             member.last_space = reader.leaf(len(reader.root) - 1).spaces[-1]
         return member.last_space
 
     def may_contain(self, member: Member, space: bytes) -> bool:
-        """False if a file surely has no event of a space: by its first and last space, then by its filter."""
+        """False if a file has no event in a space: by its first and last space, then by its filter; True if it may."""
         if not member.statistics.events or space < member.first_space or space > self.last_space(member):
             return False
         hashed = checksum64(space)
@@ -138,7 +138,7 @@ class Members:
             return _FilterPage(None)
 
     def close(self) -> None:
-        """Let go of every file; scans under way raise ClosedError at their next read."""
+        """Close every file; scans in progress raise ClosedError at their next read."""
         with self._lock:
             self._closed = True
             self._segments.clear()
@@ -149,7 +149,7 @@ class Members:
 
 
 class _FilterPage:
-    """A page of a file's space filter; None where it has none that could be read."""
+    """A page of a file's space filter; its block is None if the file has no page that could be read."""
 
     def __init__(self, block: Block | None) -> None:
         self.block = block

@@ -1,4 +1,4 @@
-"""`CollectionScan`: the lazy answer of several files, merged; the counterpart of `Scan`."""
+"""`CollectionScan`: the lazy, merged answer of several files; the counterpart of `Scan`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from esformat.read.payload_columns import Paths, check_payload, with_found
 from esformat.read.scan import Scan, first_rows
 from esformat.read.union import Advance, Key, Stream, stream_bytes, union
 
-FEW_FILES = 4  # each is read many blocks at once and ahead; of more files at a time, block by block
+FEW_FILES = 4  # up to so many files are read ahead, many blocks at a time; more files are read block by block
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one file has of an answer. `bound`: as of `Stream`. `scan`: the file's own answer to its own query."""
+    """One file's part of an answer. bound: as in `Stream`. scan: returns the file's own answer to a query."""
 
     place: int
     bound: Key
@@ -37,7 +37,7 @@ class Part:
 
 
 class CollectionScan(Answer):
-    """The events of several files that answer a question, in one order; used as `Scan` is."""
+    """The events of several files that match a query, in one order; used like `Scan`."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class CollectionScan(Answer):
         order: Sequence[str],
         advance: Advance,
     ) -> None:
-        """Made by the verbs of Collection and CollectionSpace. order: the key columns that the answer is sorted by."""
+        """Created by Collection and CollectionSpace. order: the key columns that the answer is sorted by."""
         self._schema = schema
         self._query = query
         self._parts = parts
@@ -61,7 +61,7 @@ class CollectionScan(Answer):
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Names of the columns that the scan gives."""
+        """Names of the columns of the batches."""
         return self._query.columns if self._query.columns is not None else tuple(self._schema.arrow.names)
 
     @property
@@ -70,11 +70,11 @@ class CollectionScan(Answer):
         return pa.schema([self._schema.arrow.field(name) for name in self.column_names])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The events as record batches, in order; memory grows with the files that overlap, not with the answer."""
+        """The events as record batches, in order; memory grows with the files that overlap, not with the events."""
         return self._read(self.column_names)
 
     def with_paths(self, columns: Sequence[str], paths: Paths, held: Held | None = None) -> Iterator[pa.RecordBatch]:
-        """As `Answer.with_paths`."""
+        """See `Answer.with_paths`."""
         check_payload(self._schema.arrow)
         return self._read(columns, paths, held)
 
@@ -90,7 +90,7 @@ class CollectionScan(Answer):
                 scan._count_fields(counts)
 
     def count(self) -> int:
-        """How many events there are; from the metadata alone where that tells."""
+        """The number of events; read from the metadata alone if that suffices."""
         query = oldest_first(self._query)
         found = sum(scan.count() for part in self._parts() if (scan := part.scan(query)) is not None)
         return found if self._query.limit is None else min(found, self._query.limit)
@@ -99,7 +99,7 @@ class CollectionScan(Answer):
 
     def __iter__(self) -> Iterator[Event]:
         parts = self._parts()
-        if len(parts) == 1 and parts[0].schema == self._schema:  # a file's own scan makes events without Arrow
+        if len(parts) == 1 and parts[0].schema == self._schema:  # the file's own scan creates events without Arrow
             scan = parts[0].scan(self._query)
             return iter(()) if scan is None else iter(scan)
         names = [name for name in self._schema.arrow.names if name in KEY_COLUMNS or name in self.column_names]
@@ -111,7 +111,7 @@ class CollectionScan(Answer):
     def _read(
         self, columns: Sequence[str], paths: Paths | None = None, held: Held | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The answer's rows with some columns, and the values at paths as `with_paths` gives them."""
+        """The answer's rows with some columns, and the values at paths as `with_paths` returns them."""
         parts, paths = self._parts(), paths or {}
         merged = len(parts) > 1
         names = list(dict.fromkeys([*columns, *self._order])) if merged else list(columns)
@@ -130,7 +130,7 @@ class CollectionScan(Answer):
         return batches if self._query.limit is None else first_rows(batches, self._query.limit)
 
     def _reading(self, part: Part, fields: list[pa.Field], share: int | None) -> Callable[[], Iterator[pa.RecordBatch]]:
-        """What one file has of the answer. share: bytes that are decoded at once, where it is one of many files."""
+        """One file's rows of the answer. share: the bytes to decode at a time, if there are many files."""
 
         def read() -> Iterator[pa.RecordBatch]:
             known = part.schema.arrow.names
@@ -150,7 +150,7 @@ class CollectionScan(Answer):
     def _with_paths(
         self, part: Part, fields: list[pa.Field], share: int | None, paths: Paths, held: Held | None
     ) -> Callable[[], Iterator[pa.RecordBatch]]:
-        """The same with the values at paths."""
+        """Like `_reading`, with the values at paths."""
 
         def read() -> Iterator[pa.RecordBatch]:
             known = part.schema.arrow.names

@@ -1,4 +1,4 @@
-"""One schema for several files: columns by name, each of a type that holds the values of all."""
+"""One schema for several files: columns by name, each of a type that can represent the values of all files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _DECIMAL_DIGITS = 38
 
 
 def unify(schemas: Iterable[tuple[str, EventSchema]]) -> EventSchema:
-    """The schema of all events of files, each given with its name for messages.
+    """The schema of the events of all files. schemas: pairs of a file's name, for error messages, and its schema.
 
-    A column that a file lacks is null there. An index is one if every file that has the column has it.
-    Raises UsageError for keys or columns that do not go together.
+    A column that a file lacks is null there. A column is indexed if every file that has it indexes it.
+    Raises UsageError for incompatible keys or columns.
     """
     fields: dict[str, tuple[str, Field]] = {}
     first: tuple[str, EventSchema] | None = None
@@ -58,7 +58,7 @@ def _add(fields: dict[str, tuple[str, Field]], file: str, schema: EventSchema) -
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """A type that holds every value of both exactly; None where there is none."""
+    """A type that represents every value of both types exactly; None if there is none."""
     if one == other:
         return one
     for small, large in ((one, other), (other, one)):
@@ -71,14 +71,14 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def _wider_decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The decimal with the digits of both on either side of the point; None where 38 are too few."""
+    """The decimal type with enough digits for both types on either side of the point; None if it needs more than 38."""
     scale = max(one.scale, other.scale)
     precision = max(one.precision - one.scale, other.precision - other.scale) + scale
     return pa.decimal128(precision, scale) if precision <= _DECIMAL_DIGITS else None
 
 
 def fit(batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> pa.RecordBatch:
-    """A file's batch with the columns of the unified schema: cast, and null where the file has none."""
+    """Convert a file's batch to columns of the unified schema: cast, and null if the file lacks the column."""
     names = set(batch.schema.names)
     columns = [
         _fit(batch.column(field.name), field.type) if field.name in names else pa.nulls(len(batch), field.type)

@@ -1,1 +1,1 @@
-"""Blocks as events and as columns."""
+"""Decode blocks to events and to columns."""

@@ -1,7 +1,7 @@
-"""The quick way from one data block to `Event` objects: no Arrow in between, only the frames that are needed.
+"""The fast path from one data block to `Event` objects: without Arrow, and decompressing only the frames needed.
 
-Numbers, and text that is stored as codes, stay compressed until somebody asks an event for them; other columns are
-decoded for the rows of the events.
+Numbers, and text that is stored as codes, stay compressed until an event's value is accessed; other columns are decoded
+for the rows of the events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from esformat.read.decode.event_rows import python_values
 
 
 def find_rows(reader: Reader, query: Query, part: BlockSlice, block: DataBlock, narrowed: Narrowed) -> list[int] | None:
-    """Rows of the block, all within one run, that answer the query; None for all of the slice."""
+    """Rows of a block slice within one run that match the query; None for all of the slice."""
     low, high = part.first - part.origin, part.last - part.origin
     rows: list[int] | None = None if part.rows is None else (part.rows - part.origin).tolist()
     for name, value in narrowed.unmet:
@@ -52,7 +52,7 @@ def find_rows(reader: Reader, query: Query, part: BlockSlice, block: DataBlock, 
 
 
 def _rows_equal(reader: Reader, block: DataBlock, name: str, value: Any, low: int, high: int) -> list[int]:
-    """Rows [low, high) of a block that have `value` in an indexed column."""
+    """The rows among [low, high) of a block that have `value` in an indexed column."""
     place, plain = reader.positions[name], reader.own().plain
     if block.short_codes(place, plain) is not None:
         return reader.rows_with(block, name, value, low, high) or []
@@ -75,9 +75,9 @@ NO_COLUMNS = Columns(list)
 
 
 def block_columns(reader: Reader, block: DataBlock) -> Columns:
-    """The columns of the events of a whole block besides `data`, decoded when first asked for.
+    """The columns of a whole block's events besides `data`, decoded on first access.
 
-    They hold copies of the compressed chunks, so that events neither pin blocks nor need the file.
+    They contain copies of the compressed chunks, so that events neither pin blocks nor need the file.
     """
     if not reader.attribute_chunks:
         return NO_COLUMNS
@@ -86,7 +86,7 @@ def block_columns(reader: Reader, block: DataBlock) -> Columns:
 
 
 def _shown(reader: Reader, shown: Sequence[str] | None) -> list[bool]:
-    """Of each chunk of columns besides `data`, whether events have it."""
+    """For each column chunk besides `data`, whether events show it."""
     if shown is None:
         return [True] * len(reader.attribute_chunks)
     names = frozenset(shown)
@@ -147,7 +147,7 @@ def _column(
 class RunPart(NamedTuple):
     """Some rows of one grouping within one block, and their timestamps, µs.
 
-    rows: the rows, ascending from `first` on; None: they follow each other.
+    rows: the rows, ascending, of which `first` is the first; None if they are consecutive.
     """
 
     block: DataBlock
@@ -172,7 +172,7 @@ def rows_of(parts: Sequence[RunPart]) -> Sequence[int]:
 
 
 class EventMaker(RowEvents):
-    """Makes the events of one scan, of a single run of rows or of the runs of a space."""
+    """Creates the events of one scan, of a single run or of all runs of a space."""
 
     __slots__ = ()
     load = staticmethod(_load)
@@ -191,7 +191,9 @@ class EventMaker(RowEvents):
         return made
 
     def pieces(self, block: DataBlock, low: int, high: int) -> list[Any]:
-        """What the columns besides `data` of rows [low, high) are loaded from: what is not light is decoded now."""
+        """What the columns besides `data` of rows [low, high) are later loaded from: light chunks as they are stored,
+        the others decoded now.
+        """
         reader = self.reader
         stored: list[Any] = block.light_pieces(reader.attribute_chunks)
         return [
@@ -202,7 +204,7 @@ class EventMaker(RowEvents):
         ]
 
     def payloads(self, block: DataBlock, low: int, high: int, places: list[int] | None) -> list[Any]:
-        """The payloads of rows [low, high), or of those of them at ascending places."""
+        """The payloads of rows [low, high), or of those among them at ascending `places`."""
         reader, place = self.reader, self.reader.data_place
         if not reader.plain_data:
             near = _values(reader, block, place, low, high)

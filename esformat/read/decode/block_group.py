@@ -1,7 +1,7 @@
 """Several data blocks, decoded together: one decompression call per column, Arrow arrays without copies.
 
-A group answers two questions: which of its rows belong to an answer (`select`), and what those rows hold (`to_batch`).
-Rows are counted from the group's first; `places` are ascending rows, None for all.
+A group finds the rows that match a query (`select`) and decodes their columns (`to_batch`). Rows are numbered from the
+group's first; `places` are ascending row numbers, None for all rows.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ from esformat.read.decode.event_rows import EventRows, Keys, batch_columns
 
 Mask = npt.NDArray[np.bool_]
 FEW_KEYS = 16
-"""Rows whose keys are looked up one by one: all of a leaf's as an array would be more work."""
+"""Most rows whose keys are looked up one by one: an array of all keys of a leaf would cost more."""
 
 
 class BlockGroup:
-    """Data blocks in row order: read and verified once more than the keys of their rows is asked for."""
+    """Data blocks in row order, which are read and verified once something other than the keys is needed."""
 
     texts = TextForm.PLAIN
     paths: Mapping[str, tuple[Step, ...]] = MappingProxyType({})
-    """Columns of `FOUND` by their names, and where in payloads they are found."""
+    """Names of additional columns of type `FOUND`, and the paths into payloads where their values are found."""
 
     def __init__(self, reader: Reader, parts: Sequence[BlockSlice], blocks: list[DataBlock] | None = None) -> None:
-        """parts: ascending slices. blocks: theirs, where they were read before."""
+        """parts: ascending slices. blocks: their blocks, if they were already read."""
         self._reader, self._parts = reader, parts
         if blocks is not None:
             self.blocks = blocks
@@ -77,21 +77,21 @@ class BlockGroup:
         self._numbers: dict[int, npt.NDArray[np.integer[Any]]] = {}
         self._starts_of_runs: tuple[Any, Any, Any] | None = None
         self.decompressed_bytes = 0
-        """Of text and bytes, for the rows."""
+        """Bytes of text and binary columns that were decompressed for the rows."""
 
     @cached_property
     def blocks(self) -> list[DataBlock]:
-        """The blocks themselves. Raises CorruptSegmentError, ClosedError."""
+        """The blocks, read on first use. Raises CorruptSegmentError, ClosedError."""
         return self._reader.data_blocks(self._parts)
 
     def __len__(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return len(self._parts)
 
     # ------------------------------------------------------------ which rows
 
     def select(self, query: Query, narrowed: Narrowed) -> I64 | None:
-        """Rows that answer the query; None for all."""
+        """Rows that match the query; None for all."""
         mask = self._slice_mask()
         with self._reader.named:
             for name, value in narrowed.unmet:
@@ -138,7 +138,7 @@ class BlockGroup:
     def that_may_hold(
         self, held: Mapping[str, Sequence[Sequence[bytes]]], places: I64 | None
     ) -> tuple[I64 | None, bool]:
-        """Those of the rows at `places` that may hold texts, as `Scan.matching` is given them; and whether all do."""
+        """The rows among `places` that may contain the texts, as in `Scan.matching`; and whether all of them do."""
         mask: Mask | None = None
         all_do = True
         with self._reader.named:
@@ -155,8 +155,8 @@ class BlockGroup:
         return places, all_do
 
     def _holding_texts(self, place: int, lists: Sequence[Sequence[bytes]]) -> tuple[Mask | None, bool]:
-        """Rows whose value of a column may hold a text of each list, None where that is not known of any; and whether
-        those of all do.
+        """Rows whose value in a column may contain a text of each list, None if that is unknown for all blocks; and
+        whether all of these rows do.
         """
         sought: dict[int, list[Places]] = {}  # by dictionary
 
@@ -178,9 +178,7 @@ class BlockGroup:
         return mask, None not in codes and all(each.are_exact for found in sought.values() for each in found)
 
     def _may_hold(self, block: DataBlock, place: int, read: tuple[Any, int], sought: Sequence[Places]) -> Mask:
-        """Of a block's rows, of which the templates were read, those whose value may hold a text in each of some
-        places.
-        """
+        """The rows of a block whose value may contain a text at each of some places. read: the rows' templates."""
         context = self._reader.contexts(block.dictionary)[place]
         node = block.template_node(place, context, read)
         mask = node.that_may_hold(sought[0], context)
@@ -191,7 +189,7 @@ class BlockGroup:
         return mask
 
     def part(self, places: I64) -> tuple[BlockGroup, I64]:
-        """The blocks that hold some rows, as a group of their own, and where those rows are in it."""
+        """A group of only the blocks that contain some rows, and the places of those rows in it."""
         if len(self) == 1:
             return self, places
         ends = np.searchsorted(places, self._starts + self._counts)  # of each block's share of the rows
@@ -209,7 +207,7 @@ class BlockGroup:
 
     @classmethod
     def joined(cls, groups: Sequence[tuple[BlockGroup, I64 | None]]) -> tuple[BlockGroup, I64]:
-        """Groups that follow each other as one, and where the rows at their places are in it."""
+        """Join consecutive groups into one, and return it with the places of their rows in it."""
         parts = [part for group, _ in groups for part in group._parts]
         read = (
             None
@@ -225,16 +223,16 @@ class BlockGroup:
         return joined, np.concatenate([begin + some for begin, some in zip(begins, places, strict=False)])
 
     def detach(self) -> None:
-        """Let go of what was read with the blocks, as they may be few of many."""
+        """Release the buffers that the blocks were read in, because these may contain many more blocks."""
         for block in self._read or ():
             block.detach()
 
     @property
     def _read(self) -> list[DataBlock] | None:
-        """The blocks, if they were read."""
+        """The blocks, if they were already read."""
         return self.__dict__.get("blocks")
 
-    # ------------------------------------------------------------ what they hold
+    # ------------------------------------------------------------ contents
 
     def timestamps(self) -> I64:
         """Timestamps of all rows, µs."""
@@ -252,7 +250,7 @@ class BlockGroup:
         return times if places is None else times[places]
 
     def _run_starts(self) -> tuple[Any, Any, Any]:
-        """Rows at which a run or a block begins, that run, and its block's base."""
+        """Rows at which a run or a block begins, the run there, and the block's base."""
         if self._starts_of_runs is None:
             self._starts_of_runs = run_starts(self._parts)
         return self._starts_of_runs
@@ -288,7 +286,7 @@ class BlockGroup:
         return pa.RecordBatch.from_arrays(arrays, schema=self._reader.schema.select(columns))
 
     def _runs_of(self, places: I64 | None) -> I64:
-        """For each row, the leaf's run that it belongs to."""
+        """For each row, the run that it belongs to, numbered within the group's leaves."""
         starts, runs, _ = self._run_starts()
         if places is not None:
             return np.asarray(runs_at(starts, runs, places))
@@ -335,7 +333,7 @@ class BlockGroup:
             raise CorruptSegmentError(f"a key is not UTF-8 text: {error}", path=self._reader.name) from None
 
     def _key_objects(self, name: str, run_of: I64) -> Keys:
-        """The keys of rows as Python objects: one for each run, or for each row where those are fewer."""
+        """The keys of rows as Python objects: one per run, or one per row if there are fewer rows."""
         if name == "grouping" and not self._has_groupings():
             return Keys([b"" if self._reader.schema.binary_keys else ""], run_of)
         if len(run_of) <= FEW_KEYS:
@@ -354,7 +352,7 @@ class BlockGroup:
         return any(leaf.has_groupings for leaf in self._leaves())
 
     def to_events(self, columns: Sequence[str], places: I64 | None) -> EventRows:
-        """The rows at `places`, decoded so far that making `Event`s of them is all that is left to do."""
+        """The rows at `places`, decoded, ready to be turned into `Event`s."""
         place = self._reader.schema.positions[DATA_COLUMN] if DATA_COLUMN in columns else None
         with self._reader.named:
             run_of = self._runs_of(places)
@@ -370,8 +368,8 @@ class BlockGroup:
             )
 
     def _event_columns(self, names: Sequence[str], places: I64 | None) -> tuple[list[Columns], I64, I64 | None]:
-        """Columns of the events at `places` besides the four that they carry: by block, each block's first row, and
-        the rows' places among those of the blocks.
+        """The columns of the events at `places` besides keys, timestamp and payload: one `Columns` per block, each
+        block's first row, and the places of the rows in the blocks.
         """
         names = [name for name in names if name not in ("space", "grouping", "timestamp", DATA_COLUMN)]
         if self._reader.direct and len(names) == len(self._reader.attribute_chunks):
@@ -381,7 +379,7 @@ class BlockGroup:
         return *batch_columns(self.to_batch(names, places), names, self._reader.schema.indexes), None
 
     def column(self, place: int, places: I64 | None) -> pa.Array:
-        """A payload or index column at `places`."""
+        """The values of a payload or index column at `places`."""
         kind = self._reader.fields[place].type
         shapes, with_nulls = shapes_of(self.blocks, FIRST_COLUMN_CHUNK + place)
         if shapes == {Shape.CODES} and not with_nulls and len({block.dictionary for block in self.blocks}) == 1:
@@ -400,9 +398,9 @@ class BlockGroup:
         return self._any(place, kind, places, as_declared=shapes == {shape_of(kind)})
 
     def _any(self, place: int, kind: pa.DataType, places: I64 | None, *, as_declared: bool) -> pa.Array:
-        """Values of any shape, block by block: of one without values, as of fields that no record has, none is decoded.
+        """Values of any shape, decoded block by block, except blocks in which all values are null.
 
-        as_declared: all blocks have the shape of the column's type.
+        as_declared: whether all blocks have the shape of the column's type.
         """
         told = without_values(self.blocks, FIRST_COLUMN_CHUNK + place) if as_declared else b""
         empty = set(compress(map(id, self.blocks), told))
@@ -420,25 +418,25 @@ class BlockGroup:
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.nulls(0, kind)
 
     def codes(self, place: int) -> npt.NDArray[np.integer[Any]] | None:
-        """The codes of a column's values, of the dictionary of each block; None where not all are stored so."""
+        """The codes of a column's values in each block's dictionary; None if not all values are stored as codes."""
         if shapes_of(self.blocks, FIRST_COLUMN_CHUNK + place) != ({Shape.CODES}, False):
             return None
         return self._ints(place)
 
     def _ints(self, place: int) -> npt.NDArray[np.integer[Any]]:
-        """The packed numbers of a column without nulls: as bytes where they are stored so, else as int64."""
+        """The packed numbers of a column without nulls: as bytes if they are stored as bytes, else as int64."""
         if place not in self._numbers:
             packs = packs_of(self.blocks, FIRST_COLUMN_CHUNK + place, NODE_BYTES)
             self._numbers[place] = decode_many(packs, self._reader.own().plain)
         return self._numbers[place]
 
     def _bytes(self, place: int, kind: pa.DataType, places: I64 | None) -> pa.Array:
-        """Strings or binary, all into one buffer; where few rows are wanted, only the frames that hold them."""
+        """Strings or binary, decoded into one buffer; if few rows are wanted, only the frames that contain them."""
         plan = self._plan_frames(place, places)
         return plan.array(plan.decode(self._reader), kind)
 
     def _texts(self, place: int, kind: pa.DataType, places: I64 | None) -> pa.Array:
-        """Strings or binary, of which some blocks have templates."""
+        """Strings or binary, stored by templates in some blocks."""
         frames = self._reader.frames
         arrays: list[pa.Array] = []
         waiting: list[Decoded] = []  # rendered with one call
@@ -479,7 +477,7 @@ class BlockGroup:
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.nulls(0, FOUND)
 
     def count_fields(self, counts: FieldCounts, places: I64 | None) -> None:
-        """Count the fields of payloads."""
+        """Add the fields of the payloads at `places` to `counts`."""
         place = self._reader.schema.positions[DATA_COLUMN]
         kind = self._reader.fields[place].type
         with self._reader.named:
@@ -497,8 +495,8 @@ class BlockGroup:
                 counts.add(documents.slice(low, high - low) if chosen is None else documents.take(pa.array(chosen)))
 
     def _holding(self, places: I64 | None) -> Iterator[tuple[DataBlock, int, int, I64 | None]]:
-        """Blocks with rows at `places`: the first of them within the block and the end of the last, and which they are
-        where others stand between them.
+        """Each block with rows at `places`, with the first and the end of those rows within the block, and the rows
+        themselves if they are not consecutive.
         """
         if places is None:
             yield from ((block, 0, block.row_count, None) for block in self.blocks)
@@ -552,7 +550,7 @@ class FramePlan:
     """The frames to decompress for one column of a group, and how their bytes become an array.
 
     `sizes`: uncompressed bytes of all frames; `touched`: which of them to decompress (None: all). `lengths`, `valid`
-    and `places` belong to the values in those frames.
+    and `places` refer to the values in those frames.
     """
 
     place: int
@@ -570,12 +568,12 @@ class FramePlan:
         return array if self.places is None else array.take(pa.array(self.places))
 
     def decode(self, reader: Reader) -> pa.Buffer:
-        """The frames' bytes, one after another, by the calling thread's decompressors, mostly without Python's lock."""
+        """Decompress the frames one after another with the calling thread's decompressors, mostly without the GIL."""
         raw = self.sizes if self.touched is None else self.sizes[self.touched]
         total = int(raw.sum())
         if total > MAX_FRAME_BYTES:
             raise CorruptSegmentError("the lengths of a group of blocks are out of bounds")
-        out = pa.allocate_buffer(total)  # from Arrow's pool: reused pages, where NumPy's would be mapped anew each time
+        out = pa.allocate_buffer(total)  # Arrow's pool reuses pages, which NumPy would map each time
         view = memoryview(out)
         at = first = 0
         alike = zip(self.nodes, self.dictionaries, strict=True)
@@ -607,7 +605,7 @@ class FramePlan:
 
 
 def _rendered(waiting: list[Decoded], kind: pa.DataType) -> list[pa.Array]:
-    """The values of stretches of rows as one array; the list is emptied."""
+    """Render ranges of rows into one array, and empty the list."""
     if not waiting:
         return []
     offsets, data = rendered(waiting)
@@ -621,7 +619,7 @@ def _rendered(waiting: list[Decoded], kind: pa.DataType) -> list[pa.Array]:
 
 
 def _found_in(waiting: list[tuple[Decoded, npt.NDArray[np.uint8]]]) -> list[pa.StructArray]:
-    """The values of stretches of rows, and their kinds, as one array; the list is emptied."""
+    """Render ranges of rows, with the kinds of their values, into one array, and empty the list."""
     if not waiting:
         return []
     offsets, data = rendered([decoded for decoded, _ in waiting])

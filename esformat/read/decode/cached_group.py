@@ -1,8 +1,7 @@
-"""Data blocks of an index scan that is asked again: what is decoded of them stays at hand.
+"""Data blocks of a repeated index scan: what is decoded of them is cached.
 
-Blocks, their times and codes, and the frames that were decompressed go where a question about one space keeps them, but
-only as long as there is room: a long scan makes nobody else's forgotten. A question that is asked once pays for none of
-it.
+Blocks, their timestamps and codes, and decompressed frames go to the caches that queries of one space use, but only
+while there is room, so a long scan evicts nothing. A query that is asked once does not pay for caching.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from esformat.format.data_block import I64, DataBlock
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_group import BlockGroup
 
-SCATTERED_ROWS = 8  # one row of so many, or fewer: then values are taken one by one from frames that are kept
+SCATTERED_ROWS = 8  # if at most one row in so many is wanted, values are read one by one, and their frames cached
 
 
 class KeptGroup(BlockGroup):
-    """A group of blocks that uses, and leaves behind, what was decoded of them."""
+    """A group of blocks that reads and fills the caches of decoded data."""
 
     def __init__(self, reader: Reader, parts: Sequence[BlockSlice], blocks: list[DataBlock] | None = None) -> None:
         """Raises CorruptSegmentError, ClosedError."""
@@ -68,7 +67,7 @@ class KeptGroup(BlockGroup):
     # ------------------------------------------------------------ values one by one
 
     def _rows_of_blocks(self, places: I64) -> tuple[I64, I64]:
-        """For each place, its block and its row there."""
+        """For each place, its block and its row within the block."""
         block_of = np.searchsorted(self._starts, places, side="right") - 1
         return block_of, places - self._starts[block_of]
 
@@ -76,7 +75,7 @@ class KeptGroup(BlockGroup):
         return SCATTERED_ROWS * len(places) <= self.row_count
 
     def _values(self, place: int, places: I64) -> list[bytes | None]:
-        """Values of a column of strings or binary at ascending places; frames are kept where there is room."""
+        """Values of a column of strings or binary at ascending places; frames are cached if there is room."""
         frames = _WhereRoom(self._reader.frames)
         block_of, rows = self._rows_of_blocks(places)
         edges = np.searchsorted(block_of, np.arange(len(self.blocks) + 1)).tolist()
@@ -90,7 +89,7 @@ class KeptGroup(BlockGroup):
 
 
 class _WhereRoom(Cache):
-    """A cache, in which nothing is forgotten for what is kept."""
+    """A view of a cache that adds values without evicting others."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -100,11 +99,11 @@ class _WhereRoom(Cache):
         return self._cache.find(key)
 
     def keep(self, key: Hashable, value: object, size_bytes: int) -> None:
-        """Keep a value where there is room."""
+        """Add a value if there is room."""
         if self._cache.has_room(size_bytes):
             self._cache.keep(key, value, size_bytes)
 
 
 def _binary_like(kind: pa.DataType) -> pa.DataType:
-    """The type whose values are any bytes and whose offsets are as wide."""
+    """The binary type with offsets of the same width."""
     return pa.large_binary() if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) else pa.binary()

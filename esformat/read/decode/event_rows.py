@@ -1,4 +1,4 @@
-"""Decoded rows on their way to `Event` objects, many at a time."""
+"""Turn decoded rows into `Event` objects, many at a time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from esformat.core.values import cut
 from esformat.format.arrays import bytes_of, numbers_of
 from esformat.format.schema import DATA_COLUMN, changed_type
 
-EVENTS_AT_ONCE = 1024  # rows turned into Python objects together: few enough to stay in the processor's cache
+EVENTS_AT_ONCE = 1024  # rows turned into Python objects together: few enough to stay in the CPU cache
 
 I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The spaces or the groupings of rows: row i has `keys[places[i]]`; where there is one key, every row has it."""
+    """The spaces or the groupings of rows: row i has `keys[places[i]]`; if there is only one key, every row has it."""
 
     keys: list[str | bytes]
     places: I64
@@ -33,10 +33,10 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class EventRows:
-    """Rows of a scan, decoded.
+    """Decoded rows of a scan.
 
-    `data`: their payload. Row i is row `places[i]` (None: i) of the blocks that begin at `starts`, whose other columns
-    are `columns`.
+    `data`: their payloads. Row i is row `places[i]` (None: i) of the blocks that begin at `starts`; `columns` are the
+    blocks' other columns.
     """
 
     times: I64
@@ -51,7 +51,7 @@ class EventRows:
         return len(self.times)
 
     def iterators(self, *, reverse: bool = False) -> Iterator[list[Event]]:
-        """The events, a thousand or so in each list; `reverse` gives the exact mirror."""
+        """The events in lists of about a thousand; with `reverse`, in exactly the opposite order."""
         columns = list(self.columns)
         starts = range(0, len(self.times), EVENTS_AT_ONCE)
         for first in reversed(starts) if reverse else starts:
@@ -73,9 +73,9 @@ def _values(payload: pa.Array, first: int, last: int) -> list[Any]:
 
 
 def python_values(array: pa.Array) -> Any:
-    """The values as a list; as the array where Python has none for one of them, such as a time beyond the year 9999.
+    """The values as a list; the array itself if Python cannot represent a value, such as a time after the year 9999.
 
-    Times in a zone that this machine does not know are shown in UTC.
+    Times in a zone that this machine does not know are converted to UTC.
     """
     try:
         return array.to_pylist()
@@ -96,9 +96,9 @@ def batch_columns(
     indexes: tuple[str, ...],
     shown: Callable[[bytes], str | bytes] | None = None,
 ) -> tuple[list[Columns], I64]:
-    """Some columns of a batch as its events show them, a thousand or so rows in each; and the first row of each.
+    """Some columns of a batch as its events show them, in parts of about a thousand rows; and the parts' first rows.
 
-    shown: makes what events show of an index's bytes.
+    shown: converts bytes of an indexed column to what events show.
     """
 
     def column(name: str, values: Any) -> Column:
@@ -126,7 +126,7 @@ def keys_of(column: pa.Array) -> Keys:
 def rows_of_batch(batch: pa.RecordBatch, indexes: tuple[str, ...]) -> EventRows:
     """The rows of a record batch that has the key columns.
 
-    Nothing of it lets the interpreter's lock go: of a short history, getting it back would be most of the time.
+    Never releases the GIL: for a short history, reacquiring it would take most of the time.
     """
     names = batch.schema.names
     data = batch.column(DATA_COLUMN) if DATA_COLUMN in names else None

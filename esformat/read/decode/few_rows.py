@@ -1,6 +1,6 @@
-"""A few rows from all over a segment, as an index lists them: each from its block, in the way that a history is read.
+"""Read a few scattered rows that an index lists, each from its block, the way a history is read.
 
-What a group of blocks costs before its first row, and whole columns of a block, would be most of the work for one row.
+For one row, the setup of a group of blocks, and decoding whole columns of a block, would be most of the work.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from esformat.read.decode.block_events import find_rows
 from esformat.read.decode.run_events import Made, Maker
 
 MOST_FEW = 8
-"""Rows that are read one by one. More, each from a block of its own, are quicker as a group as tables."""
+"""Most rows that are read one by one. More rows, each in a different block, are read faster as a group for tables."""
 
 MakerOf = Callable[[str | bytes, str | bytes], Maker[Made]]
-"""What makes something of rows of a space and a grouping."""
+"""Returns the maker of results for rows of a space and a grouping."""
 
 
 def few_rows(
     reader: Reader, query: Query, narrowed: Narrowed, found: Iterable[BlockSlice], maker_of: MakerOf[Made]
 ) -> Iterator[Made]:
-    """What is made of the rows that answer the query, of those that slices of blocks list, in the query's direction."""
+    """The makers' results for the rows that match the query, among those listed in block slices, in its direction."""
     for whole in found:
         block = reader.data_block(whole.leaf, whole.block)
         for part, run in _by_run(whole, reverse=query.reverse):
@@ -37,7 +37,7 @@ def few_rows(
 
 
 def _by_run(part: BlockSlice, *, reverse: bool) -> Iterator[tuple[BlockSlice, int]]:
-    """The listed rows of a slice by the run of its leaf that they lie in, and that run."""
+    """The listed rows of a slice, split by run: for each run of its leaf, a slice and the run."""
     assert part.rows is not None
     edges = np.asarray(part.leaf.run_rows)
     run_of = np.searchsorted(edges, part.rows, side="right") - 1

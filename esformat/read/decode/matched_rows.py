@@ -1,7 +1,7 @@
-"""Rows that a question wants: found group by group, their columns decoded for several groups together.
+"""Rows that match a query: found group by group, with their columns decoded for several groups together.
 
-Where few rows match, each group has few blocks that hold some, and what Python does for a group of blocks would be
-most of the work.
+If few rows match, few blocks of each group contain any, and the fixed cost of a group in Python would be most of the
+work.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ GATHERED_BLOCKS = 24  # blocks whose other columns are decoded together
 GATHERED_ROWS = 1 << 15
 
 Matches = Callable[[pa.RecordBatch], pa.BooleanArray]
-"""Tells of each row of a batch whether it is wanted; no nulls. Called by several threads."""
+"""Returns for each row of a batch whether it is wanted, without nulls. Called from several threads."""
 
 
 Held = Mapping[str, Sequence[Sequence[bytes]]]
-"""By column of text or binary: of each of these lists, a value holds one text at least."""
+"""For columns of text or binary, lists of texts: a value contains at least one text of each list."""
 
 
 class Test(NamedTuple):
-    """Which rows a caller wants, by some of their columns; held: what the values of wanted rows hold. is_enough: every
-    row of which that is known is wanted. matches: None wants every row that may hold it.
+    """The rows that a caller wants. matches: decides by some `columns`; None wants every row that may satisfy `held`.
+
+    held: texts that the values of wanted rows contain. is_enough: every row that is known to satisfy `held` is wanted.
     """
 
     columns: tuple[str, ...]
@@ -39,7 +40,7 @@ class Test(NamedTuple):
 
 
 def filtered(batches: Iterable[pa.RecordBatch], columns: Sequence[str], test: Test) -> Iterator[pa.RecordBatch]:
-    """The rows of batches that a test wants, in some columns."""
+    """The rows of batches that a test wants, with some columns."""
     assert test.matches is not None, "rows are told by their columns"
     for batch in batches:
         found = batch.select(columns).filter(test.matches(batch.select(test.columns)))
@@ -49,7 +50,7 @@ def filtered(batches: Iterable[pa.RecordBatch], columns: Sequence[str], test: Te
 
 @dataclass(frozen=True, slots=True)
 class MatchedRows:
-    """Rows at `places` (None: all) of some blocks, and the columns of theirs that were looked at, in row order."""
+    """Rows at `places` (None: all) of some blocks, with the columns already decoded for a test, in row order."""
 
     blocks: BlockGroup
     places: I64 | None
@@ -59,11 +60,11 @@ class MatchedRows:
         return self.blocks.row_count if self.places is None else len(self.places)
 
     def fills(self, most_rows: int) -> bool:
-        """Whether they are enough to be completed by themselves, where so many rows are at most."""
+        """Whether the rows are enough to decode their other columns now; at most `most_rows` are decoded together."""
         return 2 * len(self.blocks) > GATHERED_BLOCKS or 2 * len(self) > most_rows
 
     def complete(self, schema: pa.Schema, *, reverse: bool) -> pa.RecordBatch:
-        """The rows in the columns of `schema`."""
+        """The rows with the columns of `schema`."""
         tested = () if self.looked_at is None else self.looked_at.schema.names
         batch = self.blocks.to_batch([name for name in schema.names if name not in tested], self.places)
         if self.looked_at is not None:
@@ -75,9 +76,9 @@ class MatchedRows:
 def completed(
     found: Iterable[MatchedRows | pa.RecordBatch], schema: pa.Schema, most_rows: Callable[[], int], *, reverse: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The batches, in their order, and between them what is not complete yet, as much as possible at a time.
+    """Yield batches in order. Matched rows between them are completed, as many as possible at a time.
 
-    most_rows: how many rows that is at most, as far as is known by now.
+    most_rows: returns the most rows to complete together, as currently estimated.
     """
     held: list[MatchedRows] = []
     blocks = rows = 0

@@ -1,5 +1,5 @@
-"""The rows of one run in one data block as an Arrow batch: the quick way for a history, which is a few rows of a few
-blocks.
+"""Decode the rows of one run in one data block to an Arrow batch: the fast path for a history, which has a few rows in
+a few blocks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from esformat.read.decode.block_events import RunPart, rows_of
 
 
 class BatchMaker:
-    """Makes the batches of one scan, of a single run of rows or of the runs of a space."""
+    """Creates the batches of one scan, of a single run or of all runs of a space."""
 
     def __init__(
         self,
@@ -32,14 +32,14 @@ class BatchMaker:
         columns: Sequence[str] | None = None,
         texts: TextForm = TextForm.PLAIN,
     ) -> None:
-        """grouping: of a single run. texts: how text is given that has codes, where that is less work."""
+        """grouping: of a single run. texts: the form of text that is stored as codes, if producing it is less work."""
         self._reader, self._reverse = reader, reverse
         self._space, self._grouping = to_key(space), to_key(grouping)
         self._schema = reader.schema.select(columns)
         self._texts = texts
 
     def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
-        """Rows [low, high) of a block; their run begins at row `run_start` of it."""
+        """Rows [low, high) of a block; their run begins at its row `run_start`."""
         batch = self._of_run(block, run_start, low, high)
         return batch.take(pa.array(np.arange(high - low - 1, -1, -1))) if self._reverse else batch
 
@@ -50,7 +50,7 @@ class BatchMaker:
         return batch.take(pa.array(chosen))
 
     def several(self, block: DataBlock, parts: Sequence[RunPart], order: I64 | None = None) -> pa.RecordBatch:
-        """Rows of several runs in one block; order: their places in it; None: as in the file."""
+        """Rows of several runs in one block. order: the positions of the rows in the result; None: as in the file."""
         rows = np.array(rows_of(parts))
         low, high = int(rows[0]), int(rows[-1]) + 1
         numbers = np.repeat(np.arange(len(parts)), [len(part.times) for part in parts])
@@ -78,7 +78,7 @@ class BatchMaker:
     def _array(
         self, name: str, block: DataBlock, times: I64, low: int, high: int, groupings: pa.Array | None = None
     ) -> pa.Array:
-        """A column of rows [low, high). groupings: of the rows; None: all are of the run."""
+        """A column of rows [low, high). groupings: of each row; None: all rows have the run's grouping."""
         if name == "space":
             return repeated_key(self._space, self._reader.schema.key_type, len(times))
         if name == "grouping":

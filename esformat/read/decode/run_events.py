@@ -1,4 +1,4 @@
-"""The rows of one run, block by block: what most questions about a space come to. What is made of them others say."""
+"""Read the rows of one run, block by block, as most queries of a space do; a `Maker` converts them to results."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Made = TypeVar("Made", covariant=True)
 
 
 class Maker(Protocol[Made]):
-    """Makes something of rows of one run, in one direction."""
+    """Converts rows of one run, in one direction, to results."""
 
     def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> Made:
-        """Of rows [low, high) of a block; their run begins at row `run_start` of it."""
+        """The result for rows [low, high) of a block; their run begins at its row `run_start`."""
         ...
 
     def picked(self, block: DataBlock, run_start: int, places: list[int]) -> Made:
-        """Of some rows of a block."""
+        """The result for some rows of a block."""
         ...
 
 
@@ -39,10 +39,10 @@ def run_parts(
     span: tuple[int, int],
     maker: Maker[Made],
 ) -> Iterable[Made]:
-    """What the maker makes of the rows in each block that answer a query, never of none; where rows are filtered,
-    beyond the limit.
+    """The maker's results for the matching rows of each block that has any. If the query filters rows, its limit is not
+    applied.
 
-    stretches: gives the rows of a run, in row order. span: the rows [low, high) of the run.
+    stretches: returns the rows of a run, in row order. span: the rows [low, high) of the run.
     """
     known = [*stretches()]
     if query.filtered:
@@ -51,7 +51,7 @@ def run_parts(
 
 
 def _every(reader: Reader, query: Query, stretches: Sequence[Stretch], maker: Maker[Made]) -> Iterator[Made]:
-    """Every event, or the first `limit`: their rows are known before anything is read."""
+    """Every event, or the first `limit`; which rows these are is known before anything is read."""
     reverse, left = query.reverse, query.limit
     for stretch in stretches_ahead(reader, query, stretches):
         first, last = stretch.first, stretch.last
@@ -66,7 +66,7 @@ def _every(reader: Reader, query: Query, stretches: Sequence[Stretch], maker: Ma
 
 
 def _opened(reader: Reader, parts: Sequence[BlockSlice]) -> Iterator[tuple[BlockSlice, DataBlock]]:
-    """Slices and their blocks, which lie near each other, a few at a time read together."""
+    """Slices with their blocks, a few of which are read together, because they are near each other."""
     rest = iter(parts)
     while few := list(islice(rest, POINT_BLOCKS)):
         yield from zip(few, reader.few_data_blocks(few), strict=True)
@@ -75,7 +75,7 @@ def _opened(reader: Reader, parts: Sequence[BlockSlice]) -> Iterator[tuple[Block
 def _filtered(
     reader: Reader, query: Query, stretches: Sequence[Stretch], span: tuple[int, int], maker: Maker[Made]
 ) -> Iterator[Made]:
-    """The rows that meet time and conditions."""
+    """The rows that satisfy the query's time range and conditions."""
     narrowed = narrow(reader, query, *span)
     if narrowed.nothing:
         return

@@ -1,4 +1,4 @@
-"""The events of a small space with several groupings: each block is decoded once, then all are put in order of time."""
+"""Read a small space with several groupings: each block is decoded once, then all events are sorted by time."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Run = tuple[str | bytes, Stretch]
 
 
 class SmallSpace:
-    """All rows of a space, in memory at once; `runs` in the order of the file."""
+    """All rows of a space, which are in memory at the same time; `runs` are in the order of the file."""
 
     def __init__(self, reader: Reader, space: str | bytes, runs: Sequence[Run], span: tuple[int, int]) -> None:
         """span: the rows [low, high) of the space."""
         self._reader, self._space, self._runs, self._span = reader, space, runs, span
 
     def events(self, query: Query) -> list[Event]:
-        """The events that answer a query, in its direction, up to its limit."""
+        """The events that match a query, in its direction, up to its limit."""
         maker = EventMaker(self._reader, self._space, columns=query.columns)
         parts = list(self._parts(query))
         events = list(chain.from_iterable(maker.several(block, within) for block, within in _by_block(parts)))
@@ -40,7 +40,7 @@ class SmallSpace:
         return events[: query.limit]
 
     def batch(self, query: Query, columns: Sequence[str]) -> pa.RecordBatch:
-        """The same as one batch."""
+        """The events that match a query, in its direction, up to its limit, as one batch."""
         maker = BatchMaker(self._reader, self._space, columns=columns)
         parts = list(self._parts(query))
         blocks = list(_by_block(parts))
@@ -53,7 +53,7 @@ class SmallSpace:
         return made.take(pa.array(order))
 
     def _parts(self, query: Query) -> Iterator[RunPart]:
-        """The rows that can be in the answer, in the order of the file: of each run no more than the limit."""
+        """The rows that can be in the answer, in the order of the file; per block and run at most the limit."""
         reader, plain, limit = self._reader, self._reader.own().plain, query.limit
         narrowed = narrow(reader, query, *self._span)
         if narrowed.nothing:
@@ -86,7 +86,7 @@ def _by_block(parts: Sequence[RunPart]) -> Iterator[tuple[DataBlock, list[RunPar
 
 
 def _order(parts: Sequence[RunPart], query: Query) -> I64:
-    """The places of the answer's rows among those of all parts: by time, equal times in the order of the file."""
+    """The positions of the answer's rows among those of all parts: by time, equal times in the order of the file."""
     if not parts:
         return np.zeros(0, np.int64)
     order = np.concatenate([part.times for part in parts]).argsort(kind="stable")
