@@ -1,4 +1,4 @@
-"""`repair`: every readable block of a damaged file into a sound one, and an exact account of what is lost."""
+"""`repair`: write every readable block of a damaged file to a valid one, and report exactly what is lost."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from esformat.tools.wreck import Region, Sound, Wreck, examine, plain_context
 class RepairReport:
     """What `repair` saved and lost.
 
-    saved_events: those in the new file. lost_events: those that the damaged file had besides, exactly; None where
-    what would tell how many there were is itself lost. lost_at_least: what is known to be lost in any case.
-    problems: what was found to be wrong, by place.
+    saved_events: number of events in the new file. lost_events: exact number of events that the damaged file had
+    besides; None if the information about that is itself lost. lost_at_least: number of events that are certainly lost.
+    problems: the damage found, by place in the file.
     """
 
     path: str
@@ -44,15 +44,15 @@ class RepairReport:
 
     @property
     def complete(self) -> bool:
-        """Whether it is certain that no event is lost."""
+        """Whether certainly no event is lost."""
         return self.lost_events == 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """A data block that can be read: the keys and times of its first and last row.
+    """A readable data block, with the keys and timestamps of its first and last row.
 
-    place: the byte where it belongs: where a leaf of the directory has it, else where it was found.
+    place: the byte where it belongs: its place according to a directory leaf, else where it was found.
     """
 
     handle: BlockHandle
@@ -70,13 +70,13 @@ def repair(
     progress: Progress | None = None,
     storage_options: Options = None,
 ) -> RepairReport:
-    """Write every event that can still be read of a damaged segment to a new segment at `out`.
+    """Write every readable event of a damaged segment to a new segment at `out`.
 
-    Blocks are found by walking through the file; directory, indexes, filter and statistics are made anew, so a file
-    that was cut off, or that lost everything but its data blocks, still gives its events. Blocks that were moved or
-    doubled are put in their place, once. A block needs a copy of the metadata and of its dictionary, or it is lost.
-    progress, storage_options: as for `merge`. The damaged file stays as it is.
-    Raises CorruptSegmentError if nothing tells the schema, UnsupportedVersionError, UsageError, OSError.
+    Blocks are found by walking through the file; directory, indexes, filter and statistics are rebuilt. So the events
+    of a file that was truncated, or that lost everything except its data blocks, are still saved. Blocks that were
+    moved or duplicated are written once, in their place. A block is lost without a copy of the metadata and of its
+    dictionary. progress, storage_options: as for `merge`. The damaged file is not changed.
+    Raises CorruptSegmentError if the schema is lost, UnsupportedVersionError, UsageError, OSError.
     """
     path, out = located(storage_options, path, out)
     check_output(out, [path])
@@ -117,7 +117,7 @@ class SavedBlocks:
         self._contexts = _Contexts(wreck)
 
     def blocks(self) -> Iterator[BlockRef]:
-        """The blocks; their runs are read from themselves."""
+        """The blocks, with their runs read from the blocks themselves."""
         own = self._contexts.own
         first_row = 0
         for number, saved in enumerate(self._blocks):
@@ -131,13 +131,13 @@ class SavedBlocks:
             first_row += saved.rows
 
     def read(self, refs: Sequence[BlockRef]) -> Iterator[tuple[memoryview, Block]]:
-        """Some blocks as they are stored and verified."""
+        """Read some blocks: the stored bytes, and the verified block."""
         for ref in refs:
             stored = self._wreck.source.read_at(ref.handle.offset, ref.handle.length)
             yield memoryview(stored), self._wreck.read(ref.handle, BlockKind.DATA)
 
     def contexts(self, dictionary: int) -> list[DecodeContext]:
-        """How columns are decoded."""
+        """For each column, the decode context in blocks that use a dictionary."""
         return [context or self._contexts.own for context in self._contexts.of(dictionary)]
 
     def dictionaries(self) -> dict[int, list[ColumnDictionary]]:
@@ -146,7 +146,7 @@ class SavedBlocks:
 
 
 class _Contexts:
-    """How the columns of a damaged file are decoded; None where the dictionary is lost."""
+    """The decode contexts of a damaged file's columns; None for a lost dictionary."""
 
     def __init__(self, wreck: Wreck) -> None:
         self.own = plain_context()
@@ -160,24 +160,24 @@ class _Contexts:
         return made
 
     def of(self, number: int) -> list[DecodeContext | None]:
-        """The contexts of blocks that name a dictionary."""
+        """The contexts of blocks that use a dictionary."""
         return self._made.get(number, [None] * self._count) if number else [self.own] * self._count
 
 
 @dataclass(slots=True)
 class _Losses:
-    """What is lost, as far as it is known. `total`: events of the file, None where nothing tells."""
+    """The losses, as far as they are known. total: number of events of the file, None if unknown."""
 
     total: int | None
     known: int = 0
 
     def exact(self, saved: int) -> int | None:
-        """Lost events; None where the total is unknown."""
+        """Number of lost events; None if the total is unknown."""
         return None if self.total is None else self.total - saved
 
 
 class _Salvage:
-    """Decides which sound blocks are the file's events."""
+    """Decides which valid blocks contain the file's events."""
 
     def __init__(self, wreck: Wreck) -> None:
         self._wreck = wreck
@@ -191,7 +191,7 @@ class _Salvage:
         self._named = {_content(*block) for region in wreck.regions for block in region.blocks or ()}
 
     def choose(self) -> tuple[list[_Saved], _Losses]:
-        """The blocks to keep, and what is lost."""
+        """The blocks to keep, and the losses."""
         wreck = self._wreck
         statistics = wreck.metadata.statistics
         losses = _Losses(statistics.events if statistics else None)
@@ -204,7 +204,7 @@ class _Salvage:
             saved += self._save_unnamed(saved)
             if wreck.whole_directory and saved:  # the directory is another file's
                 losses.total = None
-            saved.sort(key=attrgetter("place"))  # events of the same keys and time stay in their order
+            saved.sort(key=attrgetter("place"))  # keeps the order of events with equal keys and timestamp
         if losses.total is not None and losses.total < sum(block.rows for block in saved):
             losses.total = None
         return saved, losses
@@ -226,15 +226,15 @@ class _Salvage:
                 yield saved
 
     def _save_unnamed(self, named: Sequence[_Saved]) -> Iterator[_Saved]:
-        """Blocks that no leaf names, where the directory's root is lost or another file's."""
+        """Blocks that no leaf names, if the directory's root is lost or another file's."""
         covered = [(region.start, region.end) for region in self._wreck.regions if named]
         left = [block for block in self._sound if not any(a <= block.handle.offset < b for a, b in covered)]
         yield from self._save_once(left, {_content(block.handle, block.rows) for block in named})
 
     def _save_once(self, blocks: Sequence[Sound], known: set[tuple[int, int, int]]) -> Iterator[_Saved]:
-        """Blocks that decode; what stands somewhere else as well, or twice, counts once.
+        """The blocks that decode. A block that occurs several times is returned once.
 
-        Only where all events of a block have the same keys and time can the next one be the same and be meant.
+        The exception is a block whose events all have the same keys and timestamp: several equal ones can be intended.
         """
         seen = set(known)
         for block in blocks:
@@ -252,7 +252,7 @@ class _Salvage:
                 yield saved
 
     def _save(self, sound: Sound, place: int | None = None) -> _Saved | None:
-        """A block, if all of it decodes. place: where a leaf has it, if one does."""
+        """A block, if all of it decodes; else None. place: the block's place according to a leaf, if one names it."""
         schema = self._wreck.metadata.schema
         handle = sound.handle
         try:
@@ -276,7 +276,7 @@ def _content(handle: BlockHandle, rows: int) -> tuple[int, int, int]:
 
 
 def _chains(blocks: Sequence[_Saved]) -> list[list[_Saved]]:
-    """Blocks as ascending sequences: one, unless some are out of place."""
+    """Distribute blocks into ascending sequences: a single one, unless some blocks are out of order."""
     chains: list[list[_Saved]] = []
     for block in blocks:
         chain = next((chain for chain in chains if chain[-1].high <= block.low), None)

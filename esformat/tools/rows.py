@@ -1,4 +1,4 @@
-"""Decoded rows on their way from one segment into another: cut, put together, merged in the order of segments."""
+"""Decoded rows that move from one segment to another: slice, join and merge them in the order of segments."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from esformat.write.block_encoder import Column, SortedRows
 Key = tuple[bytes, bytes]
 """Space and grouping."""
 Bound = tuple[bytes, bytes, int]
-"""Space, grouping, timestamp: where a row stands in the order of a segment, apart from ties."""
+"""Space, grouping, timestamp: a row's position in the order of a segment, apart from ties."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Consecutive rows of one original, in order. `keys`, `run_rows`: its runs; `numbers`: its rows in the original."""
+    """Consecutive rows of one original. `keys`, `run_rows`: their runs; `numbers`: their rows in the original."""
 
     keys: list[Key]
     run_rows: I64
@@ -38,12 +38,12 @@ class Rows:
 
     @property
     def first(self) -> Bound:
-        """Where the first row stands."""
+        """The bound of the first row."""
         return (*self.keys[0], int(self.timestamps[0]))
 
     @property
     def last(self) -> Bound:
-        """Where the last row stands."""
+        """The bound of the last row."""
         return (*self.keys[-1], int(self.timestamps[-1]))
 
     def take(self, places: I64) -> Rows:
@@ -73,7 +73,7 @@ class Rows:
         )
 
     def count_before(self, bound: Bound, *, ties: bool) -> int:
-        """How many rows stand before a bound; with `ties`, those that stand exactly there as well."""
+        """The number of rows before a bound; with `ties`, including those equal to it."""
         run = bisect_left(self.keys, bound[:2])
         start = int(self.run_rows[:run].sum())
         if run == len(self.keys) or self.keys[run] != bound[:2]:
@@ -85,7 +85,7 @@ class Rows:
 def decode_rows(
     block: DataBlock, runs: Runs, first_row: int, fields: Sequence[Field], contexts: Sequence[DecodeContext]
 ) -> Rows:
-    """All rows of a data block. Raises CorruptSegmentError."""
+    """Decode all rows of a data block. Raises CorruptSegmentError."""
     keys = list(zip(key_bytes(runs.spaces), key_bytes(runs.groupings), strict=True))
     columns = [
         block.column(place, field.type, context)
@@ -97,7 +97,7 @@ def decode_rows(
 
 
 def decode_timestamps(block: DataBlock, run_rows: I64, plain: Decompressor) -> I64:
-    """Timestamps of all rows of a data block, µs; sums are modulo 2^64, as they were written."""
+    """Timestamps of all rows of a data block, µs; sums are modulo 2^64, as when they were written."""
     steps = decode_ints(block.body, read_pack(block.body, block.chunks[TIMESTAMPS_CHUNK], block.row_count), plain)
     starts = np.cumsum(run_rows) - run_rows
     sums = np.cumsum(steps)
@@ -107,7 +107,7 @@ def decode_timestamps(block: DataBlock, run_rows: I64, plain: Decompressor) -> I
 
 
 def join(parts: Sequence[Rows]) -> Rows:
-    """Rows of one original that follow each other, as one."""
+    """Join consecutive rows of one original."""
     if len(parts) == 1:
         return parts[0]
     keys: list[Key] = []
@@ -129,9 +129,9 @@ def join(parts: Sequence[Rows]) -> Rows:
 
 
 def merge_rows(parts: Sequence[Rows]) -> tuple[Rows, I64]:
-    """Rows of several originals in the order of segments, ties in the order of `parts`.
+    """Merge rows of several originals in the order of segments, ties in the order of `parts`.
 
-    Also, for each row, the part that it came from; its number is still the one that it had there.
+    Also returns, for each row, the part that it came from; rows keep the numbers of their original.
     """
     origins = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     if len(parts) == 1:
@@ -150,7 +150,7 @@ def merge_rows(parts: Sequence[Rows]) -> tuple[Rows, I64]:
 
 
 def sorted_rows(rows: Rows, columns: Sequence[Column], before: Key | None) -> SortedRows:
-    """Rows as the encoder takes them, with `columns` for their own; `before`: the key of the row before them."""
+    """Rows as the encoder takes them, with `columns` instead of their own. before: the key of the preceding row."""
     return SortedRows(
         timestamps=rows.timestamps,
         run_starts=np.cumsum(rows.run_rows) - rows.run_rows,

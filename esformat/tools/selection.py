@@ -1,4 +1,4 @@
-"""Which events of an original a tool keeps: whole leaves and blocks, or rows of blocks."""
+"""Select the events of an original that a tool keeps: whole leaves and blocks, or rows of blocks."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from esformat.tools.rows import Rows
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A block of which at least one row is kept: all of them, or those that `choose` picks when it is decoded."""
+    """A block that is kept: all of its rows, or those that `choose` picks once it is decoded."""
 
     ref: BlockRef
     choose: Callable[[Rows], I64] | None = None
-    """Given the decoded rows, the places of those to keep, ascending; None keeps all."""
+    """Returns the ascending places of the decoded rows to keep; None keeps all."""
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of the original that it stands for."""
+        """The block's size in the original, in bytes."""
         return self.ref.handle.length
 
 
@@ -44,29 +44,29 @@ class KeptLeaf:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of the original that it stands for."""
+        """Size of the leaf and its blocks in the original, in bytes."""
         handle, data_offset = self.original.reader.root.place(self.number)
         return int(handle.end - data_offset)
 
     def blocks(self) -> Iterator[Kept]:
-        """Its blocks."""
+        """The blocks of the leaf."""
         return (Kept(ref) for ref in leaf_blocks(self.original.reader.leaf(self.number)))
 
 
 AnyKept: TypeAlias = Kept | KeptLeaf
 Selection = Callable[[Original], Iterator[AnyKept]]
-"""Gives what to keep of an original, in order."""
+"""Returns the parts of an original to keep, in order."""
 
 
 def everything(original: Original) -> Iterator[AnyKept]:
-    """Every event."""
+    """Select every event."""
     if isinstance(original, OpenOriginal):
         return (KeptLeaf(original, number) for number in range(len(original.reader.root)))
     return (Kept(ref) for ref in original.blocks())
 
 
 def single_blocks(kept: Iterator[AnyKept]) -> Iterator[Kept]:
-    """The same with each leaf as its blocks."""
+    """The same parts, with each leaf replaced by its blocks."""
     for each in kept:
         if isinstance(each, KeptLeaf):
             yield from each.blocks()
@@ -75,7 +75,7 @@ def single_blocks(kept: Iterator[AnyKept]) -> Iterator[Kept]:
 
 
 def kept_data(original: OpenOriginal, selection: Selection) -> Iterator[tuple[DataBlock, I64 | None]]:
-    """The blocks of an open segment of which rows are kept, and the places of those; None where all are."""
+    """The blocks of an open segment with kept rows, and the places of these rows; None if all are kept."""
     for kept in selection(original):
         if isinstance(kept, KeptLeaf):
             yield from ((block, None) for block in original.leaf_data(kept.number))
@@ -86,11 +86,11 @@ def kept_data(original: OpenOriginal, selection: Selection) -> Iterator[tuple[Da
 
 
 def rows_in(stretches: Sequence[tuple[int, int]]) -> Selection:
-    """Rows of an open segment in ascending stretches [first, last) that do not touch."""
+    """Select rows of an open segment in ranges [first, last), which ascend and do not touch."""
     firsts = [first for first, _ in stretches]
 
     def overlaps(first: int, last: int) -> list[tuple[int, int]]:
-        """The parts of rows [first, last) that are kept."""
+        """The parts of the range [first, last) that are kept."""
         place = max(0, bisect_right(firsts, first) - 1)
         found = []
         for a, b in stretches[place:]:
@@ -124,14 +124,14 @@ def _fixed(places: I64) -> Callable[[Rows], I64]:
 
 
 def rows_outside(stretches: Sequence[tuple[int, int]], row_count: int) -> Selection:
-    """All rows but those in ascending stretches [first, last)."""
+    """Select all rows except those in ascending ranges [first, last)."""
     edges = [0, *(edge for stretch in stretches for edge in stretch), row_count]
     pairs = zip(edges[::2], edges[1::2], strict=True)
     return rows_in([(first, last) for first, last in pairs if first < last])
 
 
 def times_between(start: int | None, end: int | None) -> Selection:
-    """Events with timestamps in [start, end), µs; None is without bound."""
+    """Select events with timestamps in [start, end), µs; None is no bound."""
 
     def inside(rows: Rows) -> I64:
         chosen = np.ones(len(rows), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""`split`: one segment into several, by size, by spaces or by time."""
+"""`split`: divide one segment into several, by size, by spaces or by time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from esformat.tools.plan import plan_assembly
 from esformat.tools.selection import Selection, rows_in, times_between
 
 Part = Path | str | tuple[Any, str] | StoredAt
-"""Where a part lies, as `open` takes it."""
+"""The location of a part, as `open` takes it."""
 
 
 def split(
@@ -41,14 +41,14 @@ def split(
 ) -> list[Part]:
     """Split a segment into new ones in `directory`, numbered in order: `name-0000.esdb`, `name-0001.esdb` …
 
-    directory: of files, a URI that parts lie below, or a pair of a filesystem and a directory; the parts come likewise.
-    A directory that is absent is made.
-    Give one of three. size_bytes: how large a part may be, with its share of the indexes; it ends before the space that
-    would pass that, so that no part is larger but of one space that is. spaces: ascending keys, at each of which a part
-    begins. times: ascending moments (int µs or aware datetimes), at each of which a part begins. A part without events
-    is not written and its number left out. The segment stays as it is; blocks that lie within one part are copied. When
-    it fails, the parts that are complete go away again, unless they replaced files, and so does a directory that was
-    made. progress, storage_options: as for `merge`.
+    directory: a local directory, a URI prefix, or a pair of a filesystem and a directory; the locations of the parts
+    are returned in the same form. A missing directory is created.
+    Pass exactly one of three. size_bytes: most bytes of a part, with its share of the indexes. A part ends before the
+    space that would exceed that, so only a part with a single space can be larger. spaces: ascending keys, at each of
+    which a part begins. times: ascending moments (int µs or aware datetimes), at each of which a part begins. A part
+    without events is not written, and its number is skipped. The original is not changed; blocks that are entirely in
+    one part are copied. If `split` fails, complete parts are deleted again, unless `overwrite` is set, because they may
+    have replaced files; so is a directory that it created. progress, storage_options: as for `merge`.
     Raises UsageError, CorruptSegmentError, OSError.
     """
     if (size_bytes is not None) + (spaces is not None) + (times is not None) != 1:
@@ -76,7 +76,7 @@ def split(
         try:
             return _write(original, pieces, place, size_bytes, overwrite=overwrite, progress=progress)
         except BaseException:
-            with suppress(OSError):  # somebody has put a file there
+            with suppress(OSError):  # another program has put a file there
                 for folder in absent:
                     folder.rmdir()
             raise
@@ -84,7 +84,7 @@ def split(
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What a part shall hold; rows: [first, last), where these are adjoining."""
+    """The contents of a part. rows: [first, last), if they are consecutive."""
 
     selection: Selection
     rows: tuple[int, int] | None = None
@@ -103,9 +103,9 @@ def _write(
     overwrite: bool,
     progress: Progress | None,
 ) -> list[Part]:
-    """Write the pieces as parts; one that is larger than `size_bytes` is cut again, as long as it has several spaces.
+    """Write the pieces as parts; cut one that is larger than `size_bytes` again, as long as it has several spaces.
 
-    How much of the blocks and of the indexes falls to which rows is only known when they are written.
+    The sizes of rows, with their share of the indexes, are only known once they are written.
     """
     plan, copied = plan_assembly([original], replace(original.metadata, statistics=None))
     publications: list[tuple[Part, Publication | Upload]] = []
@@ -124,7 +124,7 @@ def _write(
             with naming(publication.name):
                 made = make_segment(publication, [original], [piece.selection], plan, copied, progress=shown)
             smaller = [] if size_bytes is None else _cut(original, piece, publication.file.tell(), size_bytes)
-            if smaller or not made.statistics.events:  # the times of blocks promised more than their rows held
+            if smaller or not made.statistics.events:  # empty if only the time spans of blocks, not rows, matched
                 publication.abort()
                 publications.pop()
             waiting += reversed(smaller)
@@ -149,14 +149,14 @@ def _share(progress: Progress | None, number: int, count: int) -> Progress | Non
 
 
 def _by_size(original: OpenOriginal, size_bytes: int) -> Iterator[tuple[int, int]]:
-    """Rows that probably make parts of that size, with their share of the indexes."""
+    """Ranges of rows that probably result in parts of that size, with their share of the indexes."""
     if size_bytes < 1:
         raise UsageError(f"a part of {size_bytes} bytes holds nothing")
     rows = original.row_count
     lengths = sum(ref.handle.length for ref in original.blocks())
     most = size_bytes * lengths * 15 // (16 * max(1, original.size))  # indexes and the like take the rest
-    first = start = 0  # where the part begins, and where the last space does
-    before_first = before_start = 0.0  # and how many bytes of blocks lie before each
+    first = start = 0  # the first rows of the part, and of its last space
+    before_first = before_start = 0.0  # and the bytes of blocks before each
     for row, before in chain(_starts(original, 0, rows), [(rows, float(lengths))]):
         if before - before_first > most and start > first:
             yield first, start
@@ -166,28 +166,29 @@ def _by_size(original: OpenOriginal, size_bytes: int) -> Iterator[tuple[int, int
 
 
 def _cut(original: OpenOriginal, piece: _Piece, made_bytes: int, size_bytes: int) -> list[_Piece]:
-    """Smaller pieces of one that takes `made_bytes`, alike by rows; none where it is small enough or of one space."""
+    """Cut a piece that takes `made_bytes` into pieces of about equal rows; none if it is small enough or one space."""
     if made_bytes <= size_bytes or piece.rows is None:
         return []
     first, last = piece.rows
     starts = [row for row, _ in _starts(original, first, last)]
     if not starts:
         return []
-    count = -(-17 * made_bytes // (16 * size_bytes))  # a sixteenth more: each has a head and a foot of its own
+    count = -(-17 * made_bytes // (16 * size_bytes))  # a sixteenth more: each has its own header and footer
     wanted = (first + (last - first) * number // count for number in range(1, count))
     edges = sorted({starts[min(bisect_left(starts, row), len(starts) - 1)] for row in wanted})
     return [_rows(*rows) for rows in pairwise([first, *edges, last])]
 
 
 def _starts(original: OpenOriginal, first: int, last: int) -> Iterator[tuple[int, float]]:
-    """The rows between `first` and `last` at which spaces begin, and about how many bytes of blocks lie before each."""
+    """The rows between `first` and `last` at which spaces begin, each with about the bytes of blocks before it."""
     root = original.reader.root
     before = 0
     last_space = None
     for number in range(root.leaf_of_row(first), root.leaf_of_row(last - 1) + 1):
         leaf = original.reader.leaf(number)
         bytes_before = np.interp(leaf.run_rows, leaf.block_rows, leaf.block_offsets) - leaf.block_offsets[0] + before
-        for space, row, at in zip(leaf.spaces, leaf.run_rows, bytes_before.tolist(), strict=False):  # the end is no run
+        # Not strict: the last edge in `run_rows` begins no run.
+        for space, row, at in zip(leaf.spaces, leaf.run_rows, bytes_before.tolist(), strict=False):
             if space != last_space and first < row < last:
                 yield row, at
             last_space = space
@@ -203,7 +204,7 @@ def _by_spaces(original: OpenOriginal, spaces: Sequence[str | bytes]) -> Iterato
 
 
 def _first_row(original: OpenOriginal, space: bytes) -> int:
-    """The first row whose space is not before `space`."""
+    """The first row whose space is `space` or later."""
     root = original.reader.root
     for number in root.leaves_of(space):
         leaf = original.reader.leaf(number)

@@ -1,7 +1,7 @@
-"""Several originals as one sequence in the order of segments: blocks that stand alone as they are, the others as rows.
+"""Read several originals as one sequence in the order of segments: blocks that stand alone unchanged, others as rows.
 
-A block stands alone where no other original has a row between its first and its last. The rest is decoded and merged,
-a block or so of each original at a time, however far the originals interleave.
+A block stands alone if no other original has a row between its first and its last row. The other blocks are decoded and
+merged, about one of each original at a time, however far the originals interleave.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from esformat.tools.selection import Kept, KeptLeaf, Selection, single_blocks
 
 LEAST_COPIED_ROWS = 512
 LEAST_COPIED_BYTES = 16 << 10
-"""Blocks below both are not copied but encoded together: files merged from many tiny ones would stay in pieces."""
+"""Blocks below both are not copied but re-encoded together: a merge of many tiny files would stay fragmented."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A block of an original to be taken over as it is."""
+    """A block of an original to copy unchanged."""
 
     origin: int
     kept: Kept
@@ -31,7 +31,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class CopiedLeaf:
-    """A leaf of an original to be taken over as it is, with its blocks."""
+    """A leaf of an original to copy unchanged, with its blocks."""
 
     origin: int
     kept: KeptLeaf
@@ -39,7 +39,7 @@ class CopiedLeaf:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Rows to be encoded; `origins`: which original each is of."""
+    """Rows to encode; `origins`: the original of each."""
 
     rows: Rows
     origins: I64
@@ -49,7 +49,7 @@ Piece = CopiedLeaf | Copied | Merged
 
 
 class _Lane:
-    """One original on its way: the next block that is not decoded, and decoded rows that are not given yet."""
+    """The position in one original: the next block to decode, and decoded rows that were not yielded yet."""
 
     def __init__(self, place: int, original: Original, selection: Selection) -> None:
         self.place = place
@@ -77,7 +77,7 @@ class _Lane:
         self.buffer = rows if self.buffer is None else join([self.buffer, rows])
 
     def take_before(self, bound: tuple[Bound, int] | None) -> Rows | None:
-        """Remove and give the decoded rows that stand before a bound; all where it is None."""
+        """Remove and return the decoded rows before a bound; None: all."""
         rows = self.buffer
         if rows is None:
             return None
@@ -92,22 +92,22 @@ class _Lane:
 
     @property
     def frontier(self) -> tuple[Bound, int]:
-        """Nothing that is not decoded yet stands before this."""
+        """A bound that no row still to be decoded precedes."""
         assert self.head is not None
-        low = self.head.ref.low  # which may be too low: the directory knows no times of single rows
+        low = self.head.ref.low  # may be too low: the directory has no timestamps of single rows
         return (low if self.buffer is None else max(low, self.buffer.last)), self.place
 
     def begins_after(self, bound: tuple[Bound, int]) -> bool:
-        """Whether all that is left of this lane stands after a bound."""
+        """Whether all remaining rows of this lane come after a bound."""
         if self.buffer is not None and (self.buffer.first, self.place) < bound:
             return False
         return self.head is None or self.frontier > bound
 
 
 def sweep(originals: Sequence[Original], selections: Sequence[Selection], copied: Sequence[bool]) -> Iterator[Piece]:
-    """What is kept of the originals in the order of segments, ties in the order of `originals`.
+    """The kept parts of the originals in the order of segments, ties in the order of `originals`.
 
-    copied: of which of them to take over blocks that stand alone; those of the others come decoded.
+    copied: for each original, whether to copy blocks that stand alone; otherwise all its blocks are decoded.
     Raises CorruptSegmentError.
     """
     if len(originals) == 1 and copied[0]:
@@ -128,7 +128,7 @@ def sweep(originals: Sequence[Original], selections: Sequence[Selection], copied
 
 
 def _alone(original: Original, selection: Selection) -> Iterator[Piece]:
-    """What is kept of a single original: whatever is kept whole is copied."""
+    """The kept parts of a single original; leaves and blocks that are kept whole are copied."""
     for kept in selection(original):
         if isinstance(kept, KeptLeaf):
             yield CopiedLeaf(0, kept)

@@ -1,7 +1,7 @@
-"""What erased events could leave behind in the templates of a file, and how it is taken out.
+"""Find and remove residue of erased events in the templates of a file.
 
-A template's literals and the values of enumerations are text of events. What erased events used and no kept event
-does is overwritten, in its place, so that all numbers still mean what they meant.
+A template's literals and the values of enumerations are text of events. Those that erased events used and no kept event
+uses are overwritten in place, so that all numbers keep their meaning.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Column = tuple[int, int]
 
 @dataclass(slots=True)
 class Usage:
-    """What some events use: templates by number, and values of enumerations by the numbers of variable and value."""
+    """What some events use: numbers of templates, and enumeration values as pairs of variable and value number."""
 
     templates: set[int] = field(default_factory=set)
     values: set[tuple[int, int]] = field(default_factory=set)
@@ -41,7 +41,7 @@ class Usage:
 
 
 class ErasedTemplates:
-    """Takes notice of the payloads of erased events, for each table of templates that the file has of their column."""
+    """Records what payloads of erased events use, in each template table that the file has for their column."""
 
     def __init__(self, dictionaries: dict[int, list[ColumnDictionary]]) -> None:
         self._contexts: dict[Column, EncodeContext] = {}
@@ -61,7 +61,7 @@ class ErasedTemplates:
         return {place for _, place in self._tables}
 
     def see(self, place: int, column: pa.Array) -> None:
-        """Take notice of values."""
+        """Record what the values of a column use."""
         offsets, text = bytes_of(column)
         for key, context in self._contexts.items():
             if key[1] == place:
@@ -79,13 +79,14 @@ class ErasedTemplates:
                 strings.append(bytes(bytes_of(matched.strings(number))[1]))
             elif table.variables[number].kind is Kind.ENUM:
                 used.values |= {(number, value) for value in np.unique(matched.numbers(number)).tolist()}
-        text = b"\0".join(strings)  # a listed value can stand in what another template took as a string
+        text = b"\0".join(strings)  # a listed value can be part of what another template took as a string
         for number, variable in enumerate(table.variables):
             used.values |= {(number, n) for n, value in enumerate(variable.values) if value and value in text}
 
     def _note_elsewhere(self, used: Usage, table: TemplateTable, code: int, text: bytes) -> None:
-        """What other templates say of these events than the one that took them: lists and literals made of a sample
-        that had them. Of lines, a last template lists the words that most others have in their literals.
+        """Record what templates other than the matching one contain of these events: their lists and literals come from
+        a sample that may have had the events. For lines, a last template lists the words that most others have as
+        literals.
         """
         shown = set(table.templates[code - 1].slots)
         for number, variable in enumerate(table.variables):
@@ -99,7 +100,7 @@ class ErasedTemplates:
 
 
 def templates_gone(original: OpenOriginal, selection: Selection, erased: dict[Column, Usage]) -> dict[Column, Usage]:
-    """What is to be overwritten: what no kept event uses, of what erased ones do; of templates, all such."""
+    """What to overwrite: enumeration values that erased events use and no kept event does, and unused templates."""
     tables = {(n, c.column): c.templates for n, columns in original.dictionaries().items() for c in columns}
     left = {key: _Left(tables[key], set(used.templates), set(used.values)) for key, used in erased.items() if used}
     for block, rows in kept_data(original, selection) if left else ():
@@ -113,7 +114,7 @@ def templates_gone(original: OpenOriginal, selection: Selection, erased: dict[Co
 
 
 class _Left:
-    """What erased events use of a table of templates and no kept event does, of those that were seen."""
+    """What erased events use of a template table, less what the kept events seen so far use."""
 
     def __init__(self, table: TemplateTable | None, templates: set[int], values: set[tuple[int, int]]) -> None:
         assert table is not None
@@ -126,7 +127,7 @@ class _Left:
         return bool(self.foreign or self.values)
 
     def strike(self, block: DataBlock, place: int, rows: I64 | None, context: DecodeContext) -> None:
-        """Take out what kept rows of a block use; None stands for all of them."""
+        """Remove what the kept rows of a block use. rows: None for all."""
         node = block.bytes_node(place, context)
         if not isinstance(node, TemplateNode):
             return
@@ -143,8 +144,8 @@ class _Left:
             self.values -= {(variable, value) for value in _distinct(values)}
 
     def _foreign(self) -> set[int]:
-        """The templates that are not kept and say something that no kept one does, or perhaps: what has a NUL could
-        stand across two literals.
+        """The templates that no kept event uses and that have a literal which no kept template contains. A literal with
+        a NUL always counts, because it could match across two joined literals.
         """
         templates = dict(enumerate(self._table.templates))
         said = b"\0".join(literal for number in self._kept for literal in templates[number].literals)
@@ -157,14 +158,14 @@ class _Left:
 
 
 def _distinct(numbers: npt.NDArray[np.integer]) -> list[int]:
-    """The different ones of numbers from 0 on, none of them large."""
+    """The distinct values of small numbers from 0."""
     return np.flatnonzero(np.bincount(numbers)).tolist()
 
 
 def without_templates(
     dictionaries: dict[int, list[ColumnDictionary]], gone: dict[Column, Usage]
 ) -> tuple[dict[int, list[ColumnDictionary]], int]:
-    """Dictionaries with some of their templates and values overwritten, and how many these are."""
+    """The dictionaries with some templates and values overwritten, and the number of these."""
     made = {
         number: [
             replace(column, templates=_overwritten(column.templates, gone[number, column.column]))

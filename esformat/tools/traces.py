@@ -1,9 +1,9 @@
-"""What erased events could leave behind in the dictionaries of a file, and how it is taken out.
+"""Find and remove residue of erased events in the dictionaries of a file.
 
-A dictionary outlives the blocks that it was made for. Coded columns list their values in it: one that only erased
-events had is overwritten. The zstd dictionary of a column is cut from a sample of the file's own payloads: it may stay
-if all that it shares with the erased events is found in events that are kept, too; otherwise everything is encoded
-anew with a dictionary trained on those.
+A dictionary outlives the blocks that it was built for. Coded columns list their values in it: a value that only erased
+events had is overwritten. The zstd dictionary of a column is cut from a sample of the file's payloads. It is kept if
+everything that it shares with erased events also occurs in kept events; otherwise everything is re-encoded with a
+dictionary trained on kept events.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from esformat.tools.selection import Selection, single_blocks
 from esformat.tools.template_traces import Column, ErasedTemplates, Usage
 
 WINDOW_BYTES = 8
-"""Shared text shorter than this is no trace: the trainer of zstd looks at pieces of this length, too."""
+"""Shorter shared text does not count as residue: zstd's dictionary trainer also looks at pieces of this length."""
 SEARCHED_BLOCKS = 256
-"""Kept blocks, spread over the file, that are searched for what a dictionary shares with erased events."""
+"""About how many kept blocks, spread over the file, are searched for what a dictionary shares with erased events."""
 
 Windows = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What the erased events held. `values`: of each text column that is stored as codes, how many have each value;
-    `entries`: of each index, how many have any; `windows`: of each column, the pieces of text that a zstd
-    dictionary of it has as well; `templates`: what they use of the templates of columns.
+    """The contents of erased events. `values`: for each text column that is stored as codes, the number of events with
+    each value; `entries`: for each index, the number of events with a value; `windows`: for each column, the pieces of
+    text that its zstd dictionary also contains; `templates`: what the events use of the columns' templates.
     """
 
     values: dict[int, Counter[Any]]
@@ -48,7 +48,7 @@ class Erased:
 
 
 def examine_erased(original: OpenOriginal, rows: Sequence[tuple[int, int]]) -> Erased:
-    """Decode the events in ascending stretches [first, last) of rows, and note what of them dictionaries hold."""
+    """Decode the events in ascending ranges [first, last) of rows, and record what dictionaries contain of them."""
     fields = original.metadata.schema.fields
     dictionaries = original.dictionaries()
     coded = {c.column for columns in dictionaries.values() for c in columns if c.values is not None}
@@ -79,7 +79,7 @@ def examine_erased(original: OpenOriginal, rows: Sequence[tuple[int, int]]) -> E
 def _columns(
     original: OpenOriginal, rows: Sequence[tuple[int, int]], places: Sequence[int]
 ) -> Iterator[dict[int, pa.Array]]:
-    """Some columns of stretches of rows, block by block."""
+    """Some columns of ranges of rows, block by block."""
     reader = original.reader
     fields = original.metadata.schema.fields
     if not places:
@@ -106,7 +106,7 @@ def _dictionary_windows(dictionaries: dict[int, list[ColumnDictionary]]) -> dict
 
 
 def _windows(data: bytes) -> Windows:
-    """Every piece of WINDOW_BYTES bytes, as a number each."""
+    """Every piece of WINDOW_BYTES bytes, as an integer each."""
     stored = np.frombuffer(data, np.uint8)
     count = max(0, len(stored) - WINDOW_BYTES + 1)
     windows = np.zeros(count, dtype=np.uint64)
@@ -116,7 +116,7 @@ def _windows(data: bytes) -> Windows:
 
 
 def _in(ascending: Windows, windows: Windows) -> npt.NDArray[np.bool_]:
-    """Which of ascending windows are among others."""
+    """For each of ascending windows, whether it is among others."""
     place = np.searchsorted(ascending, windows)
     place[place == len(ascending)] = 0
     found = np.zeros(len(ascending), dtype=np.bool_)
@@ -124,11 +124,11 @@ def _in(ascending: Windows, windows: Windows) -> npt.NDArray[np.bool_]:
     return found
 
 
-# ---------------------------------------------------------------- what is kept
+# ---------------------------------------------------------------- kept events
 
 
 def values_gone(original: OpenOriginal, selection: Selection, erased: Erased) -> dict[int, set[Any]]:
-    """Of each coded column, the values that only erased events had."""
+    """For each coded column, the values that only erased events had."""
     gone: dict[int, set[Any]] = {}
     unknown: dict[int, set[Any]] = {}
     for place, counts in erased.values.items():
@@ -149,7 +149,7 @@ def values_gone(original: OpenOriginal, selection: Selection, erased: Erased) ->
 
 
 def shared_with_kept(original: OpenOriginal, selection: Selection, erased: Erased) -> bool:
-    """Whether kept events hold all that zstd dictionaries share with erased ones; False also if it was not found."""
+    """Whether kept events contain all text that zstd dictionaries share with erased ones; False if it was not found."""
     left = {place: set(windows) for place, windows in erased.windows.items() if windows}
     if not left:
         return True
@@ -181,9 +181,9 @@ def _kept_columns(original: OpenOriginal, ref: Any, places: Sequence[int], choos
 def without_values(
     dictionaries: dict[int, list[ColumnDictionary]], gone: dict[int, set[Any]], *, leave_places: bool
 ) -> tuple[dict[int, list[ColumnDictionary]], int]:
-    """Dictionaries without some of their values, and how many there were.
+    """The dictionaries without some values, and the number of these.
 
-    leave_places: something else stands in their place, so that all codes still mean what they meant.
+    leave_places: replace the values instead of removing them, so that all codes keep their meaning.
     """
     made = {
         number: [_without(column, gone.get(column.column, set()), leave_places=leave_places) for column in columns]

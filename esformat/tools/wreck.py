@@ -1,7 +1,7 @@
-"""What can still be found in a damaged file: sound blocks by walking from frame to frame, and what leads to them.
+"""Find what is left of a damaged file: valid blocks, by walking from frame to frame, and the directory's entries.
 
-Nothing is taken on trust: a block counts when its checksum matches, and is named by the directory or, where that is
-lost, decodes as one of this file's.
+Nothing is trusted: a block counts only if its checksum matches and the directory names it, or, if the directory is
+lost, if it decodes as a block of this file.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Sound:
     handle: BlockHandle
     kind: int
     rows: int
-    """The frame's count."""
+    """The count in the frame."""
     dictionary: int
 
 
 @dataclass(slots=True)
 class Region:
-    """Data blocks that one leaf covers, in bytes [start, end), as far as the directory is known.
+    """The data blocks of one leaf, in bytes [start, end), as far as the directory is known.
 
-    blocks: handle and rows of each, None where the leaf is lost. rows: of all, None where the root is lost, too.
+    blocks: handle and rows of each, None if the leaf is lost. rows: of all, None if the root is lost, too.
     """
 
     start: int
@@ -53,7 +53,7 @@ class Region:
 
 @dataclass(slots=True)
 class Wreck:
-    """A damaged file after it was walked through."""
+    """A damaged file after a walk through it."""
 
     source: Source
     findings: Findings
@@ -61,18 +61,18 @@ class Wreck:
     sound: list[Sound]
     regions: list[Region]
     whole_directory: bool
-    """Whether `regions` are all that the file had."""
+    """Whether `regions` are all regions that the file had."""
     dictionaries: dict[int, list[ColumnDictionary]] = field(default_factory=dict)
     mixed: bool = False
-    """Whether there are more dictionaries than the file had: parts of another file were put into it."""
+    """Whether there are more dictionaries than the file had, because it contains parts of another file."""
 
     def read(self, handle: BlockHandle, kind: int) -> Block:
-        """A block. Raises CorruptSegmentError."""
+        """Read a block. Raises CorruptSegmentError."""
         return decode_block(self.source.read_at(handle.offset, handle.length), kind, handle.check, handle.offset)
 
 
 def examine(source: Source, progress: Progress | None) -> Wreck:
-    """Walk through a file. Raises CorruptSegmentError if nothing tells its schema, UnsupportedVersionError, OSError."""
+    """Walk through a file. Raises CorruptSegmentError if its schema is lost, UnsupportedVersionError, OSError."""
     findings = Findings()
     blocks = Blocks(source, findings, None)
     opening = Opening(blocks, source.size)
@@ -98,7 +98,7 @@ def examine(source: Source, progress: Progress | None) -> Wreck:
 
 
 class _Walk:
-    """All frames of a file: sound blocks, damaged ones, and bytes that are neither."""
+    """All frames of a file: valid blocks, damaged ones, and bytes that are neither."""
 
     def __init__(self, source: Source, blocks: Blocks, progress: Progress | None) -> None:
         self.source = source
@@ -127,22 +127,22 @@ class _Walk:
                 self._progress(handle.end, 2 * self.source.size)
 
     def of_kind(self, kind: int) -> list[Sound]:
-        """Sound blocks of a kind, in file order."""
+        """The valid blocks of a kind, in file order."""
         return [block for block in self.sound if block.kind == kind]
 
     def read(self, sound: Sound) -> Block:
-        """A sound block."""
+        """Read a valid block."""
         handle = sound.handle
         return decode_block(self.source.read_at(*handle[:2]), sound.kind, handle.check, handle.offset)
 
     def find(self, handle: BlockHandle, kind: int) -> Block | None:
-        """The block that a handle means, wherever it stands; None if it is not there whole."""
+        """The block that a handle refers to, wherever it is in the file; None if it is missing or damaged."""
         alike = [s for s in self.of_kind(kind) if s.handle[1:] == handle[1:]]
         alike.sort(key=lambda sound: sound.handle.offset != handle.offset)
         return self.read(alike[0]) if alike else None
 
     def metadata(self) -> Metadata | None:
-        """Metadata from any block that has it, those with statistics first."""
+        """The metadata from any valid block of it, preferably one with statistics; None if there is none."""
         found = []
         for each in self.of_kind(BlockKind.METADATA):
             try:
@@ -153,7 +153,7 @@ class _Walk:
 
 
 def _regions(opening: Opening, walk: _Walk, own: DecodeContext) -> tuple[list[Region], bool]:
-    """What is left of the directory, in file order; also, whether its root is."""
+    """The regions that are left of the directory, in file order, and whether its root and pages are left."""
     handle = (opening.entries or {}).get((BlockKind.DIRECTORY_ROOT, 0, 0))
     root = None if handle is None else walk.find(handle, BlockKind.DIRECTORY_ROOT)
     if handle is not None and root is not None:
@@ -176,7 +176,7 @@ def _regions(opening: Opening, walk: _Walk, own: DecodeContext) -> tuple[list[Re
 
 
 def _leaves_of(walk: _Walk, entries: list[RootEntry], sizes: list[int], own: DecodeContext) -> list[RootEntry] | None:
-    """What the root, or the pages that it names, say of leaves; None where a page is lost. Raises BAD_BYTES."""
+    """The entries of leaves in the root, or in the pages that it names; None if a page is lost. Raises BAD_BYTES."""
     if not sizes:
         return entries
     leaves = []
@@ -189,7 +189,7 @@ def _leaves_of(walk: _Walk, entries: list[RootEntry], sizes: list[int], own: Dec
 
 
 def _region(walk: _Walk, entry: RootEntry, own: DecodeContext, *, in_place: bool) -> Region:
-    """What a leaf says. `in_place`: handles still tell where blocks are, as nothing was put in or left out."""
+    """The region of a leaf. in_place: offsets in handles are still right, because no bytes were inserted or removed."""
     block = walk.find(entry.handle, BlockKind.DIRECTORY)
     try:
         leaf = None if block is None else open_leaf(block, 0, 0, 0, own)
@@ -243,7 +243,7 @@ def _dictionaries(wreck: Wreck, opening: Opening, walk: _Walk, own: DecodeContex
 
 
 def _dictionary_count(opening: Opening, walk: _Walk) -> int:
-    """How many dictionaries the file had, as the footer says or the data blocks ask for."""
+    """The number of dictionaries that the file had, according to the footer, or else to the data blocks."""
     if opening.entries is not None:
         return len(opening.handles(BlockKind.DICTIONARY))
     return max((block.dictionary for block in walk.of_kind(BlockKind.DATA)), default=0)
@@ -260,6 +260,6 @@ def _side_by_side(blocks: list[Sound]) -> list[list[Sound]]:
 
 
 def plain_context() -> DecodeContext:
-    """What blocks without a dictionary are decoded with."""
+    """The decode context of blocks without a dictionary."""
     plain = Decompressor()
     return DecodeContext(plain, plain)

@@ -1,4 +1,4 @@
-"""`verify`: a whole file held against every rule of the format."""
+"""`verify`: check a whole file against every rule of the format."""
 
 from esformat.tools.verification.check import verify
 from esformat.tools.verification.report import Problem, Report

@@ -1,4 +1,4 @@
-"""Reading blocks for a check: each once through its handle, the rest by walking from frame to frame."""
+"""Read blocks for a check: each once by its handle, the rest by walking from frame to frame."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from esformat.tools.verification.coverage import Coverage
 from esformat.tools.verification.report import RESTORE, Findings
 
 BAD_BYTES = (EsdbError, ValueError, ArithmeticError, LookupError, MemoryError, struct.error, pa.ArrowException)
-"""What decoding of hostile bytes can raise: our own errors, and those of libraries where we did not foresee it."""
+"""Errors that decoding of hostile bytes can raise: this package's, and unforeseen ones of libraries."""
 
 CHILDREN = {
     BlockKind.FOOTER: set(BlockKind),
@@ -27,10 +27,10 @@ CHILDREN = {
     BlockKind.INDEX_ROOT: {BlockKind.INDEX, BlockKind.POSTINGS},
     BlockKind.INDEX: {BlockKind.POSTINGS},
 }
-"""Blocks that nothing leads to any more when one of a kind is damaged: that is no further problem."""
+"""Kinds of blocks that become unreachable if a block of a kind is damaged; these are not reported as problems."""
 
 KINDS = frozenset(map(int, BlockKind))
-"""Kinds that this version knows."""
+"""Block kinds that this version knows."""
 
 LOSSES = {
     BlockKind.METADATA: "the other copy tells the schema, if it is whole",
@@ -45,7 +45,7 @@ LOSSES = {
     BlockKind.DICTIONARY: "the other copy is used, if it is whole; without both, the columns that need it are lost",
     BlockKind.FOOTER: "the file does not open, but its events are still there",
 }
-"""What the loss of a block costs, as the specification says of its kind."""
+"""The consequence of losing a block, by kind, as in the specification."""
 
 _FRAME_HEAD = struct.Struct("<4sBBHII")
 CHECKSUM_BYTES = FRAME_BYTES - FRAME_HEADER_BYTES
@@ -54,7 +54,7 @@ _SEARCH_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A block frame that a walk came by: what its head says, nothing of it verified."""
+    """A block frame that a walk found: the fields of its header, not verified."""
 
     offset: int
     length: int
@@ -62,7 +62,7 @@ class Found:
 
 
 class Blocks:
-    """The blocks of one source. Damage goes to `findings`; what is left can be read on."""
+    """Reads the blocks of one source. Damage is added to `findings`; the other blocks can still be read."""
 
     def __init__(self, source: Source, findings: Findings, progress: Callable[[int, int], None] | None) -> None:
         self._source = source
@@ -72,16 +72,16 @@ class Blocks:
         self._done = 0
         self.count = 0
         self.orphans: set[int] = set()
-        """Kinds of blocks that may lie about with nothing leading to them, as what led to them is damaged."""
+        """Kinds of blocks that may be unreachable, because a block that refers to them is damaged."""
         self.end = max(source.size - TRAILER_BYTES, 0)
         self._search_budget = 2 * source.size
 
     def bytes_at(self, offset: int, length: int) -> bytes:
-        """Bytes of the source. Raises CorruptSegmentError where it has fewer, OSError."""
+        """Bytes of the source. Raises CorruptSegmentError if it has fewer, OSError."""
         return self._source.read_at(offset, length)
 
     def read(self, handle: BlockHandle, kind: int) -> Block | None:
-        """The block that a handle leads to; None, and a problem, if it is not there whole. Ask once for each block."""
+        """The block of a handle; None, and a problem, if it is missing or damaged. Call once for each block."""
         try:
             if not (HEADER_BYTES <= handle.offset <= handle.end <= self.end):
                 raise CorruptSegmentError("a handle leads outside the blocks of the file", offset=handle.offset)
@@ -96,7 +96,7 @@ class Blocks:
             return None
 
     def read_again(self, handle: BlockHandle, kind: int) -> Block | None:
-        """A block that `read` gave before; None if it changed meanwhile."""
+        """A block that `read` returned before; None if it changed meanwhile."""
         try:
             return decode_block(self.bytes_at(handle.offset, handle.length), kind, handle.check, handle.offset)
         except EsdbError as error:
@@ -104,7 +104,7 @@ class Blocks:
             return None
 
     def lose(self, kind: int, error: Exception, offset: int) -> None:
-        """Note that a block cannot be used, and what thereby becomes unreachable."""
+        """Record that a block cannot be used, and which kinds of blocks thereby become unreachable."""
         loss = LOSSES[BlockKind(kind)] if kind in KINDS else "this version of the format knows no use for it"
         self.findings.add_error(error, offset, f"{loss}; {RESTORE}")
         if kind in KINDS:
@@ -125,11 +125,11 @@ class Blocks:
     # ------------------------------------------------------------ without handles
 
     def gaps(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Bytes of [start, end) that no handle led to."""
+        """Ranges within [start, end) that no handle referred to."""
         return self._covered.gaps(start, min(end, self.end))
 
     def read_found(self, found: Found) -> Block | None:
-        """A block that a walk came by."""
+        """A block that a walk found; None, and a problem, if it is damaged."""
         self._covered.add(found.offset, found.offset + found.length)
         self._advance(found.length)
         try:
@@ -139,7 +139,7 @@ class Blocks:
             return None
 
     def walk(self, start: int, end: int) -> Iterator[Found | tuple[int, int]]:
-        """Go from frame to frame through bytes [start, end). Gives the blocks, and ranges of bytes that are none."""
+        """Walk from frame to frame through bytes [start, end). Yields blocks, and ranges of bytes that form none."""
         at = start
         while at < end:
             found = self._frame_at(at, end)
@@ -152,7 +152,7 @@ class Blocks:
                 at += found.length
 
     def _frame_at(self, at: int, end: int) -> Found | None:
-        """The frame that begins at a byte, if one does: the next begins where it ends, or its checksum matches."""
+        """The frame that begins at a byte, or None. The next frame must follow it, or its checksum must match."""
         if at + FRAME_BYTES > end:
             return None
         magic, kind, reserved, _, body_length, _ = _FRAME_HEAD.unpack(self.bytes_at(at, FRAME_HEADER_BYTES))
@@ -165,7 +165,7 @@ class Blocks:
         return Found(at, length, kind)
 
     def _is_whole(self, at: int, length: int) -> bool:
-        """Whether a checksum matches. Always False once more was read for this than twice the file."""
+        """Whether a frame's checksum matches. Always False after this has read twice the size of the file."""
         self._search_budget -= length
         if self._search_budget < 0:
             return False

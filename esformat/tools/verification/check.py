@@ -1,9 +1,9 @@
-"""`verify`: the order in which a file is checked.
+"""`verify`, and the order in which it checks a file.
 
-Everything is checked once, along the handles: header, trailer, footer; metadata and dictionaries; space filter; the
-values of all indexes; directory and data blocks; posting lists; statistics. What no handle led to is walked through
-from frame to frame. Memory is bounded by the largest block, the roots of directory and indexes, and one number for
-each index page.
+Everything is checked once, following the handles: header, trailer, footer; metadata and dictionaries; space filter; the
+values of all indexes; directory and data blocks; posting lists; statistics. Bytes that no handle refers to are then
+walked through from frame to frame. Memory is bounded by the largest block, the roots of directory and indexes, and one
+number for each index page.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from esformat.tools.verification.report import Findings, Report
 def verify(
     path: Target, *, progress: Callable[[int, int], None] | None = None, storage_options: Options = None
 ) -> Report:
-    """Hold every byte of a segment against every rule of the format; `path` is whatever `open` takes.
+    """Check every byte of a segment against every rule of the format; `path` is whatever `open` takes.
 
-    progress: called now and then with the bytes done and the bytes in all. storage_options: as for `open`.
-    A damaged block is one problem of the report and does not stop the rest; a file that does not even open is checked
-    as far as its blocks tell. Raises OSError where the file cannot be read, SegmentChangedError where
-    an object was replaced meanwhile, and nothing for what its bytes say.
+    progress: called from time to time with the bytes done and in total. storage_options: as for `open`.
+    A damaged block is one problem in the report and does not stop the check; a file that does not even open is checked
+    as far as its blocks allow. Raises OSError if the file cannot be read, and SegmentChangedError if an object was
+    replaced meanwhile. Damage in the file is reported, never raised.
     """
     (target,) = located(storage_options, path)
     source = source_of(target)
@@ -41,7 +41,7 @@ def verify(
         opening.check()
         event_count = _check_contents(blocks, opening, loose)
         _check_the_rest(blocks, opening, loose)
-    except UnsupportedVersionError as error:  # of another version all rules may be different
+    except UnsupportedVersionError as error:  # all rules may differ in another version
         findings.add_error(error, max(0, source.size - TRAILER_BYTES))
         event_count = 0
     if progress:
@@ -54,7 +54,7 @@ def verify(
 
 
 def _check_contents(blocks: Blocks, opening: Opening, loose: Loose) -> int:
-    """Check what the footer leads to; events in sound data blocks."""
+    """Check the blocks that the footer leads to. Returns the number of events in valid data blocks."""
     entries, schema = opening.entries, opening.schema
     if entries is None:
         return 0
@@ -73,7 +73,7 @@ def _check_contents(blocks: Blocks, opening: Opening, loose: Loose) -> int:
 
 
 def _check_the_rest(blocks: Blocks, opening: Opening, loose: Loose) -> None:
-    """Walk through the bytes that no handle led to."""
+    """Walk through the bytes that no handle referred to."""
     for start, end in blocks.gaps(HEADER_BYTES, blocks.end):
         for _ in loose.walk(start, end):
             pass

@@ -1,4 +1,4 @@
-"""The events and what is built on them: directory, data blocks, indexes, space filter, statistics."""
+"""Check the events and everything derived from them: directory, data blocks, indexes, space filter, statistics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from esformat.tools.verification.opening import Opening
 
 
 class Contents:
-    """Goes through the file once along its directory."""
+    """Checks the contents of a file in one pass along its directory."""
 
     def __init__(self, blocks: Blocks, opening: Opening, loose: Loose, schema: EventSchema) -> None:
         self._blocks = blocks
@@ -60,7 +60,7 @@ class Contents:
             except BAD_BYTES as error:
                 self._blocks.lose(BlockKind.DIRECTORY_ROOT, error, block.offset)
         if entries is None:
-            self._blocks.orphans |= {BlockKind.INDEX, BlockKind.POSTINGS}  # which cannot be checked without row numbers
+            self._blocks.orphans |= {BlockKind.INDEX, BlockKind.POSTINGS}  # they cannot be checked without row numbers
             for handle in self._opening.handles(BlockKind.INDEX_ROOT).values():
                 self._blocks.read(handle, BlockKind.INDEX_ROOT)
             return
@@ -111,7 +111,7 @@ class Contents:
     # ------------------------------------------------------------ directory and data
 
     def _leaves_of(self, entries: list[RootEntry], sizes: list[int]) -> Iterator[RootEntry]:
-        """What pages say of their leaves."""
+        """The entries of leaves in the directory's pages."""
         for entry, leaves in zip(entries, sizes, strict=True):
             block = self._blocks.read(entry.handle, BlockKind.DIRECTORY_PAGE)
             if block is not None:
@@ -140,7 +140,7 @@ class Contents:
         self._check_orphans(entry)
 
     def _follow(self, leaf: LeafContents) -> None:
-        """Hold a leaf's keys against the leaf before, count runs and spaces, pass the spaces on to the filter."""
+        """Compare a leaf's keys with the previous leaf, count runs and spaces, pass the spaces to the filter check."""
         first, last = leaf.keys[0], self._last_key
         if last is not None and first < last:
             raise CorruptSegmentError("the runs of a leaf do not come after those of the leaf before")
@@ -171,7 +171,7 @@ class Contents:
             row, number = row + rows, number + 1
 
     def _check_orphans(self, entry: RootEntry) -> None:
-        """Check the data blocks of a lost leaf. Their rows count for the indexes as long as none is damaged."""
+        """Check the data blocks of a lost leaf. Their rows count for the indexes up to the first damaged block."""
         row, number = entry.first_row, entry.first_block
         end_row, end_number = row + entry.rows, number + entry.blocks
         known = True
@@ -188,7 +188,7 @@ class Contents:
     def _check_statistics(self, entries: list[RootEntry], row_count: int, block_count: int) -> None:
         statistics = self._opening.metadata.statistics if self._opening.metadata else None
         if statistics is None:
-            return  # the metadata at the end is damaged, which was said
+            return  # the metadata at the end is damaged, which was already reported
         counted: dict[str, Any] = {
             "events": row_count,
             "data_blocks": block_count,

@@ -1,4 +1,4 @@
-"""Which bytes of a file belong to a block that something leads to."""
+"""The bytes of a file that belong to blocks which a handle refers to."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from bisect import bisect_right
 
 
 class Coverage:
-    """A set of byte ranges. Neighbours melt into one, so that the blocks of a sound file end as a single range."""
+    """A set of byte ranges. Adjacent ranges are joined, so the blocks of a valid file become a single range."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
 
     def add(self, start: int, end: int) -> bool:
-        """Add bytes [start, end), which are not empty. False, and nothing is added, where some are in already."""
+        """Add a non-empty range [start, end). Returns False, and adds nothing, if part of it is already covered."""
         at = bisect_right(self._starts, start)
         if (at and self._ends[at - 1] > start) or (at < len(self._starts) and self._starts[at] < end):
             return False

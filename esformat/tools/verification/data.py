@@ -1,4 +1,4 @@
-"""Data blocks: that each holds what its directory leaf says, in order, and that all its columns decode."""
+"""Check data blocks: each has the contents that its directory leaf describes, in order, and all its columns decode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEAD = struct.Struct("<qII")  # base, runs, chunks; then their lengths
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the directory says of a block: its runs as (key, rows), and its time span."""
+    """The directory's description of a block: its runs as (key, rows), and its time span."""
 
     runs: list[tuple[Key, int]]
     min_timestamp: int
@@ -36,16 +36,16 @@ class DataCheck:
     """Checks data blocks one after another, in file order."""
 
     def __init__(self, schema: EventSchema, contexts: Callable[[int], list[DecodeContext | None]], own: DecodeContext):
-        """`contexts`: for a dictionary number, how each column is decoded; None where that dictionary is lost."""
+        """contexts: returns each column's decode context for a dictionary number; None for a lost dictionary."""
         self._schema = schema
         self._contexts = contexts
         self._own = own
         self._last: tuple[Key, int] | None = None
 
     def check(self, block: Block, expected: Expected | None) -> list[pa.Array | None]:
-        """Its columns, in schema order, None for those that need a lost dictionary. Raises CorruptSegmentError.
+        """The block's columns in schema order; None for those that need a lost dictionary. Raises CorruptSegmentError.
 
-        Without `expected`, when nothing is known of the block but itself, it is held against itself.
+        expected: the directory's description; None if the block is only checked for consistency with itself.
         """
         within(1, block.count, MAX_BLOCK_ROWS, "the number of rows of a data block")
         head = Parts(block.body, self._own)
@@ -103,7 +103,7 @@ class DataCheck:
         sums = np.cumsum(steps)
         times: I64 = sums - np.repeat(sums[starts] - steps[starts], rows) + np.int64(base)
         falls = times[1:] < times[:-1]
-        falls[starts[1:] - 1] = False  # from one run to the next time may go back
+        falls[starts[1:] - 1] = False  # timestamps may decrease from one run to the next
         if bool(falls.any()):
             raise CorruptSegmentError("timestamps decrease within a run")
         if int(times.min()) != base:
@@ -111,7 +111,7 @@ class DataCheck:
         return times
 
     def _follow(self, runs: list[tuple[Key, int]], times: I64) -> None:
-        """Hold the block's first event against the last one of the block before."""
+        """Compare the block's first event with the last event of the previous block."""
         first = (runs[0][0], int(times[0]))
         if self._last is not None and first < self._last:
             self._last = None

@@ -1,4 +1,4 @@
-"""Dictionary blocks, and how the columns of a data block are decoded with them."""
+"""Check dictionary blocks, and provide the decode contexts of columns that use them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENTRY = struct.Struct("<HHII")  # column, templates, zstd bytes, values
 
 
 def read_dictionary(block: Block, fields: Sequence[Field], own: DecodeContext) -> list[ColumnDictionary]:
-    """What a dictionary block says of each column. Raises CorruptSegmentError."""
+    """The dictionary of each column in a dictionary block. Raises CorruptSegmentError."""
     parts = Parts(block.body, own)
     columns: list[ColumnDictionary] = []
     for _ in range(block.count):
@@ -35,7 +35,7 @@ def read_dictionary(block: Block, fields: Sequence[Field], own: DecodeContext) -
 
 
 class Contexts:
-    """For each dictionary number, how columns are decoded; None for those whose dictionary is lost."""
+    """The columns' decode contexts for each dictionary number; None for a lost dictionary."""
 
     def __init__(self, own: DecodeContext) -> None:
         self._own = own
@@ -43,18 +43,18 @@ class Contexts:
         self._lost: set[int] = set()
 
     def add(self, number: int, contexts: list[DecodeContext | None]) -> None:
-        """Take the contexts of a dictionary."""
+        """Add the contexts of a dictionary."""
         self._known[number] = contexts
 
     def lose(self, number: int) -> None:
-        """The dictionary of that number is there; until `add`, it cannot be read."""
+        """Record that a dictionary exists but, until `add`, cannot be read."""
         self._lost.add(number)
 
     def __contains__(self, number: int) -> bool:
         return number in self._known
 
     def of(self, number: int, column_count: int) -> list[DecodeContext | None]:
-        """The contexts of blocks that name a number. Raises CorruptSegmentError if the file has no such dictionary."""
+        """The contexts of blocks that use a dictionary. Raises CorruptSegmentError if the file does not have it."""
         if not number:
             return [self._own] * column_count
         if number in self._known:

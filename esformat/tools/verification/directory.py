@@ -1,4 +1,4 @@
-"""The directory: its root, its leaves, and what they say of each data block."""
+"""Check the directory: its root, pages and leaves, and their descriptions of each data block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEAF = struct.Struct("<I")  # data blocks
 
 @dataclass(frozen=True, slots=True)
 class RootEntry:
-    """What the root or a page says of a leaf, or the root of a page. Rows and blocks: as in the whole file."""
+    """A leaf's entry in the root or in a page, or a page's entry in the root. Rows and blocks count from the file's."""
 
     first_space: bytes
     runs: int
@@ -37,7 +37,7 @@ class RootEntry:
 
 
 def read_root(block: Block, context: DecodeContext, file_size: int) -> tuple[list[RootEntry], list[int]]:
-    """Decode the root: what it says, and of how many leaves each page tells; of none where it tells of the leaves.
+    """Decode the root: its entries, and the number of leaves of each page, or an empty list if the entries are leaves.
 
     Raises CorruptSegmentError.
     """
@@ -52,7 +52,7 @@ def read_root(block: Block, context: DecodeContext, file_size: int) -> tuple[lis
 
 
 def read_page(block: Block, entry: RootEntry, leaves: int, context: DecodeContext) -> list[RootEntry]:
-    """Decode a page of so many leaves and hold it against the root. Raises CorruptSegmentError."""
+    """Decode a page with so many leaves, and check it against the root. Raises CorruptSegmentError."""
     if block.count != leaves:
         raise CorruptSegmentError(f"a directory page tells of {block.count} leaves instead of {leaves}")
     found = _read_entries(Parts(block.body, context), leaves, entry.first_row, entry.first_block)
@@ -69,7 +69,7 @@ def read_page(block: Block, entry: RootEntry, leaves: int, context: DecodeContex
 
 
 def _read_entries(parts: Parts, count: int, first_row: int, first_block: int) -> list[RootEntry]:
-    """What is left of a body: so many entries."""
+    """Read the rest of a body, which consists of `count` entries."""
     spaces = parts.keys(count)
     runs, rows, blocks = (parts.counts(count, least=1).tolist() for _ in range(3))
     data_offsets = parts.counts(count, least=HEADER_BYTES).tolist()
@@ -88,7 +88,7 @@ def _read_entries(parts: Parts, count: int, first_row: int, first_block: int) ->
 
 
 def _time_spans(parts: Parts, count: int) -> tuple[I64, I64]:
-    """Smallest and largest timestamps, of which the second are stored as differences modulo 2^64."""
+    """Smallest and largest timestamps; the latter are stored as differences modulo 2^64."""
     low = parts.numbers(count)
     high = low + parts.numbers(count)
     if bool((high < low).any()):
@@ -98,7 +98,7 @@ def _time_spans(parts: Parts, count: int) -> tuple[I64, I64]:
 
 @dataclass(frozen=True, slots=True)
 class LeafContents:
-    """A decoded leaf: its runs, and of each data block rows, handle and time span."""
+    """A decoded leaf: its runs, and for each data block its rows, handle and time span."""
 
     keys: list[Key]
     run_rows: list[int]
@@ -109,7 +109,7 @@ class LeafContents:
 
 
 def read_leaf(block: Block, entry: RootEntry, context: DecodeContext) -> LeafContents:
-    """Decode a leaf and hold it against itself and the root. Raises CorruptSegmentError."""
+    """Decode a leaf, and check it for consistency and against the root. Raises CorruptSegmentError."""
     parts = Parts(block.body, context)
     (count,) = parts.fields(_LEAF)
     within(1, count, LEAF_BLOCKS, "the number of data blocks of a leaf")
@@ -138,7 +138,7 @@ def read_leaf(block: Block, entry: RootEntry, context: DecodeContext) -> LeafCon
 
 
 def expected_blocks(leaf: LeafContents) -> Iterator[tuple[BlockHandle, int, Expected]]:
-    """Handle, rows and contents of each data block of a leaf."""
+    """Handle, number of rows and expected contents of each data block of a leaf."""
     run, left = 0, leaf.run_rows[0]
     for handle, rows, low, high in zip(
         leaf.handles, leaf.block_rows, leaf.min_timestamps, leaf.max_timestamps, strict=True

@@ -1,4 +1,4 @@
-"""The space filter: its pages, and that it never turns away a space that is in the file."""
+"""Check the space filter: its pages, and that it rejects no space of the file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from esformat.format.layout import BlockHandle, BlockKind
 from esformat.tools.verification.blocks import Blocks
 
 HASHES_AT_ONCE = 1 << 20
-"""Spaces that are looked up together, so that each page is read once for them."""
+"""Number of spaces that are looked up together, so that each page is read once for all of them."""
 
 
 class FilterCheck:
-    """Takes all spaces, some at a time, then `finish`."""
+    """Checks the space filter: `add` all spaces, some at a time, then call `finish`."""
 
     def __init__(self, blocks: Blocks, handles: Sequence[BlockHandle]) -> None:
-        """Read all pages, `handles` in order, for their sizes."""
+        """Read all pages for their sizes. handles: of the pages, in order."""
         self._blocks = blocks
         self._handles = handles
         self._hashes: list[U64] = []
@@ -42,7 +42,7 @@ class FilterCheck:
         self._buckets = sum(sizes)
 
     def add(self, spaces: Sequence[bytes]) -> None:
-        """Take some of the distinct spaces of the file."""
+        """Add some of the distinct spaces of the file."""
         if self._usable:
             self._hashes.append(hash_keys(spaces))
             self._held += len(spaces)
@@ -50,7 +50,7 @@ class FilterCheck:
                 self._look_up()
 
     def finish(self, space_count: int | None) -> None:
-        """Report what is wrong. `space_count`: distinct spaces of the file, None where part of it is lost."""
+        """Report problems. space_count: number of distinct spaces of the file; None if part of it is lost."""
         self._look_up()
         if self._usable and space_count is not None and self._buckets != bucket_count(space_count):
             expected = bucket_count(space_count)

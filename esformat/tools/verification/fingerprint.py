@@ -1,7 +1,7 @@
-"""Sets of (value, number) pairs as one number each, to compare two of any size without keeping either.
+"""Fingerprints of sets of (value, number) pairs, to compare two sets of any size without storing either.
 
-A pair is hashed to 64 bits and the hashes of a set are added up modulo 2^64. Sets that differ have the same sum by
-chance once in 2^64 times.
+A pair is hashed to 64 bits, and the hashes of a set are added modulo 2^64. Different sets have the same sum with a
+probability of 1 in 2^64.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MASK = (1 << 64) - 1
 
 
 def hash_value(value: str | int | bool) -> int:
-    """64 bits of a value of an index."""
+    """A 64-bit hash of an index value."""
     return checksum64(value.encode() if isinstance(value, str) else b"%d" % value)
 
 
 def hash_pairs(values: U64, numbers: I64) -> U64:
-    """The hash of each pair, of hashed values and numbers side by side."""
+    """The hash of each pair of a hashed value and a number, from parallel arrays."""
     mixed = values + numbers.view(np.uint64) * _STEP
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX_1
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX_2
@@ -35,5 +35,5 @@ def hash_pairs(values: U64, numbers: I64) -> U64:
 
 
 def sum_of(value: int, numbers: I64) -> int:
-    """The sum of the set that pairs one hashed value with each of some numbers."""
+    """The fingerprint of the set that pairs one hashed value with each number."""
     return int(hash_pairs(np.array([value], dtype=np.uint64), numbers).sum(dtype=np.uint64)) & _MASK

@@ -1,9 +1,9 @@
-"""A secondary index held against its column: values ascend, and every posting list is exactly what the column holds.
+"""Check a secondary index against its column: values ascend, and every posting list matches the column exactly.
 
-Memory hardly grows with the file. The pages are read twice. Before the data blocks, for the first value of each page
-and for the values that list blocks (there are at most as many as a block has rows, on average). While the data blocks
-go by, what the column holds is added up: a fingerprint for each page, of the rows that its values have, and one for
-each value that lists blocks. Afterwards the posting lists are read, one at a time, and added up the same way; the
+Memory hardly grows with the file. The pages are read twice. First, before the data blocks, for the first value of each
+page and for the values with lists of blocks (at most as many as the average rows of a block). While the data blocks are
+read, the column's contents are summed up: a fingerprint for each page, of the rows of its values, and one for each
+value with a list of blocks. Afterwards the posting lists are read, one at a time, and summed up in the same way; the
 sums must be equal.
 """
 
@@ -36,7 +36,7 @@ _MASK = (1 << 64) - 1
 
 @dataclass(slots=True)
 class PageContents:
-    """An index page: values and, side by side, the events, form and stored posting list of each."""
+    """An index page: parallel lists of values, and of their numbers of events, forms and stored posting lists."""
 
     values: list[Any]
     events: list[int]
@@ -68,20 +68,20 @@ def read_page(block: Block, kind: pa.DataType, context: DecodeContext) -> PageCo
 
 @dataclass(slots=True)
 class _Dense:
-    """A value that lists blocks: what its page says, and what the column was found to hold."""
+    """A value with a list of blocks: what its page states, and what the column contains."""
 
     stated_events: int
     events: int = 0
-    blocks: int = 0  # fingerprint of the blocks that hold it
+    blocks: int = 0  # fingerprint of the blocks that contain it
 
 
 class IndexCheck:
-    """One index: `open`, then `add_column` for every data block in file order or `lose`, then `compare`."""
+    """Checks one index: `open`, then `add_column` or `lose` for every data block in file order, then `compare`."""
 
     def __init__(
         self, name: str, kind: pa.DataType, blocks: Blocks, context: DecodeContext, row_count: int, block_count: int
     ) -> None:
-        """`row_count`, `block_count`: rows and data blocks of the file."""
+        """row_count, block_count: numbers of rows and data blocks of the file."""
         self.name = name
         self._kind = kind
         self._blocks = blocks
@@ -101,7 +101,7 @@ class IndexCheck:
     # ------------------------------------------------------------ before the data blocks
 
     def open(self, root: Block) -> None:
-        """Read the root and the values of all pages. Raises CorruptSegmentError where the root breaks the format."""
+        """Read the root and the values of all pages. Raises CorruptSegmentError if the root breaks the format."""
         self._offset = root.offset
         count = within(0, root.count, self._blocks.end, "the number of pages of an index")
         parts = Parts(root.body, self._context)
@@ -126,7 +126,7 @@ class IndexCheck:
         self._page_events = np.zeros(len(handles) + 1, dtype=np.int64)
 
     def _open_page(self, block: Block, first: Any, value_count: int, last: list[Any]) -> list[Any]:
-        """Check the values of a page, which come after `last`; give its own last one."""
+        """Check the values of a page, which must follow `last`. Returns its last value, in a list."""
         page = read_page(block, self._kind, self._context)
         if page.values[0] != first or len(page.values) != value_count or (last and page.values[0] <= last[0]):
             raise CorruptSegmentError(f"a page of index {self.name!r} is not what the root says")
@@ -145,7 +145,7 @@ class IndexCheck:
     # ------------------------------------------------------------ with each data block
 
     def add_column(self, column: pa.Array, first_row: int, block: int) -> None:
-        """Add up what a data block, the `block`-th of the file, holds; its first row has the number `first_row`."""
+        """Sum up the values of a data block. first_row: the number of its first row. block: its number in the file."""
         encoded = column.dictionary_encode()
         values = encoded.dictionary.to_pylist()
         if not values:
@@ -169,13 +169,13 @@ class IndexCheck:
         np.add.at(self._page_events, pages[codes], 1)
 
     def lose(self, first_row: int, end_row: int, first_block: int, end_block: int) -> None:
-        """Leave out rows [first_row, end_row), all those of some data blocks: their column cannot be read."""
+        """Exclude rows [first_row, end_row), which are all rows of some data blocks whose column cannot be read."""
         self._lost.append((first_row, end_row, first_block, end_block))
 
     # ------------------------------------------------------------ after the data blocks
 
     def compare(self) -> None:
-        """Read all posting lists and report those that the column contradicts."""
+        """Read all posting lists, and report those that contradict the column."""
         if self._page_events[0]:
             self._blocks.findings.add(self._offset, f"index {self.name!r} lacks values that its column holds")
         self._lost.sort()
@@ -189,7 +189,7 @@ class IndexCheck:
                 self._blocks.lose(BlockKind.INDEX, error, handle.offset)
 
     def _compare_page(self, page: PageContents, number: int, offset: int) -> None:
-        """Compare one page. Raises CorruptSegmentError at the first list that is wrong."""
+        """Compare one page. Raises CorruptSegmentError at the first wrong list."""
         total, whole = 0, True
         for value, events, form, stored in zip(page.values, page.events, page.forms, page.lists, strict=True):
             limit = self._block_count if form & BLOCKS else self._row_count
@@ -223,7 +223,7 @@ class IndexCheck:
             raise CorruptSegmentError(f"the posting list of {value!r} in index {self.name!r} contradicts the column")
 
     def _known(self, numbers: I64, *, names_blocks: bool) -> I64:
-        """The numbers of rows or blocks whose column was read."""
+        """The numbers of those rows or blocks whose column was read."""
         if not self._lost:
             return numbers
         first, end = (2, 3) if names_blocks else (0, 1)

@@ -1,4 +1,4 @@
-"""Blocks that no handle leads to, found by walking from frame to frame: checked for what they are by themselves."""
+"""Check blocks that no handle refers to: find them by walking from frame to frame, and check each on its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from esformat.tools.verification.opening import Opening
 
 
 class Loose:
-    """Walks ranges of bytes and checks what lies there."""
+    """Walks through byte ranges and checks the blocks in them."""
 
     def __init__(self, blocks: Blocks, opening: Opening) -> None:
         self._blocks = blocks
@@ -20,7 +20,7 @@ class Loose:
         self.event_count = 0
 
     def walk(self, start: int, end: int) -> Iterator[tuple[Block | None, list[object] | None]]:
-        """Check bytes [start, end); give each block, None for a damaged one, and the columns of sound data blocks."""
+        """Check bytes [start, end). Yields each block, None if it is damaged, and the columns of valid data blocks."""
         for found in self._blocks.walk(start, end):
             if isinstance(found, tuple):
                 self._blocks.findings.add(found[0], f"{found[1] - found[0]} bytes do not form a block")

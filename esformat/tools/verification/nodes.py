@@ -1,4 +1,4 @@
-"""Each rule of packed integers and column nodes, sections 7 to 9 of the format; readers need only some of them."""
+"""Check every rule of packed integers and column nodes, sections 7 to 9 of the format; readers check only some."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NODE_HEADER_BYTES = 4
 
 
 def check_pack(body: memoryview, at: int, count: int, plain: Decompressor) -> Pack:
-    """Open a pack that keeps every rule. Raises CorruptSegmentError."""
+    """Open a pack and check every rule. Raises CorruptSegmentError."""
     pack = read_pack(body, at, count)
     if pack.bits:
         if count * pack.bits % 8 and body[pack.end - 1] >> (count * pack.bits % 8):
@@ -41,9 +41,9 @@ def check_node(
     nullable: bool = True,
     whole: bool = True,
 ) -> int:
-    """Check a node of `count` values at byte `at`; give the byte after it. Raises CorruptSegmentError.
+    """Check a node of `count` values at byte `at`. Returns the byte after it. Raises CorruptSegmentError.
 
-    nullable: whether nulls are allowed. whole: whether its values are those of a column, not parts of them.
+    nullable: whether nulls are allowed. whole: whether its values are whole values of a column, not parts of them.
     """
     head = read_head(body, at, count, context.plain)
     shape = head.shape
@@ -99,7 +99,7 @@ def _check_codes(body: memoryview, head: NodeHead, count: int, context: DecodeCo
 
 
 def _check_templates(body: memoryview, at: int, count: int, context: DecodeContext, *, nullable: bool) -> int:
-    """What is in the values of variables shows when they are decoded: each rule of theirs is needed for that."""
+    """Check a node of templates. The values of variables are checked when they are decoded, which needs each rule."""
     node = TemplateNode(body, at, count, context)
     end = check_pack(body, at + _NODE_HEADER_BYTES, count, context.plain).end
     if not nullable and not node.codes.all():
@@ -113,7 +113,7 @@ def _check_templates(body: memoryview, at: int, count: int, context: DecodeConte
 
 
 def _check_range(numbers: I64, kind: pa.DataType) -> None:
-    """Fixed-width values are stored as the integer with their bits, so they stay within what the type can hold."""
+    """Check that integers fit a type: fixed-width values are stored as the integers with their bits."""
     if not len(numbers):
         return
     low, high = int(numbers.min()), int(numbers.max())

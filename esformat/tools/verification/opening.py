@@ -1,4 +1,4 @@
-"""What opening a file needs: header, trailer, footer, metadata and dictionaries, with their spare copies."""
+"""Check what opening a file needs: header, trailer, footer, metadata and dictionaries, with their spare copies."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NUMBERED_KINDS = {BlockKind.INDEX_ROOT, BlockKind.FILTER, BlockKind.DICTIONARY}
 
 
 class Opening:
-    """Checks all that and keeps what the rest of the check needs; None stands for what is lost."""
+    """Checks the parts needed for opening, and keeps what the other checks need; None for what is lost."""
 
     def __init__(self, blocks: Blocks, size: int) -> None:
         self._blocks = blocks
@@ -161,7 +161,7 @@ class Opening:
                 self._blocks.findings.add(HEADER_BYTES, "the spare copy of the metadata differs from the first")
 
     def adopt(self, block: Block) -> None:
-        """Use a metadata block that was come by, if there is no better one."""
+        """Use a metadata block that a walk found, if there is no better one."""
         if self.metadata is None:
             try:
                 self.metadata, _ = read_metadata(block)
@@ -188,7 +188,7 @@ class Opening:
                 self.adopt_dictionary(number, whole[0])
 
     def _check_places_of_dictionaries(self) -> None:
-        """So the blocks themselves tell which is which where the footer is lost."""
+        """Check that dictionaries are adjacent and numbered from 1: they are then identifiable without the footer."""
         spare = (self.entries or {}).get((BlockKind.METADATA, 0, 1))
         for copy, what, where in ((0, "", ""), (1, "spare ", ", behind the spare metadata")):
             handles = self.handles(BlockKind.DICTIONARY, copy)
@@ -199,7 +199,7 @@ class Opening:
                 self._blocks.findings.add(places[-1].offset, wrong)
 
     def adopt_dictionary(self, number: int, block: Block) -> None:
-        """Use a dictionary block."""
+        """Decode a dictionary block, and use it for a number."""
         assert self.schema is not None
         try:
             columns = read_dictionary(block, self.schema.fields, self.own)
@@ -239,7 +239,7 @@ def _check_entry(kind: BlockKind, copy: int, ordinal: int) -> None:
 
 
 def read_metadata(block: Block) -> tuple[Metadata, dict[str, Any]]:
-    """Metadata, also as its JSON. Raises CorruptSegmentError."""
+    """The metadata, and its JSON document. Raises CorruptSegmentError."""
     metadata = Metadata.decode(block)
     if metadata.codec not in CODEC_NAMES:
         raise CorruptSegmentError(f"the metadata names the unknown codec {metadata.codec!r}")

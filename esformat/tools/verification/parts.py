@@ -1,4 +1,4 @@
-"""The body of a block, read part after part, each held against every rule."""
+"""Read the body of a block part by part, checking each part against every rule."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ I64 = npt.NDArray[np.int64]
 
 
 class Parts:
-    """A place in a body that moves on with what is read. All methods raise CorruptSegmentError."""
+    """A cursor in a body. Each method reads the next part, and raises CorruptSegmentError."""
 
     def __init__(self, body: memoryview, context: DecodeContext) -> None:
         self.body, self.at = body, 0
         self._context = context
 
     def fields(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Fixed fields."""
+        """Read fixed fields."""
         try:
             fields = layout.unpack_from(self.body, self.at)
         except struct.error:
@@ -42,13 +42,13 @@ class Parts:
         return fields
 
     def numbers(self, count: int) -> I64:
-        """A pack."""
+        """Read a pack."""
         pack = check_pack(self.body, self.at, count, self._context.plain)
         self.at = pack.end
         return decode_ints(self.body, pack, self._context.plain)
 
     def counts(self, count: int, least: int = 0) -> I64:
-        """A pack of numbers of which none is below `least`."""
+        """Read a pack of numbers, none of which may be below `least`."""
         numbers = self.numbers(count)
         if count and int(numbers.min()) < least:
             raise CorruptSegmentError(f"a count or length is {int(numbers.min())}, less than {least}")
@@ -57,7 +57,7 @@ class Parts:
     def values(
         self, count: int, kind: pa.DataType, context: DecodeContext | None = None, *, nullable: bool = False
     ) -> pa.Array:
-        """A node."""
+        """Read a node."""
         context = context or self._context
         end = check_node(self.body, self.at, count, kind, context, nullable=nullable)
         array, decoded_end = decode_node(self.body, self.at, count, kind, context)
@@ -67,7 +67,7 @@ class Parts:
         return array
 
     def templates(self, count: int, kind: pa.DataType) -> TemplateTable:
-        """So many templates of a column of a type, with their variables."""
+        """Read the templates of a column, with their variables."""
         if not is_bytes(kind):
             raise CorruptSegmentError(f"a column of type {kind} has templates")
         end = end_of_templates(self.body, self.at)
@@ -78,7 +78,7 @@ class Parts:
         return table_of(stored)
 
     def _check_templates(self, count: int) -> None:
-        """The packs and nodes that templates are stored in."""
+        """Check the packs and nodes that templates are stored in."""
         _, variables = self.fields(_TEMPLATES)
         _kinds, _parameters, values = (self.numbers(variables) for _ in range(3))
         self.texts(int(values.sum()))
@@ -87,7 +87,7 @@ class Parts:
         self.texts(slots + count)
 
     def texts(self, count: int) -> list[bytes]:
-        """A node of keys, or of texts of templates, front-coded or not."""
+        """Read a node of keys, or of texts of templates, front-coded or not."""
         start = self.at
         if self.body[start : start + 1] == _FRONT_CODED:
             if self.fields(NODE) != (Shape.FRONT_CODED, 0, 0):
@@ -100,7 +100,7 @@ class Parts:
         return texts.as_list()
 
     def keys(self, count: int) -> list[bytes]:
-        """A node of spaces or groupings."""
+        """Read a node of spaces or groupings."""
         keys = self.texts(count)
         longest = max(map(len, keys), default=0)
         if longest > MAX_KEY_BYTES:
@@ -108,18 +108,18 @@ class Parts:
         return keys
 
     def handles(self, count: int) -> list[BlockHandle]:
-        """Three packs: offset, length and check of each block."""
+        """Read three packs: offset, length and check of each block."""
         columns = [self.counts(count).tolist() for _ in range(3)]
         return [BlockHandle(*parts) for parts in zip(*columns, strict=True)]
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Check that nothing is left."""
         if self.at != len(self.body):
             raise CorruptSegmentError(f"{len(self.body) - self.at} bytes are left over at the end of a body")
 
 
 def within(low: int, value: int, high: int, what: str) -> int:
-    """`value`, unless it is out of its bounds: then CorruptSegmentError."""
+    """Return `value`. Raises CorruptSegmentError if it is out of bounds."""
     if not low <= value <= high:
         raise CorruptSegmentError(f"{what} is {value}, not between {low} and {high}")
     return value

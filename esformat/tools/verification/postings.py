@@ -1,4 +1,4 @@
-"""Posting lists, in a page or in chunks, each number and each rule of them."""
+"""Check each number and each rule of posting lists, which are in a page or in chunks."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MAX_NUMBER = 1 << 62
 def numbers_of(
     form: int, stored: memoryview, blocks: Blocks, context: DecodeContext, limit: int
 ) -> Iterator[I64 | None]:
-    """The numbers of a posting list, ascending and below `limit`, a chunk at a time; None for a chunk that is damaged.
+    """The numbers of a posting list, ascending and below `limit`, a chunk at a time; None for a damaged chunk.
 
-    Raises CorruptSegmentError where the list itself breaks the format.
+    Raises CorruptSegmentError if the list itself breaks the format.
     """
     if not form & CHUNKED:
         yield _list(stored, context, -1, limit)
@@ -51,7 +51,7 @@ def numbers_of(
 
 
 def _list(stored: memoryview, context: DecodeContext, last: int, limit: int) -> I64:
-    """One list, whose numbers come after `last`."""
+    """Read one list, whose numbers must be above `last`."""
     parts = Parts(stored, context)
     count, first = parts.fields(_LIST)
     within(1, count, CHUNK_ENTRIES, "the number of entries of a posting list")

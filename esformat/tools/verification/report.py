@@ -1,4 +1,4 @@
-"""What a check of a file found."""
+"""The report of a check of a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from esformat.errors import EsdbError, UnsupportedVersionError
 
 MAX_PROBLEMS = 1000
-"""Kept of the problems of one file: a list of more helps nobody and could grow with what a hostile file claims."""
+"""Most problems kept for one file: a longer list helps nobody, and could grow with the claims of a hostile file."""
 
 
 RESTORE = "restore the file from a copy, or write it again from its events"
@@ -15,7 +15,7 @@ RESTORE = "restore the file from a copy, or write it again from its events"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One place where a file breaks the format: the byte, what is wrong there, and what that costs or what to do."""
+    """A place where a file breaks the format: the byte, what is wrong there, and the consequence or remedy."""
 
     offset: int
     what: str
@@ -27,7 +27,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer of `verify`. `events` and `blocks` count what was read and found whole."""
+    """The result of `verify`. `events` and `blocks` count those that were read and are intact."""
 
     path: str
     size_bytes: int
@@ -37,12 +37,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 class Findings:
-    """Collects problems, the first of them in full."""
+    """Collects problems: the first MAX_PROBLEMS in full, of the others only the number."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
@@ -52,23 +52,23 @@ class Findings:
         return len(self._problems) + self._more
 
     def add(self, offset: int, what: str, hint: str = RESTORE) -> None:
-        """Keep a problem."""
+        """Add a problem."""
         if len(self._problems) < MAX_PROBLEMS:
             self._problems.append(Problem(offset, what, hint))
         else:
             self._more += 1
 
     def add_error(self, error: Exception, offset: int, hint: str = RESTORE) -> None:
-        """Keep what an error says; `offset` is where, if the error does not know."""
+        """Add an error as a problem. offset: its place if the error has none."""
         if isinstance(error, UnsupportedVersionError):
             self.add(offset if error.offset is None else error.offset, error.message, error.hint or hint)
         elif isinstance(error, EsdbError):
             self.add(offset if error.offset is None else error.offset, error.message, hint)
-        else:  # bytes so absurd that they failed in a library below us
+        else:  # bytes so absurd that a library failed on them
             self.add(offset, f"cannot be decoded: {type(error).__name__}: {error}", hint)
 
     def problems(self) -> tuple[Problem, ...]:
-        """All that was found, by place."""
+        """All problems, by place."""
         found = sorted(self._problems, key=lambda problem: problem.offset)
         if self._more:
             found.append(Problem(found[-1].offset, f"{self._more} more problems are not listed"))
