@@ -1,4 +1,4 @@
-"""One event as Python sees it, and timestamps: whole microseconds since 1970, UTC."""
+"""`Event`, and conversions of keys and of timestamps, which are whole microseconds since 1970, UTC."""
 
 from __future__ import annotations
 

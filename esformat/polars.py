@@ -65,7 +65,7 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
 
 
 def _said(predicate: pl.Expr | None, known: set[str], events: Events) -> Bounded:
-    """The bounds that a predicate sets on the columns that events are found by, and whether they say all it says."""
+    """The bounds that a predicate sets on the columns that events are found by, and whether they are exact."""
     if predicate is None:
         return Bounded(UNBOUNDED, exact=True)
     understood = filter_of(predicate, known)

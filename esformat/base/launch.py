@@ -48,7 +48,7 @@ def launch(program: str, package: str, *, late: Sequence[str] = ()) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character shows its code
             stream.reconfigure(errors="backslashreplace")
     status = run(sys.argv[1:])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done: from here on only its status may end the process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done: nothing but its status may end the process now
     sys.exit(status)
 
 

@@ -1,4 +1,4 @@
-"""Small HTML tables by which notebooks show open files and query results. Names and values are escaped."""
+"""Small HTML tables in which notebooks show open files and query results. Names and values are escaped."""
 
 from __future__ import annotations
 

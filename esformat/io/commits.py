@@ -1,4 +1,4 @@
-"""Add several files to a directory, or replace others by them, atomically: for writers in many processes.
+"""Add several files to a directory, or replace others with them, atomically: for writers in many processes.
 
 Every task of a write puts its files, under unique names, into a staging directory that readers ignore. One process then
 commits:
@@ -40,7 +40,7 @@ WAIT_SECONDS = 0.05
 
 _JOB = re.compile(r"[0-9a-z]{8,64}")
 _STATES = ("pending", "replacing", "committed")  # in the order in which a write passes through them
-_RECORD = re.compile(r"_(pending|replacing|committed)-([0-9a-z]{8,64})")  # no .json: exports lie beside it
+_RECORD = re.compile(r"_(pending|replacing|committed)-([0-9a-z]{8,64})")  # no .json: exports are beside it
 _STAGING = re.compile(r"_staging-([0-9a-z]{8,64})")
 
 Records = Mapping[str, str]
@@ -65,7 +65,7 @@ class Write:
             raise UsageError(f"{self.job!r} cannot name a write", hint="8 to 64 characters of 0-9 and a-z")
 
     def begin(self) -> None:
-        """Create the staging directory, after cleaning up after dead writes.
+        """Create the staging directory, after ending the writes of dead processes.
 
         Raises UsageError for a job that was already begun.
         """
@@ -80,7 +80,7 @@ class Write:
         return f"{staging_of(self.job)}/.{name}{self.suffix}"
 
     def keep(self, staged: str) -> None:
-        """Check, once a task has written its file, that the write has not ended: it may have cleaned up before that.
+        """Check, once a task has written its file, that the write has not ended: its cleanup may have missed the file.
 
         If it has ended, deletes the file and raises ClosedError.
         """

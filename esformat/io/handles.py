@@ -27,7 +27,7 @@ def open_files() -> int:
 
 
 class Handles:
-    """Local files, of which only the `limit` last used ones stay open."""
+    """Local files, of which only the `limit` most recently used stay open."""
 
     def __init__(self, limit: int | None = None) -> None:
         """limit: None for `open_files`."""

@@ -25,7 +25,7 @@ from esformat.io.write_owner import runs_here, this_owner
 LEASE_SECONDS = 600
 """How long a job on another machine counts as alive after it renewed its lease. Clocks may differ by minutes."""
 _RENEWAL_SECONDS = LEASE_SECONDS / 10
-_ATTEMPTS = 5  # jobs that start at the same moment see each other and all step back
+_ATTEMPTS = 5  # at least, because jobs that start at the same moment see each other and all step back
 _LONGEST_PAUSE = 0.5
 _NAME = re.compile(r"_[a-z]+-[0-9a-f]{16}")
 

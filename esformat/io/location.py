@@ -332,7 +332,7 @@ def name_of(place: Place) -> str:
 
 
 def exists(place: Place) -> bool:
-    """Whether a place has a file. Raises OSError if a store does not answer."""
+    """Whether a file exists. Raises OSError if a store does not answer."""
     return Path(place).exists() if isinstance(place, str) else retry(place.store.facts, place.path) is not None
 
 

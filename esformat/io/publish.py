@@ -1,4 +1,4 @@
-"""Publish a file under its name: write it next to that, sync, rename, sync the directory. All or nothing."""
+"""Publish a file atomically: write it under a hidden name, sync it, rename it, sync the directory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Publication:
 
     @property
     def spill_directory(self) -> Path:
-        """The directory for temporary files that it is built from: with room for the file, it mostly has for these."""
+        """The directory for temporary files while building: a disk with room for the file mostly has room for them."""
         return self.path.parent
 
     def _exists(self) -> UsageError:
@@ -96,7 +96,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextlib.contextmanager
 def naming(name: str, kept: str = "it was not made") -> Iterator[None]:
-    """Add the file's name, and what became of the file, to the error of a full disk: a write by descriptor has neither.
+    """Add a file's name, and what became of the file, to the error of a full disk, which lacks both.
 
     kept: what became of the file.
     """

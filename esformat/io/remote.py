@@ -17,7 +17,7 @@ from esformat.io.retry import retry
 from esformat.io.store import Store
 
 HELD_BYTES = 64 << 20
-"""Most bytes that a source holds of ranges that were announced and not yet read."""
+"""Maximum bytes of ranges that were announced and not yet read, per source."""
 STALE_SECONDS = 30.0
 FETCH_THREADS = 16  # requests for announced ranges that a process sends in parallel
 

@@ -69,9 +69,8 @@ class FileSource:
         if descriptor is not None:
             self._descriptor = os.dup(descriptor)
         else:
-            self._descriptor = os.open(
-                self.name, os.O_RDONLY | os.O_NONBLOCK
-            )  # do not block on a pipe without a writer
+            # Not blocking: a pipe without a writer must not delay this.
+            self._descriptor = os.open(self.name, os.O_RDONLY | os.O_NONBLOCK)
         status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode):
             if stat.S_ISDIR(status.st_mode):

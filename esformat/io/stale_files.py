@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 PARTIAL_SUFFIX = ".partial"
 BUFFER_BYTES = 1 << 20
 WRITTEN_TOGETHER_BYTES = 4 << 20
-"""After so many bytes the system is told to write them to disk; much smaller pieces cost more than they save."""
+"""After this many bytes the system is told to write them to disk; much smaller pieces cost more than they save."""
 _OWN = re.compile(r"\..*\.w[0-9a-f]{12}\.partial", re.DOTALL)
 
 

@@ -20,7 +20,7 @@ from esformat.errors import UsageError
 from esformat.io.stale_files import partial_name
 
 ReadRange = Callable[[int, int], bytes]
-"""Reads bytes at an offset, of a length; returns fewer if the object is shorter."""
+"""Reads bytes (offset, length); returns fewer if the object is shorter."""
 
 _STAMPS = ("ETag", "etag", "generation", "Last-Modified", "LastModified", "last_modified", "mtime", "created")
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
@@ -124,7 +124,7 @@ class ArrowStore:
         return path
 
     def open(self, path: str) -> tuple[ObjectFacts, ReadRange]:
-        """An object's facts, and a function that reads its bytes. On S3, one request, and one for each range."""
+        """An object's facts, and a function that reads its bytes. On S3, opening and each range are one request."""
         file = self._filesystem.open_input_file(self._checked(path))
         stamp = _stamp(file.metadata() or {})
         size = int(file.size())

@@ -1,4 +1,4 @@
-"""Publish a file in a store: write it to the local disk, then upload it whole. All or nothing."""
+"""Publish a file in a store atomically: write it to the local disk, then upload it whole."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 MOST_BYTES = 4 << 20
-"""Most bytes that wait to be written; a larger piece waits alone."""
+"""Maximum bytes that wait to be written; a larger piece waits alone."""
 
 
 class WriteBehind:
@@ -37,7 +37,7 @@ class WriteBehind:
 
 @contextmanager
 def write_behind(file: BinaryIO) -> Iterator[WriteBehind]:
-    """Write to a file behind the caller; when the block ends normally, everything is written. Raises OSError."""
+    """Yield a `WriteBehind` for a file. When the block ends normally, everything is written. Raises OSError."""
     with ThreadPoolExecutor(1, thread_name_prefix="esformat-write") as pool:
         sink = WriteBehind(file, pool)
         yield sink

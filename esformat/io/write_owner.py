@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 STALE_SECONDS = 24 * 3600
-"""A write on another machine that changed nothing for so long counts as dead."""
+"""A write on another machine that changed nothing for this long counts as dead."""
 
 
 def this_owner() -> dict[str, Any]:

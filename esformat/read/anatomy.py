@@ -20,7 +20,7 @@ from esformat.io.location import Target, source_of
 from esformat.read.blocks.reader import Reader
 
 DATA_PARTS = 128
-"""The most parts that the data blocks are split into; in a file with more leaves, each part covers several."""
+"""Maximum number of parts that data blocks are split into; in a file with more leaves, each part covers several."""
 SAMPLE_BLOCKS = 64
 
 

@@ -1,4 +1,4 @@
-"""The public interface of reading: `Answer`, the base of all query results, and `Scannable`, of all that is queried."""
+"""The public interface of reading: `Answer`, the base of query results, and `Scannable`, of everything queryable."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Unpicklable:
 class Answer(Unpicklable, ABC):
     """The events that match a query, read on demand.
 
-    Iterate it for `Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or pass it to anything that reads the
+    Iterate it for `Event`s, or get columns: `batches`, `to_table`, `to_pandas`, or pass it to anything that reads the
     Arrow C stream. Each use reads from the start; an answer can be used any number of times, from any thread.
     """
 
@@ -142,7 +142,7 @@ class Scannable(ABC, Generic[AnswerT]):
         """Scan the events in the order that the class documents.
 
         reverse: the exact opposite order, unless the class says otherwise. grouping: only events of that grouping.
-        start, end: half-open [start, end), as int µs, aware datetimes or ISO 8601 text. limit: at most so many events.
+        start, end: half-open [start, end), as int µs, aware datetimes or ISO 8601 text. limit: most events returned.
         columns: names of those to read. Raises UsageError or InvalidEventError for wrong arguments, immediately.
         """
         checks = self._checks

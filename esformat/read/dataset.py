@@ -34,7 +34,7 @@ from esformat.read.tally import tally
 __all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents", "Watch"]
 
 BATCH_ROWS = 131_072  # pyarrow's own default for `batch_size`
-SLICED_ROWS = 32_768  # pyarrow filters larger batches in slices of so many rows
+SLICED_ROWS = 32_768  # pyarrow filters larger batches in slices of this many rows
 FEW_SPACES = 16
 
 
@@ -95,7 +95,7 @@ class Watch(Protocol):
         ...
 
     def began(self, read: int, blocks: int, columns: list[str]) -> None:
-        """Called by a dry scan, which would read `columns` of `read` of the `blocks` blocks."""
+        """Called by a dry scan, which would read some columns of `read` blocks out of `blocks`."""
         ...
 
     def failed(self, error: Exception) -> None:
@@ -186,7 +186,7 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
     ) -> EventScanner | ds.Scanner:
         """A scanner for some columns of the rows that satisfy a filter.
 
-        columns: names, or expressions by name; None: all. batch_size: most rows of a batch. Other options of pyarrow's
+        columns: names, or expressions by name; None: all. batch_size: maximum rows. Other options of pyarrow's
         scanners are accepted and ignored. Raises pyarrow's errors for columns or a filter that do not fit the schema.
         """
         # For `write_dataset`, which takes only pyarrow's class. Not used otherwise: if a reader stops early, the
@@ -242,7 +242,7 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         """The combinations of values of some columns, with their numbers of events in a column `count_name`.
 
         timed: with a column `timestamp`. A combination then has two rows: one for its latest event, and one for all
-        others, with the timestamp of the earliest. Returns None if the counts need the values themselves, or a filter.
+        others, with the timestamp of the earliest. Returns None if codes do not suffice, or if there is a filter.
         """
         return None if self._filter is not None else self.events.tally(names, count_name, timed=timed)
 

@@ -52,7 +52,7 @@ def with_fields(table: pa.Table, fields: Iterable[str] | Mapping[str, pa.DataTyp
 
 
 def with_found(batch: pa.RecordBatch, columns: Sequence[str], paths: Paths) -> pa.RecordBatch:
-    """Some columns of a batch, and for each path a column of `FOUND`, which is empty if the batch has no payloads."""
+    """Some columns of a batch, and for each path a column of `FOUND`; nothing is found if the batch has no payloads."""
     payloads = batch.column(PAYLOAD) if PAYLOAD in batch.schema.names else pa.nulls(len(batch), pa.binary())
     found = [JsonValues(payloads, steps).found() for steps in paths.values()]
     schema = pa.schema([*map(batch.schema.field, columns), *(pa.field(path, FOUND) for path in paths)])

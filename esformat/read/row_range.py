@@ -138,7 +138,7 @@ def _share(reader: Reader, bounds: Bounds) -> float:
 
 
 def most_events(segment: Segment, bounds: Bounds, pieces: Iterable[RowPiece]) -> int:
-    """The most rows of pieces that can be within bounds, according to the indexes; reads no events."""
+    """The maximum number of rows of pieces within bounds, according to the indexes; reads no events."""
     reader = _reader(segment)
     most = sum(piece.last - piece.first for piece in pieces)
     for name in reader.schema.indexes if most else ():

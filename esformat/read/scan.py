@@ -44,8 +44,8 @@ FIRST_BLOCKS = 8  # the same for the first group, before the decoded size of a b
 FEW_ROWS = 16  # a block of no more rows may have large ones: it counts twice in the first group; others have <= 1 MiB
 BATCH_STORED_BYTES = 2 << 20
 BATCH_BYTES = 8 << 20  # decoded size of a group, estimated from the previous group
-AT_HAND_BATCHES = 4  # a group is so many times larger if its blocks are cached decoded
-NUMBER_BATCHES = 2  # or if rows are a few numbers; more memory than that would come from the system each time
+AT_HAND_BATCHES = 4  # a group is this many times larger if its decoded blocks are cached
+NUMBER_BATCHES = 2  # or if rows are a few numbers; larger groups would take memory from the system each time
 HELD_BATCHES = 4  # or if texts are searched for, which excludes most rows before anything is decoded
 MIN_PARALLEL_BATCHES = 4
 PARALLEL_BYTES = 1 << 20  # decompressed bytes of a group from which threads are used
@@ -333,10 +333,10 @@ class Scan(ScanRows, Answer):
     def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed, times: int = 1) -> Iterator[list[BlockSlice]]:
         """Groups of block slices, in the query's direction, to read and decode together.
 
-        With a limit, which may end the scan soon, groups have one block, then two, then four, …: at most about as many
-        as were needed before. Groups of cached blocks are as large as what several threads would take: little is left
-        to decode, so groups are not decoded in parallel. If decoded blocks are large, groups get smaller after the
-        first. times: multiplies the size of a group, for scans that do not decode most of it.
+        With a limit, which may end the scan soon, groups have one block, then two, then four, …: never many more than
+        were needed before. Groups of cached blocks are larger: little is left to decode, so that no other group is
+        decoded in parallel. If decoded blocks are large, groups get smaller after the first. times: multiplies the
+        size of a group, for scans that do not decode most of it.
         """
         group: list[BlockSlice] = []
         stored = unsure = 0
@@ -431,7 +431,7 @@ class Scan(ScanRows, Answer):
         return completed(self._in_parallel(groups, read), schema, self._most_gathered, reverse=reverse)
 
     def _most_gathered(self) -> int:
-        """The most rows of several groups to decode together."""
+        """Maximum rows of several groups to decode together."""
         return min(GATHERED_ROWS, self._batch_bytes // max(1, self._row_bytes))
 
     def _read_matching(self, test: Test) -> Iterator[pa.RecordBatch]:

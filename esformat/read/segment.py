@@ -91,8 +91,8 @@ def near_history(
 def announce_space(segment: Segment, space: str | bytes, *, wait: bool) -> bool:
     """Start to prefetch the events of a space, if they are few and the source can prefetch.
 
-    wait: read the directory first if it is not cached; otherwise nothing is read, and False is returned. Raises what
-    `Segment.find` raises.
+    wait: read the directory first if it is not cached; without `wait`, return False in that case and read nothing.
+    Raises what `Segment.find` raises.
     """
     reader, key = segment._reader, to_key(space)
     if not wait and not reader.root.has_pages_for(key):

@@ -20,12 +20,12 @@ from esformat.read.blocks.reader import Reader
 from esformat.read.scan import THREADS, Scan
 
 PAGE_ROWS = 1 << 14
-"""A query of at most so many rows is a page, which is cached: several readers may read a segment page by page."""
+"""A query of at most this many rows is a page, which is cached: several readers may read a segment page by page."""
 
 SHORT_ROWS = 1024
 """A space of no more rows is read block by block: the fixed cost of a group of blocks would be most of the work."""
 MANY_SPACES = 64
-"""From so many spaces on, their rows are listed instead of stretches."""
+"""From this many spaces on, their rows are listed instead of stretches."""
 MOST_LISTED_ROWS = 1 << 22
 ONE_SPACE = {"space"}
 

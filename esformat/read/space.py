@@ -14,11 +14,11 @@ from esformat.read.decode.small_space import SmallSpace
 from esformat.read.scan import Scan
 
 FEW_EVENTS, FEW_BLOCKS = 1024, 8
-"""A space of several groupings with at most so many events, in so many blocks, is read into memory and sorted."""
+"""A space of several groupings with at most this many events, in this many blocks, is read into memory and sorted."""
 
 
 ANNOUNCED_BYTES = 1 << 20
-"""Most bytes of a space that are fetched before it is scanned; the rest is fetched as it is read."""
+"""Maximum bytes of a space that are fetched before it is scanned; a larger space is fetched as it is read."""
 
 
 class Space(SpaceRows, Unpicklable, Scannable[Scan]):

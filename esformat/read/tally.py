@@ -25,7 +25,7 @@ from esformat.read.scan import THREADS
 from esformat.read.selection import select
 
 MOST_COMBINATIONS = 1 << 13
-"""Most combinations of the values of all columns, whether or not an event has them."""
+"""Maximum number of combinations of the values of all columns, whether or not an event has them."""
 
 GROUP_BLOCKS = 72
 """Data blocks that are read and counted together."""
@@ -34,7 +34,7 @@ FEW_GROUPS = 16
 """Fewer groups than this are counted one after the other: threads would wait for the GIL most of the time."""
 
 FEW_ROWS = 1 << 14
-"""Most events of a file without codes that are returned one by one; a writer with few events creates no codes."""
+"""A file without codes and with no more events is returned event by event: with few events, writers create no codes."""
 
 Counts = tuple[I64, I64, I64]
 """For each combination: its number of events, their earliest timestamp and their latest, µs."""

@@ -98,7 +98,7 @@ class _Open:
         self.done = False
 
     def fill(self, rows: int, size_bytes: int) -> None:
-        """Buffer at least so many rows or bytes, or all that remain."""
+        """Buffer at least this many rows or bytes, or all that remain."""
         while self.lacks(rows, size_bytes):
             self._fetch()
 
@@ -189,7 +189,7 @@ def union(
 
 
 def stream_bytes(streams: int) -> int:
-    """About how many bytes are buffered of each stream if there are so many."""
+    """About how many bytes are buffered of each stream if there are this many."""
     return max(LEAST_BYTES, min(MOST_BYTES, BUFFERED_BYTES // max(1, streams)))
 
 

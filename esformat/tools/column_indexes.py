@@ -15,10 +15,10 @@ from esformat.write.index_builder import IndexRows
 from esformat.write.index_sorter import IndexRuns
 
 INDEX_BYTES = 32 << 20
-"""Most bytes of row numbers and values that all indexes together keep in memory."""
+"""Maximum bytes of row numbers and values that all indexes together keep in memory."""
 STEP_ROWS = 32 << 10
 STEP_BYTES = 8 << 20
-"""Values are ranked when so many rows, or so many bytes, wait."""
+"""Values are ranked when this many rows, or this many bytes, wait."""
 
 
 class ColumnIndexes:

@@ -18,7 +18,7 @@ from esformat.tools.new_segment import Progress
 AnySegment: TypeAlias = "Segment | Collection"
 BATCH_ROWS = 1 << 15
 MOST_SPACES = 1000
-"""Most spaces with differing events that are named."""
+"""Maximum number of spaces with differing events that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class _Side:
         self.done = 0
 
     def fill(self, least: int) -> None:
-        """Buffer at least so many rows, or all that remain."""
+        """Buffer at least this many rows, or all that remain."""
         parts = []
         count = len(self.table)
         while count < least and not self.ended:

@@ -28,7 +28,7 @@ from esformat.write.index_builder import PostingList, blocks_of
 
 VALUES_AT_ONCE = 256
 SPILL_NUMBERS = 4 << 20
-"""Most found numbers (32 MiB) kept in memory before they go to a temporary file."""
+"""Maximum number of found numbers (32 MiB) kept in memory before they go to a temporary file."""
 _ALL = 1 << 62  # more than any row or block number
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 I64 = npt.NDArray[np.int64]
 
 SPILL_STRETCHES = 1 << 20
-"""Most ranges (24 MiB) kept in memory; more go to a temporary file."""
+"""Maximum number of ranges (24 MiB) kept in memory; more go to a temporary file."""
 _FIELDS = 3  # of a range: first old number, first new number, count
 
 

@@ -30,7 +30,7 @@ from esformat.tools.rows import Bound, Key, Rows, decode_rows
 T = TypeVar("T")
 
 READ_BYTES = 8 << 20
-"""Adjacent blocks are read together, up to so many bytes."""
+"""Adjacent blocks are read together, up to this many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class BlockRef:
 
     @property
     def low(self) -> Bound:
-        """A bound that no row of the block precedes."""
+        """A lower bound of the block's rows."""
         return (*self.first_key, self.min_timestamp)
 
     @property
     def high(self) -> Bound:
-        """A bound that no row of the block follows."""
+        """An upper bound of the block's rows."""
         return (*self.last_key, self.max_timestamp)
 
     def span(self, check: int) -> BlockSpan:

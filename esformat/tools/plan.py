@@ -25,7 +25,7 @@ from esformat.write.block_encoder import (
 from esformat.write.template_choice import choose_dictionary
 
 MOST_DICTIONARIES = 16
-"""Most dictionaries of originals that a segment keeps, because opening reads all. Other originals are re-encoded."""
+"""Maximum dictionaries of originals that a segment keeps: opening reads all of them. Other originals are re-encoded."""
 SAMPLED_BLOCKS = 64
 SAMPLE_BYTES = 1 << 20
 

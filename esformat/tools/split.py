@@ -43,7 +43,7 @@ def split(
 
     directory: a local directory, a URI prefix, or a pair of a filesystem and a directory; the locations of the parts
     are returned in the same form. A missing directory is created.
-    Pass exactly one of three. size_bytes: most bytes of a part, with its share of the indexes. A part ends before the
+    Pass exactly one of three. size_bytes: maximum size of a part, with its share of the indexes. A part ends before the
     space that would exceed that, so only a part with a single space can be larger. spaces: ascending keys, at each of
     which a part begins. times: ascending moments (int µs or aware datetimes), at each of which a part begins. A part
     without events is not written, and its number is skipped. The original is not changed; blocks that are entirely in

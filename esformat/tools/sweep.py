@@ -92,7 +92,7 @@ class _Lane:
 
     @property
     def frontier(self) -> tuple[Bound, int]:
-        """A bound that no row still to be decoded precedes."""
+        """A lower bound of the rows still to be decoded."""
         assert self.head is not None
         low = self.head.ref.low  # may be too low: the directory has no timestamps of single rows
         return (low if self.buffer is None else max(low, self.buffer.last)), self.place

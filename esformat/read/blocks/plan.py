@@ -17,8 +17,8 @@ from esformat.read.ask.question import Query
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.reader import Reader
 
-MANY_CONDITIONS = 1000  # most conditions that are remembered as occurring in every data block
-FEW_BLOCKS = 4  # up to so many blocks are searched without reading a long posting list
+MANY_CONDITIONS = 1000  # maximum conditions remembered as occurring in every data block
+FEW_BLOCKS = 4  # up to this many blocks are searched without reading a long posting list
 
 
 class Narrowed(NamedTuple):
@@ -33,7 +33,7 @@ class Narrowed(NamedTuple):
     nothing: bool = False
     """Whether no row can satisfy the conditions."""
     asked_before: bool = False
-    """Whether the query was asked before, so that the data which answers it is worth caching."""
+    """Whether the query was asked before, so that the data it reads is worth caching."""
 
     @property
     def unconditional(self) -> bool:

@@ -23,7 +23,7 @@ GAP_BYTES = 512 << 10
 """Ranges at most this far apart are one request: a gap takes about as long to transfer as a round trip."""
 LEAF_GAP_BYTES = 64 << 10  # the same if many leaves are read, but not the data between them
 REQUEST_BYTES = 4 << 20
-MOST_ITEMS = 1024  # most items taken before they are used
+MOST_ITEMS = 1024  # maximum items taken before they are used
 AHEAD_BYTES = 24 << 20  # bytes announced but not yet used, per scan
 
 T = TypeVar("T")

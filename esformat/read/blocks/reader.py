@@ -35,13 +35,13 @@ from esformat.read.blocks.directory_pages import DirectoryPages
 OPENING_BYTES = 32 << 10
 """Bytes of the first read, at the end of a file: for most files, all that opening needs."""
 CACHE_BYTES = 256 << 20
-"""Most bytes of decoded data that all open segments cache together, except those with their own cache."""
+"""Maximum bytes of decoded data that all open segments cache together, except those with their own cache."""
 SHARED_CACHE = Budgets.of(CACHE_BYTES)
 REMEMBERED_BYTES, MOST_REMEMBERED_BYTES = 4 << 20, 64 << 10
-"""Most bytes of cached dictionaries of closed files, in total; and of the buffer that one of them was read in."""
+"""Maximum bytes of cached dictionaries of closed files, in total; and of the buffer that one of them was read in."""
 READ_GAP_BYTES = 16 << 10
 """Blocks at most this far apart are read together with the gap, such as a leaf between them or a pruned block."""
-MANY_QUESTIONS = 1000  # most index queries remembered, so that the data which answers a repeated one is cached
+MANY_QUESTIONS = 1000  # maximum index queries remembered, so that the data read by a repeated one is cached
 _FOOTER, _METADATA, _ROOT, _LEAF, _DICTIONARY = map(  # as int: opening compares them often, and enum members are slow
     int,
     (BlockKind.FOOTER, BlockKind.METADATA, BlockKind.DIRECTORY_ROOT, BlockKind.DIRECTORY, BlockKind.DICTIONARY),
@@ -180,7 +180,7 @@ class Reader(Opened):
             cache.close()
 
     def read(self, handle: BlockHandle, kind: int) -> Block:
-        """One verified block. Raises CorruptSegmentError, ChecksumMismatchError, ClosedError."""
+        """Read and verify one block. Raises CorruptSegmentError, ChecksumMismatchError, ClosedError."""
         offset, length, check = handle
         try:
             if offset + length > self.size:

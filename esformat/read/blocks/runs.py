@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from esformat.core.opened import Stretch
 from esformat.read.blocks.reader import Reader
 
-SORTED_ROWS = 8192  # short runs with up to so many rows in total are sorted together, not merged
-SORTED_BLOCKS = 16  # and with up to so many data blocks: a few MiB, however large rows are
+SORTED_ROWS = 8192  # short runs with up to this many rows in total are sorted together, not merged
+SORTED_BLOCKS = 16  # and with up to this many data blocks: a few MiB, however large rows are
 
 
 def by_run(stretches: Iterable[Stretch], reader: Reader) -> Iterator[list[Stretch]]:

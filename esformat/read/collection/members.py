@@ -24,7 +24,7 @@ from esformat.read.blocks.reader import SHARED_CACHE, Reader
 from esformat.read.segment import Segment
 
 FILTER_BYTES = 64 << 20
-"""Most bytes of its files' space filters that a collection caches."""
+"""Maximum bytes of its files' space filters that a collection caches."""
 
 
 class Member:
@@ -113,7 +113,7 @@ class Members:
         return RemoteSource(place.store, place.path) if isinstance(place, StoredAt) else place
 
     def last_space(self, member: Member) -> bytes:
-        """The last space of a file with events; the first call takes a read."""
+        """The last space of a file with events; the first call needs one read."""
         if member.last_space is None:
             reader = self.segment(member.number)._reader
             member.last_space = reader.leaf(len(reader.root) - 1).spaces[-1]

@@ -22,7 +22,7 @@ from esformat.read.payload_columns import Paths, check_payload, with_found
 from esformat.read.scan import Scan, first_rows
 from esformat.read.union import Advance, Key, Stream, stream_bytes, union
 
-FEW_FILES = 4  # up to so many files are read ahead, many blocks at a time; more files are read block by block
+FEW_FILES = 4  # up to this many files are read ahead, many blocks at a time; more files are read block by block
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ from esformat.read.decode.event_rows import EventRows, Keys, batch_columns
 
 Mask = npt.NDArray[np.bool_]
 FEW_KEYS = 16
-"""Most rows whose keys are looked up one by one: an array of all keys of a leaf would cost more."""
+"""Maximum number of rows whose keys are looked up one by one: an array of all keys of a leaf would cost more."""
 
 
 class BlockGroup:
@@ -178,7 +178,7 @@ class BlockGroup:
         return mask, None not in codes and all(each.are_exact for found in sought.values() for each in found)
 
     def _may_hold(self, block: DataBlock, place: int, read: tuple[Any, int], sought: Sequence[Places]) -> Mask:
-        """The rows of a block whose value may contain a text at each of some places. read: the rows' templates."""
+        """The rows of a block whose value may contain a text for each of `sought`. read: the rows' template codes."""
         context = self._reader.contexts(block.dictionary)[place]
         node = block.template_node(place, context, read)
         mask = node.that_may_hold(sought[0], context)

@@ -20,7 +20,7 @@ from esformat.format.data_block import I64, DataBlock
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_group import BlockGroup
 
-SCATTERED_ROWS = 8  # if at most one row in so many is wanted, values are read one by one, and their frames cached
+SCATTERED_ROWS = 8  # if at most one row in this many is wanted, values are read one by one, and their frames cached
 
 
 class KeptGroup(BlockGroup):

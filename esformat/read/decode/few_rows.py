@@ -17,7 +17,7 @@ from esformat.read.decode.block_events import find_rows
 from esformat.read.decode.run_events import Made, Maker
 
 MOST_FEW = 8
-"""Most rows that are read one by one. More rows, each in a different block, are read faster as a group for tables."""
+"""Maximum number of rows read one by one. For tables, more rows of different blocks are read faster as a group."""
 
 MakerOf = Callable[[str | bytes, str | bytes], Maker[Made]]
 """Returns the maker of results for rows of a space and a grouping."""

@@ -23,7 +23,7 @@ Run = tuple[str | bytes, Stretch]
 
 
 class SmallSpace:
-    """All rows of a space, which are in memory at the same time; `runs` are in the order of the file."""
+    """All rows of a space, read into memory together; `runs` are in the order of the file."""
 
     def __init__(self, reader: Reader, space: str | bytes, runs: Sequence[Run], span: tuple[int, int]) -> None:
         """span: the rows [low, high) of the space."""

@@ -22,7 +22,7 @@ _LEAF = struct.Struct("<I")  # data blocks
 
 @dataclass(frozen=True, slots=True)
 class RootEntry:
-    """A leaf's entry in the root or in a page, or a page's entry in the root. Rows and blocks count from the file's."""
+    """A leaf's entry in the root or in a page, or a page's entry in the root. Numbers are those of the file."""
 
     first_space: bytes
     runs: int
@@ -52,7 +52,7 @@ def read_root(block: Block, context: DecodeContext, file_size: int) -> tuple[lis
 
 
 def read_page(block: Block, entry: RootEntry, leaves: int, context: DecodeContext) -> list[RootEntry]:
-    """Decode a page with so many leaves, and check it against the root. Raises CorruptSegmentError."""
+    """Decode a page with this many leaves, and check it against the root. Raises CorruptSegmentError."""
     if block.count != leaves:
         raise CorruptSegmentError(f"a directory page tells of {block.count} leaves instead of {leaves}")
     found = _read_entries(Parts(block.body, context), leaves, entry.first_row, entry.first_block)

@@ -1,7 +1,7 @@
 """Check a secondary index against its column: values ascend, and every posting list matches the column exactly.
 
 Memory hardly grows with the file. The pages are read twice. First, before the data blocks, for the first value of each
-page and for the values with lists of blocks (at most as many as the average rows of a block). While the data blocks are
+page and for the values with lists of blocks (at most as many as a block has rows on average). While the data blocks are
 read, the column's contents are summed up: a fingerprint for each page, of the rows of its values, and one for each
 value with a list of blocks. Afterwards the posting lists are read, one at a time, and summed up in the same way; the
 sums must be equal.

@@ -26,7 +26,7 @@ I64 = npt.NDArray[np.int64]
 
 
 class Parts:
-    """A cursor in a body. Each method reads the next part, and raises CorruptSegmentError."""
+    """A cursor in a body: each method reads the next part. All methods raise CorruptSegmentError."""
 
     def __init__(self, body: memoryview, context: DecodeContext) -> None:
         self.body, self.at = body, 0

@@ -1,4 +1,4 @@
-"""The report of a check of a file."""
+"""The results of checking a file: `Problem` and `Report`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from esformat.errors import EsdbError, UnsupportedVersionError
 
 MAX_PROBLEMS = 1000
-"""Most problems kept for one file: a longer list helps nobody, and could grow with the claims of a hostile file."""
+"""Maximum problems kept for a file: a longer list helps nobody, and could grow with the claims of a hostile file."""
 
 
 RESTORE = "restore the file from a copy, or write it again from its events"
