@@ -191,7 +191,7 @@ def sweep(folder: CommitFolder) -> list[str]:
     return names
 
 
-# ------------------------------------------------------------ what readers see
+# ------------------------------------------------------------ visible files
 
 
 def committed(find: Callable[[], Sequence[str]], roots: Iterable[str | Path]) -> list[str]:

@@ -21,7 +21,7 @@ LEAST_OPEN = 4
 
 
 def open_files() -> int:
-    """The number of files that one owner of handles keeps open, chosen by the process's limit of open files."""
+    """The number of files that one owner of handles keeps open, according to the process's limit of open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_OPEN if soft == resource.RLIM_INFINITY else max(LEAST_OPEN, min(MOST_OPEN, soft // SHARE))
 

@@ -101,7 +101,7 @@ class Answer(Unpicklable, ABC):
     def payload_fields(self) -> PayloadFields:
         """The fields of the JSON payloads, and how many values of each kind a field has.
 
-        Reads all payloads. Raises UsageError if the query does not select the column data.
+        Reads all payloads. Raises UsageError if the query does not select the column `data`.
         """
         counts = FieldCounts()
         self._count_fields(counts)

@@ -17,7 +17,7 @@ from esformat.read.scan import Scan
 def extreme_times(reader: Reader, count: int, *, newest: bool) -> I64:
     """The `count` latest timestamps of a segment, or the earliest, µs, in any order; all if it has fewer events.
 
-    Leaves and blocks are read in the order of their latest timestamps, until the remaining ones can only be earlier.
+    Leaves and blocks are read in the order of their latest (or earliest) timestamps, until the others cannot have any.
     """
     sign = -1 if newest else 1  # the loop finds the smallest
     root = reader.root

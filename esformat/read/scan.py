@@ -242,7 +242,7 @@ class Scan(ScanRows, Answer):
     # ------------------------------------------------------------ reading
 
     def _directed(self, narrowed: Narrowed) -> Iterable[Stretch]:
-        """The stretches to read, in the query's direction; of a whole file, only those with the rows of the indexes."""
+        """The stretches to read, in the query's direction; of a whole file, only leaves with rows that indexes list."""
         stretches: Iterable[Stretch]
         if self._whole and narrowed.rows is not None:
             stretches = leaves_with(self._reader, narrowed.rows)

@@ -274,7 +274,7 @@ class Segment(Opened[Scan, Space]):
         """
         return self._session.ask(statement, parameters)
 
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ closing
 
     def close(self) -> None:
         """Close the file. Closing twice is allowed; later scans raise ClosedError."""

@@ -37,8 +37,8 @@ class DiffReport:
 
     Events are counted, so an event that one side has twice and the other once is one difference. The order of events
     with the same keys and timestamp does not matter, nor does their storage; -0.0 differs from 0.0. If schemas differ,
-    the columns that both sides have with the same type are compared. spaces: up to MOST_SPACES whose events differ, in
-    key order.
+    the columns that both sides have with the same type are compared. spaces: the first MOST_SPACES whose events differ,
+    in key order.
     """
 
     schema: tuple[str, ...]

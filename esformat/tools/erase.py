@@ -91,11 +91,11 @@ def erase(
 ) -> EraseReport:
     """Write a segment without the events of some spaces to `out`. The original is not changed: delete it afterwards.
 
-    Blocks without such events are copied unchanged, others are re-encoded. Removed are the events, their keys in the
+    Blocks without such events are copied unchanged, others are re-encoded. This removes the events, their keys in the
     directory and the space filter, their index entries, and the values that only they had in indexes and dictionaries.
-    If the dictionary that payloads are compressed with shares text with erased events that no other event contains,
-    all blocks are re-encoded with a new dictionary. Not changed are the contents of other events, and the properties
-    except those that `properties` adds or replaces.
+    If the dictionary that payloads are compressed with shares text with erased events that is not found in other
+    events, all blocks are re-encoded with a new dictionary. The contents of other events are not changed, nor are the
+    properties, except those that `properties` adds or replaces.
     progress, storage_options: as for `merge`. Raises SpaceNotFoundError if the segment has none of the spaces,
     UsageError, CorruptSegmentError, OSError; nothing appears at `out` then.
     """

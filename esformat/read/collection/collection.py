@@ -191,7 +191,7 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         """Run a SQL statement, like `Segment.sql`; the table `events` has the events of all files."""
         return self._session.ask(statement, parameters)
 
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ closing
 
     def close(self) -> None:
         """Close all files. Closing twice is allowed; later scans raise ClosedError."""

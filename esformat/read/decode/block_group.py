@@ -88,7 +88,7 @@ class BlockGroup:
         """The number of blocks."""
         return len(self._parts)
 
-    # ------------------------------------------------------------ which rows
+    # ------------------------------------------------------------ row selection
 
     def select(self, query: Query, narrowed: Narrowed) -> I64 | None:
         """Rows that match the query; None for all."""

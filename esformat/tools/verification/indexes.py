@@ -142,7 +142,7 @@ class IndexCheck:
                 self._dense[value] = _Dense(events)
         return page.values[-1:]
 
-    # ------------------------------------------------------------ with each data block
+    # ------------------------------------------------------------ for each data block
 
     def add_column(self, column: pa.Array, first_row: int, block: int) -> None:
         """Sum up the values of a data block. first_row: the number of its first row. block: its number in the file."""
