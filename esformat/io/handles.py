@@ -97,7 +97,7 @@ class SharedFile:
         return self._opened().read_at(offset, length)
 
     def view_at(self, offset: int, length: int) -> memoryview:
-        """The same as a view that nobody keeps. Raises as `read_at`."""
+        """Like `read_at`, but returns a view, for callers that release it soon."""
         return self._opened().view_at(offset, length)
 
     def _opened(self) -> FileSource:

@@ -44,9 +44,9 @@ def explained(error: EsdbError, source: Source) -> EsdbError:
 
 
 def view_of(source: Source, offset: int, length: int) -> memoryview:
-    """Bytes [offset, offset + length) for a caller that does not keep them: by `view_at` if the source has one.
+    """Bytes [offset, offset + length) for a caller that releases them soon. Raises what `read_at` raises.
 
-    Raises what `read_at` raises.
+    Uses the source's `view_at` if it has one.
     """
     view_at = getattr(source, "view_at", None)
     return memoryview(source.read_at(offset, length)) if view_at is None else view_at(offset, length)
@@ -90,8 +90,10 @@ class FileSource:
         return data if len(data) == length else bytes(self.view_at(offset, length))
 
     def view_at(self, offset: int, length: int) -> memoryview:
-        """The same in memory of Arrow's pool, which keeps pages for the next read. The C library gives those of large
-        freed blocks back to the system, and each page is then cleared again, which takes as long as the read.
+        """Like `read_at`, but returns a view of memory from Arrow's pool, which reuses its pages.
+
+        The C library returns large freed blocks to the system, and clearing their pages for the next read takes about
+        as long as the read itself.
         """
         from pyarrow import allocate_buffer  # here: slow to import
 

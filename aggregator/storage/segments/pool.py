@@ -184,7 +184,7 @@ class _File(SharedFile):
             return stored.read_at(offset, length)
 
     def view_at(self, offset: int, length: int) -> memoryview:
-        """The same as a view that nobody keeps."""
+        """Like `read_at`, but returns a view, for callers that release it soon."""
         try:
             return super().view_at(offset, length)
         except SegmentChangedError:
