@@ -326,8 +326,9 @@ def _gather_short(
         raise IndexError("a code has no value")
     ends[n] = cython.cast(cython.int, at)
     if 2 * at < n * longest:  # so that callers keep little unused memory
-        fitting: Any = allocate(at + 1)
-        memcpy(_memory(fitting, at), out, at)
+        fitting: Any = allocate(at)
+        if at:
+            memcpy(_memory(fitting, at), out, at)
         return offsets, fitting
     return offsets, gathered
 
