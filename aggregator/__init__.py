@@ -1,4 +1,4 @@
-"""The embedded aggregator: events taken in durably, rolled into segments under a manifest, kept within bounds, read."""
+"""The embedded aggregator: appends events durably, seals them into segments, enforces retention, and reads them."""
 
 from typing import TYPE_CHECKING
 

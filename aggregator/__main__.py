@@ -12,11 +12,11 @@ LATE = (
     "aggregator.streams.pipes.worker",
     "aggregator.streams.writing",
 )
-"""Modules that wait for the first of their names: much is behind them, and a server starts without it."""
+"""Modules imported only when one of their names is first used: a server starts faster without them."""
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with its status: 0, 1 where a problem was found, 2 for wrong usage."""
+    """Run the command line and exit with its status: 0, 1 if a problem was found, 2 for wrong usage."""
     launch("aggregator", "aggregator.cli", late=LATE)
 
 

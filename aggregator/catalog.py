@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
 
 def _open_copy(address: str) -> Catalog:
-    """The catalog that was pickled, for reading only."""
+    """Open the catalog that was pickled, for reading only."""
     return Catalog(reader_of(address))
 
 
 def many_engine(catalogs: Sequence[Catalog]) -> ManyEngine:
-    """What stands behind several catalogs that are open for reading, as one."""
-    from aggregator.engine.many import ManyEngine  # here: few programs need it
+    """The engine that reads several catalogs, each open for reading, as one."""
+    from aggregator.engine.many import ManyEngine  # imported here: few programs need it
 
     return ManyEngine([each._backend for each in catalogs if isinstance(each._backend, ReaderEngine)])
 
@@ -70,17 +70,17 @@ def _check_not_streams(name: str, what: str) -> None:
 
 
 class Catalog(Closing):
-    """An open catalog. Safe to share between threads; close it, or use it as a context manager."""
+    """An open catalog. Thread-safe. Close it, or use it as a context manager."""
 
     def __init__(self, backend: Backend) -> None:
-        """Made by `aggregator.open`."""
+        """Created by `aggregator.open`."""
         self._backend = backend
         self._closed = False
         self._lock = Lock()
         self._working_pipes: worker.Pipes | None = None
         try:
             if isinstance(backend, WriterEngine) and PipeRows(backend.manifest).all():
-                _ = self._pipes  # they go on
+                _ = self._pipes  # resumes them
         except BaseException:
             backend.close()
             raise
@@ -88,7 +88,7 @@ class Catalog(Closing):
             close_at_exit(self, self._rest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, as Dask, Ray and multiprocessing make it in other processes, opens the directory for reading only."""
+        """Pickle by address: the copy in another process (Dask, Ray, multiprocessing) is open for reading only."""
         self._check_open()
         return _open_copy, (self._backend.address,)
 
@@ -96,7 +96,7 @@ class Catalog(Closing):
         return f"<aggregator.Catalog {str(self.path)!r}, {len(self._backend.state.topics)} topics>"
 
     def _repr_html_(self) -> str:
-        """The topics and what each holds, as notebooks show it."""
+        """HTML for notebooks: the topics and the number of events in each."""
         return html_facts(repr(self), {name: f"{self.topic(name).stats()['rows']:,} events" for name in self.topics()})
 
     @cached_property
@@ -105,7 +105,7 @@ class Catalog(Closing):
 
     @property
     def _pipes(self) -> worker.Pipes | None:
-        """Pipes at work; None in a catalog that is open for reading."""
+        """The running pipes; None if the catalog is open for reading only."""
         with self._lock:
             if self._working_pipes is None and isinstance(self._backend, WriterEngine):
                 self._working_pipes = worker.Pipes(self._backend, self._writes.pipe_target)
@@ -124,25 +124,25 @@ class Catalog(Closing):
 
     @property
     def identity(self) -> str:
-        """What tells the catalog from others, copies of it aside: 16 hexadecimal digits."""
+        """The catalog's unique identity, which its copies share: 16 hexadecimal digits."""
         self._check_open()
         return self._backend.state.lineage.identity.hex()
 
     @property
     def _run(self) -> str:
-        """Which opening for writing the newest records are of."""
+        """The name of the latest opening for writing, which wrote the newest records; in hexadecimal digits."""
         self._backend.refresh()
         return b"".join(self._backend.state.lineage.names[-1:]).hex()
 
     @property
     def read_only(self) -> bool:
-        """Whether it was opened for reading only."""
+        """Whether the catalog was opened for reading only."""
         return not isinstance(self._backend, WriterEngine)
 
     def announce(self, address: str | None) -> None:
-        """Name the URL at which this process serves the catalog to those who find it locked; None: at none any more.
+        """Publish the URL at which this process serves the catalog, for processes that find it locked; None: no URL.
 
-        A catalog that was opened for reading only holds no lock, and tells nobody.
+        Does nothing for a catalog that was opened for reading only, which holds no lock.
         """
         if isinstance(self._backend, WriterEngine):
             self._backend.lock.announce(address)
@@ -155,11 +155,11 @@ class Catalog(Closing):
     # ------------------------------------------------------------ topics
 
     def topics(self) -> tuple[str, ...]:
-        """Names of the topics, in the order in which they came to be."""
+        """Names of the topics, in order of creation."""
         return tuple(self._topics())
 
     def topic(self, name: str) -> Topic:
-        """A topic. Raises TopicNotFoundError, which is a KeyError; a topic is never made by asking for it."""
+        """Return a topic. Raises TopicNotFoundError, which is a KeyError; never creates the topic."""
         found = self._topics().get(name)
         if found is None:
             hint = "`aggregator topics` lists them; create_topic, `aggregator topics --create` and `import` make one"
@@ -182,13 +182,13 @@ class Catalog(Closing):
         retention: Retention | Mapping[str, Any] | None = None,
         exist_ok: bool = False,
     ) -> Topic:
-        """Make a topic. Its name may be any text.
+        """Create a topic. Its name may be any text.
 
         schema: payload columns; None takes them from the first batch.
-        indexes: columns that get a secondary index: string, integer or boolean; those that the schema lacks are texts.
+        indexes: columns with a secondary index: string, integer or boolean. Columns that the schema lacks are strings.
         keys: "text" (space and grouping are `str`) or "binary".
         roll, retention: see `Roll` and `Retention`; e.g. roll={"age": "60s"}, retention={"bytes": "10 GiB"}.
-        exist_ok: give the topic of that name where it exists with these indexes and keys; all else of it stays.
+        exist_ok: return the existing topic of that name if it has these indexes and keys, without changing it.
 
         Raises TopicExistsError, InvalidRequestError, esformat.InvalidEventError (a schema that cannot be stored).
         """
@@ -200,7 +200,7 @@ class Catalog(Closing):
         if isinstance(indexes, str):
             raise InvalidRequestError(f"indexes must be a list of column names, not the text {indexes!r}")
         if name == STREAMS_TOPIC and (keys == "binary" or "data" in indexes or "fields" in indexes):
-            raise InvalidRequestError(  # who sends log records there would be refused, and not hear of it
+            raise InvalidRequestError(  # else log records sent there would be refused, unnoticed by the sender
                 f"the topic {name!r} has keys of text, and no index on data or fields", hint="give another name"
             )
         binary = keys == "binary"
@@ -225,9 +225,9 @@ class Catalog(Closing):
         return topic
 
     def seal(self, topic: str | None = None, *, least_bytes: int = 0) -> int:
-        """Turn all unsealed events, of one topic or of all, into segments now; gives how many segments.
+        """Seal the unsealed events of one topic, or of all, into segments now. Return the number of segments.
 
-        Nobody needs to: it happens by itself. least_bytes: a partition with fewer that are unsealed keeps them so.
+        Optional: sealing also happens automatically. least_bytes: skip partitions with fewer unsealed bytes.
         Raises OSError, AggregatorError.
         """
         writing = writer_of(self._backend)
@@ -255,15 +255,15 @@ class Catalog(Closing):
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """Store records of the stream with these tags: all of them, as durably as `Topic.append`, or nothing.
+        """Store records of the stream with these tags: all of them, as durably as `Topic.append`, or none.
 
-        A stream is a space named by the canonical text of its tags; its first write makes it, and the topic as well.
-        records: mappings, or anything Arrow, with `ts` (int µs or aware datetimes; now where absent), `msg` (text or
-            bytes) and fields under any other name. Columns of a table keep their type, and so do fields of mappings
-            whose value the topic's column of that name holds exactly; others become text in the column `fields`.
-        partition, producer, sequence: as for `Topic.append`. Without `ts` a record has another time with every try:
-            give it where a producer may have to repeat them.
-        Raises InvalidRequestError, esformat.InvalidEventError, OverloadedError and what else `Topic.append` raises.
+        A stream is a space named by the canonical text of its tags. Its first write creates it, and its topic.
+        records: mappings, or Arrow data in any form, with `ts` (int µs or aware datetimes; now if absent), `msg` (text
+            or bytes) and fields under any other name. Columns of a table keep their type. So do fields of mappings if
+            the topic's column of that name can store the value exactly; others become text in the column `fields`.
+        partition, producer, sequence: as for `Topic.append`. Without `ts` a record gets another time on each attempt:
+            set it if a producer may retry.
+        Raises InvalidRequestError, esformat.InvalidEventError, OverloadedError and everything `Topic.append` raises.
         """
         return self.write_streams([(tags, records)], topic, partition=partition, producer=producer, sequence=sequence)
 
@@ -276,16 +276,16 @@ class Catalog(Closing):
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """Store records of several streams, pairs of tags and records, as one batch. Else as `write`."""
+        """Store records of several streams as one batch. streams: pairs of tags and records. Otherwise like `write`."""
         self._check_open()
         writer_of(self._backend)
         return self._writes.write(streams, topic, partition, producer, sequence)
 
     def streams(self, expression: str = "") -> list[dict[str, str]]:
-        """The tags of each stream that an LQL expression over tags, or a tag list in braces, selects; "": of all.
+        """The tags of each stream that an LQL expression over tags, or a tag list in braces, selects; "" selects all.
 
         In the order of their canonical texts.
-        Raises InvalidRequestError where it cannot be read.
+        Raises InvalidRequestError if the expression cannot be parsed.
         """
         self._check_open()
         self._backend.refresh()
@@ -294,11 +294,11 @@ class Catalog(Closing):
         return [tags.as_dict() for tags in sorted(found, key=str)]
 
     def query(self, text: str, *, start: Any = None, end: Any = None) -> Selection | pa.Table:
-        """Run an LQL statement: a SELECT gives a lazy `Selection`, COUNT and every other statement a table.
+        """Run an LQL statement: a SELECT returns a lazy `Selection`, COUNT and every other statement a table.
 
-        start, end: narrow a SELECT to times in [start, end), besides what it says itself: int µs, aware datetimes or
-        ISO 8601.
-        Raises InvalidRequestError, which shows the place, for a statement that is wrong; ReadOnlyError.
+        start, end: restrict a SELECT to times in [start, end), in addition to its own conditions: int µs, aware
+        datetimes or ISO 8601.
+        Raises InvalidRequestError, which shows the position, for an invalid statement; ReadOnlyError.
         """
         self._check_open()
         within = None
@@ -314,19 +314,20 @@ class Catalog(Closing):
         return sql.session(self._backend)
 
     def sql(self, statement: str, parameters: Parameters = None) -> Rows:
-        """Rows that answer a statement in SQL, of DuckDB's dialect. Topics are tables, unsealed events included.
+        """Run a SQL query in DuckDB's dialect and return its rows. Topics are tables, including unsealed events.
 
         The table `streams` has the records of streams, with their tags as a map: `WHERE tags['app'] = 'web'`. A
-        statement sees each topic as it is when it begins. Files of Parquet, CSV and JSON can be named, in quotes.
-        parameters: values for `?`, `$1` or `$name` in it. Needs the extra `sql`.
-        Raises esformat.UsageError for a statement that is wrong or does more than ask, at once.
+        statement sees each topic as it is when the statement begins. It may name Parquet, CSV and JSON files in quotes.
+        parameters: values for `?`, `$1` or `$name`. Needs the extra `sql`.
+        Raises esformat.UsageError immediately for a statement that is invalid or does more than query.
         """
         self._check_open()
         return self._session.ask(statement, parameters)
 
     def sql_session(self, allowed: Callable[[str], bool], database: Database) -> Session:
-        """Statements of strangers: over topics that are allowed alone, in a database that should be locked, each held
-        to the `Allowance` of its thread.
+        """A session for untrusted SQL: it reads only topics that `allowed` accepts. The database should be locked.
+
+        Each statement is subject to the `Allowance` of its thread.
         """
         from aggregator import sql  # needs the extra `sql`
 
@@ -335,19 +336,19 @@ class Catalog(Closing):
 
     @property
     def arrivals(self) -> Arrivals:
-        """Word of what is appended, for who waits for it; of a catalog that only reads, none but that it closed."""
+        """Notifies waiting callers of new events. A read-only catalog learns of them only when it is refreshed."""
         return self._backend.state.arrivals
 
     def tail(self, text: str, timeout_s: float | None = None) -> Tail:
-        """Follow a SELECT: records that arrive from now on, or behind its POSITION, also of streams made later.
+        """Follow a SELECT: records that arrive from now on, or after its POSITION, also in streams created later.
 
-        timeout_s: end when so many seconds passed without a record; None: go on until the catalog is closed.
+        timeout_s: end after this many seconds without a record; None: continue until the catalog is closed.
         Raises InvalidRequestError.
         """
         self._check_open()
         return statements.follow(self._backend, text, timeout_s)
 
-    # ------------------------------------------------------------ keeping house
+    # ------------------------------------------------------------ maintenance
 
     def alter_topic(
         self,
@@ -356,16 +357,16 @@ class Catalog(Closing):
         roll: Roll | Mapping[str, Any] | None = None,
         retention: Retention | Mapping[str, Any] | None = None,
     ) -> Topic:
-        """Give a topic other policies, as `Topic.set_policy` does. Raises TopicNotFoundError, InvalidRequestError."""
+        """Change a topic's policies, like `Topic.set_policy`. Raises TopicNotFoundError, InvalidRequestError."""
         topic = self.topic(name)
         topic.set_policy(roll=roll, retention=retention)
         return topic
 
     def rename_topic(self, name: str, new_name: str) -> Topic:
-        """Give a topic another name; all in it stays, positions too. Its streams are found under that name.
+        """Rename a topic. Its events and positions stay valid. Its streams are found under the new name.
 
-        Raises TopicNotFoundError, TopicExistsError, InvalidRequestError (of the topic that streams are written to by
-        themselves), ReadOnlyError, ManifestFailedError.
+        Raises TopicNotFoundError, TopicExistsError, InvalidRequestError (the default topic of streams), ReadOnlyError,
+        ManifestFailedError.
         """
         writing = writer_of(self._backend)
         topic = self.topic(name)
@@ -379,14 +380,14 @@ class Catalog(Closing):
         return topic
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all that it holds. It cannot be brought back.
+        """Delete a topic with all its events. This cannot be undone.
 
-        It is gone when this returns: for readers, too, that look from now on. Scans that are open finish, and files go
-        when they have. A topic of that name can be made again at once; it has nothing of this one.
-        Raises TopicNotFoundError, InvalidRequestError (of the topic that streams are written to by themselves),
-        ReadOnlyError, LogFailedError, ManifestFailedError; then it is as it was. Raises StoreUnreachableError where it
-        is gone and the catalog's store does not know yet, so that another writer would have it back: delete it again,
-        until TopicNotFoundError says that it is gone there, too.
+        The topic is gone when this returns, also for readers that look from now on. Open scans finish; files are
+        deleted after the last of them. A topic of that name can be created again immediately and starts empty.
+        Raises TopicNotFoundError, InvalidRequestError (the default topic of streams), ReadOnlyError, LogFailedError,
+        ManifestFailedError; then nothing changed. Raises StoreUnreachableError if the topic is gone but the catalog's
+        store does not know yet, so that another writer would bring it back: delete it again, until TopicNotFoundError
+        says that it is gone from the store, too.
         """
         writing = writer_of(self._backend)
         try:
@@ -398,10 +399,10 @@ class Catalog(Closing):
         writing.upkeep.topics.delete(topic._topic)
 
     def retain(self, topic: str | None = None, *, dry_run: bool = False) -> RetentionReport:
-        """Remove what the topics' retention and the catalog's limits no longer keep, oldest first, now.
+        """Remove the segments that the topics' retention and the catalog's limits no longer keep, oldest first, now.
 
-        It happens by itself as well. topic: of that one only, by its own policy. dry_run: only tell which; a catalog
-        that is open for reading tells it by the topics' policies alone.
+        This also happens automatically. topic: only this topic, by its own policy. dry_run: only report them; a catalog
+        that is open for reading considers only the topics' policies.
         """
         if topic is not None:
             return self.topic(topic).retain(dry_run=dry_run)
@@ -411,18 +412,18 @@ class Catalog(Closing):
         return writer_of(self._backend).upkeep.retain(dry_run=dry_run)
 
     def compact(self, topic: str | None = None) -> CompactionReport:
-        """Merge segments into larger ones and take what was erased off the disk, now, of one topic or of all."""
+        """Merge segments into larger ones and delete erased events from the disk, now, for one topic or for all."""
         if topic is not None:
             return self.topic(topic).compact()
         self._check_open()
         return writer_of(self._backend).upkeep.compact()
 
     def clock(self) -> ClockReport:
-        """What is believed of the machine's clock, by which the ages of events are counted.
+        """Whether the machine's clock is trusted, by which the ages of events are counted.
 
-        A clock that is more ahead than can have passed is doubted: `problems` tells so, and retention by age waits. It
-        is believed again when it has gone on evenly for a day and events come in with its time, or for a week if none
-        come that tell; or by `believe_clock`.
+        A clock that is further ahead than time can have passed is doubted: `problems` reports it, and retention by age
+        waits. The clock is trusted again after it has run evenly for a day with events that agree with it, or for a
+        week without events that agree or disagree; or after `believe_clock`.
         """
         self._check_open()
         if isinstance(self._backend, WriterEngine):
@@ -430,8 +431,9 @@ class Catalog(Closing):
         return stored_report(self._backend.manifest, now_us())
 
     def believe_clock(self) -> ClockReport:
-        """Count the ages of events by the machine's clock from now on, as somebody has looked at it. Raises
-        ReadOnlyError, ManifestFailedError.
+        """Trust the machine's clock from now on, because somebody has checked it.
+
+        Raises ReadOnlyError, ManifestFailedError.
         """
         self._check_open()
         writing = writer_of(self._backend)
@@ -440,9 +442,9 @@ class Catalog(Closing):
         return report
 
     def stats(self) -> dict[str, Any]:
-        """What the catalog holds and takes: bytes on disk and in memory, topics. A plain mapping of what JSON takes.
+        """Statistics of the catalog: bytes on disk and in memory, topics. A plain mapping of JSON values.
 
-        Times are µs since the epoch, sizes bytes. `background`: what background work last failed at, or None.
+        Times are µs since the epoch, sizes bytes. `background`: the last failure of background work, or None.
         """
         known, quarantined = list(self._topics().items()), self._backend.manifest.quarantined()
         topics = {name: topic_stats(topic, self._backend.state, quarantined) for name, topic in known}
@@ -485,15 +487,17 @@ class Catalog(Closing):
         return facts
 
     def check_room(self, size_bytes: int, *, memory_bytes: int = 0) -> None:
-        """For who must take much in before there is a batch: raises OverloadedError where one of about that size would
-        be refused now, or where less than `memory_bytes` is free for it. Nothing is reserved. Raises ReadOnlyError.
+        """Raise OverloadedError if a batch of about `size_bytes` would be refused now, or `memory_bytes` are not free.
+
+        For callers that must receive much data before they have a batch. Reserves nothing. Raises ReadOnlyError.
         """
         self._check_open()
         writer_of(self._backend).quota.check(size_bytes, max(size_bytes, memory_bytes))
 
     def open_ahead(self) -> Iterator[None]:
-        """For who answers questions later: opens the newest segments of all topics, one with each step, as many as may
-        stay open. Those that are read from a store are not opened.
+        """Open the newest segments of all topics before queries need them, one per step, as many as may stay open.
+
+        Segments that are read from a store are skipped.
         """
         self._check_open()
         topics = list(self._backend.state.topics.values())
@@ -501,7 +505,7 @@ class Catalog(Closing):
 
     @property
     def trouble(self) -> str | None:
-        """Why appends or background work fail at the moment; None while all is well."""
+        """Why appends or background work fail at the moment; None if nothing fails."""
         self._check_open()
         if not isinstance(self._backend, WriterEngine):
             return None
@@ -512,12 +516,12 @@ class Catalog(Closing):
         return self._backend.scheduler.problem or (None if shipper is None else shipper.trouble)
 
     def verify(self) -> list[Problem]:
-        """Read every segment file from end to end; gives the problems that the catalog knows of, new ones included.
+        """Read every segment file from end to end. Return all known problems, including new ones.
 
-        A damaged file is set aside in `quarantine/`, where a copy can be repaired (`esdb repair`) and put back. Scans
-        that need it raise until then, or until `accept_losses`. What was wrong with a segment that is whole again is
-        forgotten; what else is listed stays until `forget_problems`. A catalog that is open for reading is told of, and
-        nothing in it is changed. Raises OSError.
+        A damaged file is moved to `quarantine/`; a copy of it can be repaired (`esdb repair`) and put back. Scans that
+        need it raise until then, or until `accept_losses`. Problems of segments that are whole again are forgotten;
+        other problems stay listed until `forget_problems`. In a catalog that is open for reading, problems are only
+        reported and nothing is changed. Raises OSError.
         """
         self._check_open()
         if isinstance(self._backend, ReaderEngine):
@@ -533,8 +537,9 @@ class Catalog(Closing):
         return self.problems()
 
     def forget_problems(self) -> list[Problem]:
-        """Forget the problems that are known, as somebody has looked after them; gives them. What is still wrong comes
-        back with the next opening or `verify`. Raises ReadOnlyError.
+        """Forget the known problems, after somebody has dealt with them, and return them.
+
+        Whatever is still wrong is found again by the next opening or `verify`. Raises ReadOnlyError.
         """
         self._check_open()
         writing = writer_of(self._backend)
@@ -543,10 +548,10 @@ class Catalog(Closing):
         return known
 
     def accept_losses(self) -> list[Problem]:
-        """Go on without segments whose files are missing or set aside: scans pass over them. Gives what was lost.
+        """Continue without segments whose files are missing or in quarantine: scans skip them. Return what was lost.
 
-        Those that were let go count where the store has no such object. The problems stay listed. A file that is put
-        back later is not taken in again. Raises StoreError.
+        Segments evicted to the store count as lost if the store has no such object. The problems stay listed. A file
+        that is put back later is ignored. Raises StoreError.
         """
         self._check_open()
         writing = writer_of(self._backend)
@@ -555,31 +560,31 @@ class Catalog(Closing):
             loss for topic in list(writing.state.topics.values()) for loss in writing.startup.give_up(topic, missing)
         ]
 
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ state and end
 
     def problems(self) -> list[Problem]:
-        """What was found wrong with the catalog, oldest first, batches in quarantine and failing pipes included."""
+        """Problems found in the catalog, oldest first, including batches in quarantine and failing pipes."""
         found = [*self.quarantine.problems(), *self._backend.problems()]
-        if PipeRows(self._backend.manifest).all():  # else what reads statements is not loaded for it
+        if PipeRows(self._backend.manifest).all():  # without pipes, the statement parser is not loaded
             found += tables.pipe_problems(self._backend, self._pipes)
         return sorted(found, key=lambda problem: problem.found_us)
 
     @property
     def quarantine(self) -> QuarantineView:
-        """What was set aside: batches that could not be sealed, and damaged files."""
+        """The quarantine: batches that could not be sealed, and damaged files."""
         self._check_open()
         return QuarantineView(self._backend)
 
     @property
     def store(self) -> StoreView:
-        """The object store that has the catalog's segments, if there is one."""
+        """The object store that has the catalog's segments. Its methods raise InvalidRequestError if there is none."""
         self._check_open()
         return StoreView(self._backend)
 
     def close(self) -> None:
-        """Stop. What was acknowledged is kept; unsealed events are in the log. Closing twice is fine.
+        """Close the catalog. Acknowledged events are kept; unsealed ones are in the log. Closing twice is allowed.
 
-        In a process that was forked from the one that opened it, this does nothing to the other's.
+        In a forked child of the process that opened the catalog, this does not affect the parent's catalog.
         """
         if not self._closed:
             self._closed = True
@@ -591,13 +596,13 @@ class Catalog(Closing):
                 uninterrupted(self._end)
 
     def _rest(self) -> None:
-        """End seals, upkeep and pipes that are under way, and begin no more; the end of a program calls it."""
+        """Finish running seals, upkeep and pipes, and start no more. Called when the program exits."""
         if self._backend.owner.is_here and isinstance(self._backend, WriterEngine):
             self._stop_pipes()
             self._backend.rest()
 
     def _give_up_store(self) -> None:
-        """Let nobody wait any more for a store that is of no use: the program is about to end. From any thread."""
+        """Stop waiting for a store that does not work: the program is about to end. May be called from any thread."""
         if isinstance(self._backend, WriterEngine) and self._backend.shipper is not None:
             self._backend.shipper.rest()
 

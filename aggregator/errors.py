@@ -1,33 +1,33 @@
-"""Every error that the aggregator raises on purpose, and whose fault each one is.
+"""Every error that the aggregator raises on purpose, each with the party at fault.
 
     AggregatorError                  (an esformat.EsdbError: `message`, `path`, `offset`, `hint`)
-    ├── CatalogNotFoundError         the caller: no catalog lies there (also a FileNotFoundError)
-    ├── CatalogLockedError           another process writes to the catalog: `holder` says which
+    ├── CatalogNotFoundError         the caller: no catalog at that path (also a FileNotFoundError)
+    ├── CatalogLockedError           another process writes to the catalog: `holder` identifies it
     ├── ReadOnlyError                the caller: the catalog was opened for reading only
     ├── InvalidRequestError          the caller: a name, option or policy that makes no sense (also a ValueError)
-    ├── TopicExistsError             the caller: the topic is there already (also a ValueError)
+    ├── TopicExistsError             the caller: the topic already exists (also a ValueError)
     ├── TopicNotFoundError           the caller: no such topic (also a KeyError)
-    ├── SequenceConflictError        the caller: a producer's sequence came again with other events (also a ValueError)
-    │   └── SequenceForgottenError   the caller: it is too old to tell whether it was stored
-    ├── BehindError                  nobody: a copy has not come that far yet; ask again, or where the position is from
-    ├── OverloadedError              the load: try again after `retry_after_s`
-    │   └── DiskFullError            the disk: appends are refused until there is room
-    ├── QueryLimitError              the caller: a query needs more time or memory than it may have
-    ├── QueryCancelledError          nobody's: a query was told to stop before its end
+    ├── SequenceConflictError        the caller: a producer reused a sequence for other events (also a ValueError)
+    │   └── SequenceForgottenError   the caller: the sequence is too old to know whether it was stored
+    ├── BehindError                  nobody: a copy has not reached the position; retry, or ask where it was issued
+    ├── OverloadedError              the load: retry after `retry_after_s`
+    │   └── DiskFullError            the disk: appends are refused until space is free
+    ├── QueryLimitError              the caller: a query needs more time or memory than it is allowed
+    ├── QueryCancelledError          nobody: a query was cancelled before its end
     ├── LogFailedError               the disk: the log could not be written or synced; says whether to reopen
-    │   └── FencedError              another writer: it took the catalog over in its store
-    ├── ManifestFailedError          the disk: the manifest could not be written; nothing changed
+    │   └── FencedError              another writer: it took over the catalog in its store
+    ├── ManifestFailedError          the disk: the manifest could not be read or written; nothing changed
     ├── SealingFailedError           the system: the process that writes segments ended; nothing is lost
-    ├── StoreError                   the object store: it refuses; check address and credentials
-    │   ├── StoreUnreachableError    the object store: it does not answer or is busy; try again
+    ├── StoreError                   the object store: it refused a request; check address and credentials
+    │   ├── StoreUnreachableError    the object store: it does not answer or is busy; retry
     │   ├── ObjectMissingError       the object store: no such object (also a FileNotFoundError)
-    │   └── ObjectConflictError      another process: it was quicker with a conditional put
-    ├── CorruptLogError              the bytes: the log breaks a rule of its format
-    ├── SegmentMissingError          the bytes: a segment that the manifest names is not there
+    │   └── ObjectConflictError      another process: it won a conditional put
+    ├── CorruptLogError              the bytes: the log violates its format
+    ├── SegmentMissingError          the bytes: a segment that the manifest names is missing
     ├── CorruptManifestError         the bytes: the manifest is damaged; run `aggregator rebuild-manifest`
-    └── UnknownVersionError          this reader is too old for the manifest or the log
+    └── UnknownVersionError          this program: it is too old for the manifest or the log
 
-Events that cannot be stored raise esformat.InvalidEventError, closed things esformat.ClosedError.
+Events that cannot be stored raise esformat.InvalidEventError, closed objects esformat.ClosedError.
 """
 
 from __future__ import annotations
@@ -94,57 +94,57 @@ class TopicNotFoundError(AggregatorError, KeyError):
 
 
 class SequenceConflictError(AggregatorError, ValueError):
-    """A producer gave a sequence that is known with other events, or too old to tell; nothing was stored."""
+    """A producer reused a sequence for other events, or a sequence is too old to check; nothing was stored."""
 
 
 class SequenceForgottenError(SequenceConflictError):
-    """A producer gave a sequence that is older than those that are remembered; nothing was stored."""
+    """A producer's sequence is older than all that are remembered; nothing was stored."""
 
 
 class BehindError(AggregatorError):
-    """A copy, or a standby, has not come as far as a position yet that was given elsewhere. Later it may have."""
+    """A copy or a standby has not yet reached a position that was issued elsewhere. Retry later."""
 
 
 class OverloadedError(AggregatorError):
-    """Memory, log or the disk is full, or a hard limit of it; the message says which, and what fills it. Nothing of the
-    batch was kept. Try again after `retry_after_s` seconds.
+    """Memory, log or disk is full, or at a hard limit; the message says which, and what fills it. Nothing of the batch
+    was stored. Retry after `retry_after_s` seconds.
     """
 
     retry_after_s: float
 
 
 class DiskFullError(OverloadedError):
-    """The disk has no room left, or a limit of it was reached: appends are refused until somebody makes some."""
+    """The disk is full, or a limit on it was reached: appends are refused until space is freed."""
 
 
 class QueryLimitError(AggregatorError):
-    """A query needs more time or memory than its allowance gives it. It was ended; nothing was changed."""
+    """A query exceeded the time or memory of its allowance. It was ended; nothing was changed."""
 
 
 class QueryCancelledError(AggregatorError):
-    """A query was told to stop: by its caller, because its client left, or because the server stops."""
+    """A query was cancelled: by its caller, because its client disconnected, or because the server stops."""
 
 
 class LogFailedError(AggregatorError):
-    """The log could not be written or synced; what was not acknowledged may be there after reopening, or not."""
+    """The log could not be written or synced. Unacknowledged events may or may not be there after reopening."""
 
 
 class ManifestFailedError(AggregatorError):
-    """The manifest could not be read or written just now: a full disk, a lock held too long. Nothing changed."""
+    """The manifest could not be read or written: the disk is full, or a lock was held too long. Nothing changed."""
 
 
 class SealingFailedError(AggregatorError):
-    """The process that writes segments ended before it was done (`ended`), or could not do it. Nothing is lost."""
+    """The process that writes segments ended early (`ended`), or failed. Nothing is lost."""
 
     ended: bool = False
 
 
 class StoreError(AggregatorError):
-    """An object store refused what it was asked, or could not be asked."""
+    """An object store refused a request, or the request could not be made."""
 
 
 class StoreUnreachableError(StoreError):
-    """The store does not answer, or is busy, though it was asked again and again. Later it may."""
+    """The store does not answer or is busy, despite retries. It may recover later."""
 
 
 class ObjectMissingError(StoreError, FileNotFoundError):
@@ -154,15 +154,15 @@ class ObjectMissingError(StoreError, FileNotFoundError):
 
 
 class ObjectConflictError(StoreError):
-    """A conditional put found another object than it was to find; nothing was changed."""
+    """A conditional put found a different object than it required; nothing was changed."""
 
 
 class FencedError(LogFailedError):
-    """Another writer took over the catalog in the store: this one changes nothing any more, there and here."""
+    """Another writer took over the catalog in the store: this one no longer changes anything, there or here."""
 
 
 class CorruptLogError(AggregatorError):
-    """The bytes of a log file break a rule of its format."""
+    """A log file violates its format."""
 
 
 class SegmentMissingError(AggregatorError):
@@ -170,7 +170,7 @@ class SegmentMissingError(AggregatorError):
 
 
 class CorruptManifestError(AggregatorError):
-    """The manifest cannot be read as one. The segments hold what is needed to rebuild it."""
+    """The manifest is damaged and cannot be read. It can be rebuilt from the segments."""
 
 
 class UnknownVersionError(AggregatorError):

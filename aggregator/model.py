@@ -12,22 +12,22 @@ from esformat.parts import EventSchema, html_facts
 RECORD_INDEX = "record_index"
 """The column of a segment that holds each event's record index."""
 PARTITION = "partition"
-"""The column that a scan can give besides: the name of an event's partition."""
+"""An extra column that a scan can return: the name of an event's partition."""
 DEFAULT_PARTITION = "0"
 STREAMS_TOPIC = "logs"
-"""The topic that streams are written to where none is named."""
+"""The topic that streams are written to by default."""
 RESERVED_COLUMNS = (RECORD_INDEX, PARTITION)
 UNPACKED = 4
-"""Events take about so many times as much memory as in a segment: a guess."""
+"""Estimated size of events in memory, as a multiple of their size in a segment."""
 LAST = 2**63 - 1
-"""No timestamp and no record index is larger."""
+"""The largest possible timestamp and record index."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as the manifest keeps it. `keys`: "text" or "binary".
+    """A topic as stored in the manifest. `keys`: "text" or "binary".
 
-    deleted: only its number is left, and those of its partitions, so that nobody gets them again; it has no name.
+    deleted: only its number and those of its partitions are kept, so that they are never reused; it has no name.
     """
 
     number: int
@@ -40,15 +40,15 @@ class TopicInfo:
     deleted: bool = False
 
     def as_deleted(self) -> TopicInfo:
-        """What is left of it once it was deleted."""
+        """The entry that remains after the topic is deleted."""
         return TopicInfo(self.number, "", self.keys, (), Roll(), Retention(), self.created_us, deleted=True)
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaInfo:
-    """A schema of a topic. Events of schemas of one `family` lie in the same segments.
+    """A schema of a topic. Events whose schemas have the same `family` are stored in the same segments.
 
-    magnitudes: of columns, by name, where they are not 0: see `common_type`.
+    magnitudes: those of columns, by name, that are not 0: see `common_type`.
     """
 
     number: int
@@ -60,10 +60,10 @@ class SchemaInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition of a topic. Events below `sealed_index` lie in segments, if retention still keeps them.
+    """A partition of a topic. Events below `sealed_index` are in segments, unless retention has removed them.
 
-    reserved_index: the record index after those that may be given out before the log is synced; 0: none may.
-    holes: record indexes [first, end) that crashes passed over, in order: no event has them, or ever will.
+    reserved_index: the end of the record indexes that may be assigned before the log is synced; 0: none may.
+    holes: record indexes [first, end) that were skipped after crashes, in order: no event has them, or ever will.
     """
 
     number: int
@@ -77,8 +77,8 @@ class PartitionInfo:
 class SegmentInfo(NamedTuple):
     """A sealed segment. Spans include both ends; keys are bytes; times are µs; `checksum`: xxh3-64 of the file.
 
-    signature: of its spaces, as `segments.signature` has it; empty: it can hold any within its span.
-    min_ahead, max_ahead: the least and the most by which a record index exceeds the number of its row in the file.
+    signature: of its spaces, see `segments.signature`; empty: it may contain any space within its span.
+    min_ahead, max_ahead: minimum and maximum of an event's record index minus its row number in the file.
     """
 
     number: int
@@ -101,13 +101,13 @@ class SegmentInfo(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """About how much memory an event takes: a guess."""
+        """Estimated size of an event in memory."""
         return max(1, UNPACKED * self.size_bytes // max(1, self.rows))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """A segment that lies in the catalog's store. local: its file is on the disk as well."""
+    """A segment that the catalog's store has. local: whether its file is on the disk as well."""
 
     number: int
     checksum: int
@@ -117,9 +117,9 @@ class StoredSegment:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedBatch:
-    """Events that could not be sealed, kept in a file of their own in `quarantine/`; no scan gives them.
+    """Events that could not be sealed, stored in a separate file in `quarantine/`; no scan returns them.
 
-    Spans include both ends; times are µs; `checksum`: xxh3-64 of the file. reason: the error that sealing them raises.
+    Spans include both ends; times are µs; `checksum`: xxh3-64 of the file. reason: the error that sealing them raised.
     """
 
     number: int
@@ -138,9 +138,9 @@ class QuarantinedBatch:
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """A batch that a producer appended: what is needed to recognise it when it comes again.
+    """A batch that a producer appended: what is needed to recognise a retry.
 
-    note: what the producer wanted to be kept with the batch, as durable as its events.
+    note: text that the producer stored with the batch, as durable as its events.
     """
 
     partition: int
@@ -153,7 +153,7 @@ class ProducerEntry:
 
 
 def newest_notes(entries: Iterable[ProducerEntry]) -> list[ProducerEntry]:
-    """The same batches; of each producer only the newest one keeps its note, as only that one is asked for."""
+    """The same batches, without notes except on the newest of each producer: no other note is ever read."""
     kept = list(entries)
     newest: dict[tuple[int, str], int] = {}
     for entry in kept:
@@ -165,7 +165,7 @@ def newest_notes(entries: Iterable[ProducerEntry]) -> list[ProducerEntry]:
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Which events of a space are hidden in a partition: those below the record index `end_index` that are older than
-    `time_us`, or of just that time and below the record index `tie_index`.
+    `time_us`, or of exactly that time and below the record index `tie_index`.
     """
 
     end_index: int
@@ -174,17 +174,17 @@ class Cut:
 
     @property
     def erases(self) -> bool:
-        """Whether it hides events of every time."""
+        """Whether it hides events regardless of their time."""
         return (self.time_us, self.tie_index) == (LAST, LAST)
 
     def covers(self, other: Cut) -> bool:
-        """Whether all that another hides is hidden by this."""
+        """Whether this cut hides every event that the other hides."""
         later = (self.time_us, self.tie_index) >= (other.time_us, other.tie_index)
         return later and self.end_index >= other.end_index
 
 
 def with_cut(cuts: tuple[Cut, ...], cut: Cut) -> tuple[Cut, ...]:
-    """Cuts and one more, without those that others cover."""
+    """Add a cut to others, leaving out cuts that others cover."""
     if any(known.covers(cut) for known in cuts):
         return cuts
     return (*(known for known in cuts if not cut.covers(known)), cut)
@@ -192,7 +192,7 @@ def with_cut(cuts: tuple[Cut, ...], cut: Cut) -> tuple[Cut, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A space that was erased or truncated: some of its events in a partition are hidden, gone after compaction."""
+    """An erased or truncated space: some of its events in a partition are hidden, until compaction deletes them."""
 
     partition: int
     space: bytes
@@ -203,15 +203,15 @@ class Tombstone:
 
     @property
     def cut(self) -> Cut:
-        """Which events."""
+        """Which events it hides."""
         return Cut(self.end_index, self.time_us, self.tie_index)
 
 
 @dataclass(frozen=True, slots=True)
 class PipeInfo:
-    """A pipe as the manifest keeps it. identity: its name as a producer, never used again. source, condition: LQL.
+    """A pipe as stored in the manifest. identity: its name as a producer, never reused. source, condition: LQL.
 
-    sequence, progress: of its last batch when the manifest was told, and how far it was then.
+    sequence, progress: the sequence of its last batch, and its progress, when they were last stored in the manifest.
     """
 
     name: str
@@ -226,7 +226,7 @@ class PipeInfo:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that start-up checks or reads found wrong: what it concerns, and what was done about it."""
+    """Something wrong that a consistency check or a read found: what it concerns, and what was done about it."""
 
     subject: str
     message: str
@@ -236,9 +236,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What `append` gives back: record indexes `first` to `last`, both included.
+    """The result of `append`: record indexes `first` to `last`, both included.
 
-    duplicate: the batch was a retry of one that is stored already, and these are its record indexes.
+    duplicate: the batch was a retry of one that is already stored, and these are that batch's record indexes.
     """
 
     topic: str
@@ -251,5 +251,5 @@ class Receipt:
         return self.last - self.first + 1
 
     def _repr_html_(self) -> str:
-        """The receipt, as notebooks show it."""
+        """HTML for notebooks."""
         return html_facts(f"{len(self):,} events in {self.topic}", {name: str(v) for name, v in asdict(self).items()})

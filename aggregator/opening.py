@@ -1,4 +1,4 @@
-"""`open`, `open_many`, `promote` and `rebuild_manifest`: from directories to catalogs."""
+"""`open`, `open_many`, `restore`, `promote` and `rebuild_manifest`: catalogs from directories and stores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from esformat.sql import Parameters, Rows, Session
 
 AT_ONCE = 8
-"""So many catalogs in stores are opened at once."""
+"""Number of catalogs in stores that are opened in parallel."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -58,30 +58,30 @@ def open_catalog(
     history: str | None = None,
     tuning: Tuning | None = None,
 ) -> Catalog:
-    """Open the catalog in the directory `path`; make it where it is absent. One process may write to it.
+    """Open the catalog in the directory `path`; create it if absent. Only one process may write to it.
 
-    read_only: only read, beside the process that writes, if there is one: what that acknowledged is seen by the next
-        scan, sealed or not. Nothing is made or changed. `path` can be the address of the catalog's store then, as
-        "s3://bucket/prefix", on any machine: what has come there is seen by the next scan.
+    read_only: only read, in parallel with the process that writes, if any: the next scan sees what that process has
+        acknowledged, sealed or not. Nothing is created or changed. `path` can then also be the address of the catalog's
+        store, such as "s3://bucket/prefix", on any machine: the next scan sees what has reached the store.
 
     durability: what an acknowledged append survives: "fsync" a power cut, "interval" (or "interval:200ms") and "none"
         a crash of the process; see `Durability`.
-    limits: budgets of memory and disk, e.g. {"memory_bytes": "256 MiB"}; see `Limits`.
-    sealing: "thread", or "process": segments are then written by a process of its own, which ends with the catalog, so
-        that reads and appends of this one do not wait for the interpreter meanwhile.
-    file_mode: of all its files, such as 0o640 for a group that may read them; a directory may be passed by who may read
-        its files. None: as the catalog has it, a new one is its owner's alone (0o600), whatever the umask is.
-    store: address of a place in an object store, such as s3://bucket/prefix, where log, manifest and sealed segments go
-        as well: `restore` brings them back. A catalog keeps it, and what follows; None: as it is. Needs the extra
-        `store`.
-    keep_local: which of them stay on the disk, e.g. {"bytes": "50 GiB", "age": "7d"}; the others are read from the
+    limits: memory and disk budgets, e.g. {"memory_bytes": "256 MiB"}; see `Limits`.
+    sealing: "thread", or "process": a separate process then writes the segments, so that reads and appends in this one
+        do not wait for the interpreter. It ends with the catalog.
+    file_mode: mode of all files, such as 0o640 for a group that may read them. Whoever may read the files may also
+        search their directories. None: unchanged; a new catalog is private to its owner (0o600), whatever the umask is.
+    store: address of a prefix in an object store, such as s3://bucket/prefix, to which log, manifest and sealed
+        segments are also written: `restore` brings them back. The catalog remembers this setting and those below; None:
+        unchanged. Needs the extra `store`.
+    keep_local: which segments stay on the disk, e.g. {"bytes": "50 GiB", "age": "7d"}; the others are read from the
         store. An empty mapping: all. Limits of single topics: {"bytes": "50 GiB", "topics": {"debug": {"bytes": 0}}}.
-    store_cache: how much of the disk what is read of the store may take, 1 GiB unless set.
-    ship_interval: so often what was acknowledged goes there; a second unless it is set. With durability="store" nothing
-        is acknowledged before.
-    lease: for so long nobody else takes the catalog over from the store, unless it is renewed; ten seconds unless set.
-    history: for so long the store keeps what it needs to restore the catalog as it was; an hour unless set. What was
-        erased stays there as long.
+    store_cache: disk space for data that is read from the store; 1 GiB by default.
+    ship_interval: time between uploads of acknowledged events; a second by default. With durability="store" nothing is
+        acknowledged before its upload.
+    lease: time after the last renewal during which nobody else can take over the catalog; ten seconds by default.
+    history: how long the store can restore earlier states of the catalog; an hour by default. Erased events stay there
+        as long.
     tuning: sizes and pauses that only tests change.
 
     Raises CatalogLockedError (another process writes to it), CatalogNotFoundError (read_only), CorruptManifestError,
@@ -110,15 +110,15 @@ def restore(
     at: datetime | int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RestoreReport:
-    """Bring a catalog back from its store into the directory `path`, which is empty or not there; where this was begun
-    there before, it goes on. It is a catalog of its own then, without a store: give it one with another prefix.
+    """Restore a catalog from its store into the directory `path`, which must be empty or absent. An interrupted restore
+    continues there. The result is an independent catalog without a store: give it one with another prefix.
 
-    at: as it was at that time (a datetime, or µs since the epoch), if the store still knows; None: as it is now.
-    What of the store is damaged or missing the report tells; the rest comes back.
-    progress: called with the bytes of segments that are there, and of all.
+    at: restore the state of that time (a datetime, or µs since the epoch), if the store still has it; None: the latest.
+    The report lists objects of the store that are damaged or missing; the rest is restored.
+    progress: called with the bytes of segments restored so far, and the total.
     Raises CatalogNotFoundError, InvalidRequestError (the directory), StoreError, UnknownVersionError, OSError.
     """
-    from aggregator.engine.shipping.restoring import restore as run  # here: obstore is of an extra
+    from aggregator.engine.shipping.restoring import restore as run  # imported here: obstore comes with an extra
     from aggregator.storage.store.client import Store
 
     layout, store = _layout(path), Store(address)
@@ -128,14 +128,14 @@ def restore(
 
 
 class Catalogs(Closing):
-    """Several catalogs that are read as one. Safe to share between threads; close it, or use it as a context manager.
+    """Several catalogs that are read as one. Thread-safe. Close it, or use it as a context manager.
 
-    A topic has the events of all catalogs that have one of that name; its partitions are called `catalog/partition`.
-    Each use sees each catalog as it is then, and none of a batch by half.
+    A topic has the events of all catalogs that have a topic of that name; its partitions are called
+    `catalog/partition`. Each read sees each catalog as it is at that moment, and every batch whole or not at all.
     """
 
     def __init__(self, catalogs: Sequence[Catalog]) -> None:
-        """Made by `open_many`."""
+        """Created by `open_many`."""
         self._catalogs = tuple(catalogs)
         self._engine = many_engine(self._catalogs)
 
@@ -143,22 +143,22 @@ class Catalogs(Closing):
         return f"<aggregator.Catalogs, {len(self._catalogs)} of them, {len(self._engine.state.topics)} topics>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy in another process opens the same directories and stores."""
+        """Pickle by address: the copy in another process opens the same directories and stores."""
         return open_many, ([str(path) for path in self.paths],)
 
     @property
     def paths(self) -> tuple[Path | str, ...]:
-        """The directories, and the addresses of stores, in order."""
+        """The directory or store address of each catalog, in order."""
         addresses = [catalog._backend.address for catalog in self._catalogs]
         return tuple(each if is_store(each) else Path(each) for each in addresses)
 
     def topics(self) -> tuple[str, ...]:
-        """Names of the topics that any catalog has."""
+        """Names of all catalogs' topics."""
         self._engine.refresh()
         return tuple(self._engine.state.topics)
 
     def topic(self, name: str) -> Topic:
-        """A topic, for its scans, spaces and values of indexes, of those indexes that all catalogs have.
+        """Return a topic, for scans, spaces and index values. Its indexes are those that all catalogs have.
 
         Raises TopicNotFoundError.
         """
@@ -169,11 +169,11 @@ class Catalogs(Closing):
         return Topic(self._engine, found)
 
     def query(self, text: str) -> Selection | pa.Table:
-        """Run an LQL statement over all: a SELECT, EXPLAIN or SHOW PARTITIONS. See `Catalog.query`.
+        """Run an LQL statement over all catalogs: a SELECT, EXPLAIN or SHOW PARTITIONS. See `Catalog.query`.
 
         Raises InvalidRequestError, ReadOnlyError.
         """
-        from aggregator import lql  # here, as below: a start has no use for it
+        from aggregator import lql  # imported here, as below: not needed at start-up
         from aggregator.lql.parse.tree import DescribePipe, ShowPipes
         from aggregator.streams import statements
 
@@ -182,7 +182,7 @@ class Catalogs(Closing):
         return statements.run(self._engine, text)
 
     def tail(self, text: str, timeout_s: float | None = None) -> Tail:
-        """Follow a SELECT over all. See `Catalog.tail`."""
+        """Follow a SELECT over all catalogs. See `Catalog.tail`."""
         from aggregator.streams import statements
 
         return statements.follow(self._engine, text, timeout_s)
@@ -194,20 +194,20 @@ class Catalogs(Closing):
         return sql.session(self._engine)
 
     def sql(self, statement: str, parameters: Parameters = None) -> Rows:
-        """Rows that answer a statement in SQL over the topics. See `Catalog.sql`."""
+        """Run a SQL query over the topics and return its rows. See `Catalog.sql`."""
         return self._session.ask(statement, parameters)
 
     def streams(self, expression: str = "") -> list[dict[str, str]]:
-        """The tags of each stream that an expression selects, of all catalogs. See `Catalog.streams`."""
+        """The tags of each stream in any catalog that an expression selects. See `Catalog.streams`."""
         found = {tuple(sorted(tags.items())) for catalog in self._catalogs for tags in catalog.streams(expression)}
         return [dict(tags) for tags in sorted(found)]
 
     def stats(self) -> dict[str, dict[str, Any]]:
-        """What each catalog holds and takes, by its path. See `Catalog.stats`."""
+        """Statistics of each catalog, by its path. See `Catalog.stats`."""
         return {str(path): catalog.stats() for path, catalog in zip(self.paths, self._catalogs, strict=True)}
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all catalogs."""
         session = self.__dict__.pop("_session", None)
         if session is not None:
             session.close()
@@ -217,13 +217,13 @@ class Catalogs(Closing):
 
 
 def open_many(paths: AnyPath | Iterable[AnyPath]) -> Catalogs:
-    """Open several catalogs for reading, as one: what their writers acknowledged is seen by the next scan.
+    """Open several catalogs for reading, as one: the next scan sees what their writers have acknowledged.
 
-    paths: one or several of: a catalog's directory, or the address of its store; a pattern (`*`, `?`, `[…]`, `**`) of
-        directories, or of prefixes of a store, of which those are opened that hold a catalog. Each counts once, in the
-        order of their names.
-    Raises CatalogNotFoundError where there is none, InvalidRequestError where one is there twice, as a directory and
-    its store or a copy; and what `open` raises.
+    paths: one or more of: a catalog's directory; the address of its store; a pattern (`*`, `?`, `[…]`, `**`) of
+        directories or of a store's prefixes, which opens those that contain a catalog. Each catalog is opened once, in
+        the order of their names.
+    Raises CatalogNotFoundError if there is none, InvalidRequestError if one catalog is found twice, for example as a
+    directory and its store, or as a copy; and everything `open` raises.
     """
     several = [paths] if isinstance(paths, str | bytes | os.PathLike) else list(paths)
     found = sorted({each for given in several for each in _catalogs_at(os.fsdecode(given))})
@@ -236,7 +236,7 @@ def open_many(paths: AnyPath | Iterable[AnyPath]) -> Catalogs:
 
 
 def _opened(addresses: Sequence[str], opened: ExitStack) -> list[Catalog]:
-    """Catalogs for reading, which the stack closes. Those in stores are opened side by side: each waits for answers."""
+    """Open catalogs for reading; the stack closes them. Those in stores open in parallel, as each waits for answers."""
 
     def open_one(address: str) -> Catalog:
         return opened.enter_context(open_catalog(address, read_only=True))
@@ -251,13 +251,13 @@ def _catalogs_at(given: str) -> list[str]:
     if is_store(given):
         if not glob.has_magic(given):
             scheme, _, rest = given.partition("://")
-            return [f"{scheme}://{quote(unquote(rest.rstrip('/')))}"]  # however it was written
-        from aggregator.storage.store.fleet import catalogs_at  # here: obstore is of an extra
+            return [f"{scheme}://{quote(unquote(rest.rstrip('/')))}"]  # normalised
+        from aggregator.storage.store.fleet import catalogs_at  # imported here: obstore comes with an extra
 
         return catalogs_at(given)
     if not glob.has_magic(given) or Path(given).is_dir():
         return [str(_layout(given).root)]
-    found = map(Path, glob.glob(given, recursive=True))  # noqa: PTH207  absolute patterns, too
+    found = map(Path, glob.glob(given, recursive=True))  # noqa: PTH207  Path.glob refuses absolute patterns
     return [str(path.absolute()) for path in found if (path / MANIFEST).is_file()]
 
 
@@ -266,12 +266,12 @@ def rebuild_manifest(
 ) -> RebuildReport:
     """Rebuild a lost or damaged manifest from the catalog's segments. The catalog must be closed everywhere.
 
-    Every segment is read from end to end. Damaged ones, and the old manifest, go to `quarantine/`. What was not sealed
-    yet comes from the log when the catalog is opened. progress: called with the bytes done and in all.
-    store: address of the store that has segments without files; None: as `catalog.facts` has it.
+    Every segment is read from end to end. Damaged segments and the old manifest are moved to `quarantine/`. Unsealed
+    events are recovered from the log when the catalog is opened. progress: called with the bytes done, and the total.
+    store: address of the store with the segments that have no files; None: the address in `catalog.facts`.
     Raises CatalogNotFoundError, CatalogLockedError, StoreError, OSError.
     """
-    from aggregator.engine.recovery.rebuild import rebuild  # here: few programs need it
+    from aggregator.engine.recovery.rebuild import rebuild  # imported here: few programs need it
 
     return rebuild(_layout(path), now_us, progress or (lambda done, total: None), store)
 
@@ -283,7 +283,7 @@ def _store_settings(
     shipping: tuple[str | None, str | None, str | None],
     before: StoreSettings | None,
 ) -> StoreSettings | None:
-    """The settings of a store that were given, and for the rest those that there were."""
+    """The store settings: the new ones where set, else the previous ones."""
     if before is None and address is None:
         if any(given is not None for given in (keep_local, cache, *shipping)):
             raise InvalidRequestError(
@@ -307,21 +307,22 @@ def _store_settings(
 
 
 def promote(path: AnyPath) -> dict[str, Any]:
-    """Make a directory that followed a server a catalog of its own, which gives no record index that the server gave;
-    gives how far the copy had come, as `Catalog.stats()["follows"]`. The follower must have been stopped.
+    """Turn a directory that followed a server into an independent catalog. Return how far the copy had come, in the
+    form of `Catalog.stats()["follows"]`. The follower must have been stopped.
 
-    Each partition goes on 2^32 record indexes behind the last that was copied: the server may have given some of those
-    since. Nothing keeps the server from going on: stop it before, or its later events are in no copy.
-    Raises CatalogNotFoundError, InvalidRequestError (it follows nobody, or is not whole), CatalogLockedError (the
+    The catalog reuses none of the server's record indexes: each partition skips 2^32 of them after the last one that
+    was copied, because the server may have assigned some since. Nothing stops the server: stop it first, or its later
+    events are in no copy.
+    Raises CatalogNotFoundError, InvalidRequestError (it follows nobody, or is incomplete), CatalogLockedError (the
     follower runs), OSError.
     """
-    from aggregator.engine.recovery.promote import promote as promote_follower  # here: few programs need it
+    from aggregator.engine.recovery.promote import promote as promote_follower  # imported here: few programs need it
 
     return promote_follower(_layout(path), now_us).lag(now_us())
 
 
 def make_directory_tree(root: Path) -> None:
-    """The root of a catalog, and the directories above it. Raises CatalogNotFoundError where a file is in the way."""
+    """Create the root of a catalog and its parents. Raises CatalogNotFoundError if a file is in the way."""
     try:
         create_directory(root)
     except FileExistsError:
@@ -329,7 +330,7 @@ def make_directory_tree(root: Path) -> None:
 
 
 def _layout(path: AnyPath) -> Layout:
-    """Where the files of a catalog are, wherever the process goes to meanwhile."""
+    """The layout of a catalog, with an absolute path: the process may change its working directory."""
     given = os.fsdecode(path)
     if "\0" in given:
         raise InvalidRequestError(f"no directory can be called {given!r}", hint="its name has a NUL in it")

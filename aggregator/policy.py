@@ -1,4 +1,4 @@
-"""Settings of a catalog and its topics: durability, roll, retention, limits. Frozen values, checked when made."""
+"""Settings of a catalog and its topics: durability, roll, retention, limits. Frozen values, checked on creation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from esformat.parts import LEAST_FRAME_BYTES, MOST_FRAME_BYTES, parse_duration, 
 
 
 def checked_size(given: Any, what: str) -> int:
-    """The bytes that a setting gives. Raises InvalidRequestError."""
+    """Parse a size setting into bytes. Raises InvalidRequestError."""
     return _checked(parse_size, given, what)
 
 
 def checked_duration(given: Any, what: str) -> int:
-    """The microseconds that a setting gives. Raises InvalidRequestError."""
+    """Parse a duration setting into microseconds. Raises InvalidRequestError."""
     return _checked(parse_duration, given, what)
 
 
@@ -31,9 +31,9 @@ def _checked(parse: Callable[[Any], int], given: Any, what: str) -> int:
 class Durability:
     """What an acknowledged append survives.
 
-    store: the loss of the machine, of a catalog with a store. fsync: a power cut. interval: a crash of the process; a
-    power cut costs at most the last `interval_us`. none: a crash of the process; a power cut costs what the kernel had
-    not written yet.
+    store: loss of the machine, if the catalog has a store. fsync: a power cut. interval: a crash of the process; a
+    power cut loses at most the last `interval_us`. none: a crash of the process; a power cut loses whatever the kernel
+    had not written yet.
     """
 
     mode: str = "fsync"
@@ -41,7 +41,7 @@ class Durability:
 
     @classmethod
     def of(cls, given: str | Durability) -> Durability:
-        """From "fsync", "interval", "none", or "interval:200ms". Raises InvalidRequestError."""
+        """From "store", "fsync", "interval", "none", or "interval:200ms". Raises InvalidRequestError."""
         if isinstance(given, cls):
             return given
         mode, _, length = given.partition(":") if isinstance(given, str) else ("", "", "")
@@ -51,17 +51,17 @@ class Durability:
 
     @property
     def is_synced(self) -> bool:
-        """Whether what is acknowledged is on disk."""
+        """Whether acknowledged appends are on disk."""
         return self.mode in ("store", "fsync")
 
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """A policy as users write it and as the manifest keeps it."""
+    """A policy, with conversions from what users write and to what the manifest stores."""
 
     @classmethod
     def of(cls, given: Any) -> Self:
-        """From one of its kind, a mapping, or None for the defaults. Raises InvalidRequestError."""
+        """From an instance, a mapping, or None for the defaults. Raises InvalidRequestError."""
         if given is None:
             return cls()
         if isinstance(given, cls):
@@ -84,17 +84,17 @@ class _Policy:
         return cls(**checked)
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest keeps it."""
+        """The form stored in the manifest."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, slots=True)
 class Roll(_Policy):
-    """When the unsealed events of a partition become a segment: at whichever of rows, bytes and age comes first.
+    """When the unsealed events of a partition are sealed into a segment: when rows, bytes or age reaches its limit.
 
-    frame_bytes: how many bytes of their payloads are compressed together, about: few for lookups of single events, many
-    for searches through all of them. None: 4 KiB, or 64 KiB where they are records of streams. Topics that plateau's
-    routes make have 64 KiB.
+    frame_bytes: about how many bytes of payload are compressed together: few for lookups of single events, many for
+    searches through all events. None: 4 KiB, or 64 KiB for records of streams. Topics created by plateau's routes have
+    64 KiB.
     """
 
     rows: int = 500_000
@@ -111,11 +111,11 @@ class Roll(_Policy):
 
 @dataclass(frozen=True, slots=True)
 class Retention(_Policy):
-    """What a topic keeps: None is no limit. The oldest segments go, soon after a limit is passed; appends are never
-    refused because of one.
+    """What a topic keeps; None means no limit. The oldest segments are removed soon after a limit is passed. Appends
+    are never refused because of these limits.
 
-    bytes, segments: of its segments, and how many. age_us: by an event's timestamp.
-    partition_bytes, partition_segments: the same of each of its partitions.
+    bytes, segments: total size and number of the topic's segments. age_us: age by an event's timestamp.
+    partition_bytes, partition_segments: the same for each of its partitions.
     """
 
     bytes: int | None = None
@@ -130,22 +130,24 @@ class Retention(_Policy):
 
     @property
     def counts_segments(self) -> bool:
-        """Whether it limits how many segments there are."""
+        """Whether it limits the number of segments."""
         return self.segments is not None or self.partition_segments is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Limits(_Policy):
-    """Budgets of a catalog; None is no limit.
+    """Budgets of a catalog; None means no limit.
 
-    memory_bytes: of unsealed events. log_bytes: of the log's files. Appends that these have no room for are refused.
-    max_bytes: of everything on disk, at least 1 MiB: the oldest segments go soon after it is passed.
-    min_free_bytes: what is left free on the disk: the oldest segments go where there is less, and appends are refused
-        where there is less than half of it.
-    disk_bytes: of everything on disk, more than max_bytes: nothing is removed, appends that could pass it are refused.
-    min_available_bytes: appends are refused where less is free on the disk; nothing is removed for it.
+    memory_bytes: size of unsealed events. log_bytes: size of the log's files. Appends that would exceed either are
+        refused.
+    max_bytes: size of everything on disk, at least 1 MiB: the oldest segments are removed soon after it is passed.
+    min_free_bytes: space to leave free on the disk: if less is free, the oldest segments are removed; if less than half
+        of it is free, appends are refused.
+    disk_bytes: size of everything on disk, more than max_bytes: appends that could exceed it are refused; nothing is
+        removed.
+    min_available_bytes: if less is free on the disk, appends are refused; nothing is removed.
 
-    Of a catalog with a store, max_bytes and min_free_bytes remove files that lie there as well, and no events.
+    In a catalog with a store, max_bytes and min_free_bytes only remove files that the store also has, and no events.
     """
 
     memory_bytes: int = 256 << 20
@@ -158,10 +160,11 @@ class Limits(_Policy):
 
 @dataclass(frozen=True, slots=True)
 class KeepLocal(_Policy):
-    """Which sealed segments stay on the disk, of a catalog whose segments lie in a store as well: the newest, in all so
-    many bytes; those with events of the last `age_us`. None is no limit: with neither, all stay.
+    """Which sealed segments stay on the disk in a catalog with a store: those within both limits.
 
-    topics: by name those that have limits of their own instead, in which the others' segments do not count.
+    bytes: total size of the segments that stay, the newest. age_us: segments with events of this last period stay. None
+    means no limit: with neither, all stay.
+    topics: topics with limits of their own, by name. Their segments and the others' are counted separately.
     """
 
     bytes: int | None = None
@@ -179,17 +182,18 @@ class KeepLocal(_Policy):
         object.__setattr__(self, "topics", topics)  # frozen
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest keeps it."""
+        """The form stored in the manifest."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Shipping(_Policy):
-    """How the log and the manifest of a catalog go to its store.
+    """How the log and the manifest of a catalog are uploaded to its store.
 
-    interval_us: so often, what was acknowledged since. lease_us: for so long nobody else may write to the catalog; it
-    is renewed in time. A writer that the store does not answer takes nothing more in when it is over, and another may
-    take over then. history_us: for so long the store knows how it was before; what was erased stays there as long.
+    interval_us: time between uploads of acknowledged events. lease_us: how long after a renewal nobody else may write
+    to the catalog; it is renewed in time. If the store does not answer until the lease ends, the writer refuses appends
+    and another may take over. history_us: how long the store can restore earlier states; erased events stay there as
+    long.
     """
 
     interval_us: int = 1_000_000
@@ -207,7 +211,7 @@ class Shipping(_Policy):
 class StoreSettings:
     """Where a catalog keeps its segments besides the disk. address: such as s3://bucket/prefix.
 
-    cache_bytes: of the disk, for what is read of segments that are only there. shipping: how the log goes there.
+    cache_bytes: disk space for data read from segments that only the store has. shipping: how the log is uploaded.
     """
 
     address: str
@@ -220,12 +224,12 @@ class StoreSettings:
             raise InvalidRequestError(f"cache_bytes must be a whole number from 0, not {self.cache_bytes!r}")
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest keeps it."""
+        """The form stored in the manifest."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """From what `to_json` gave. Raises KeyError, TypeError, ValueError."""
+        """From the result of `to_json`. Raises KeyError, TypeError, ValueError."""
         if not isinstance(stored["address"], str):
             raise TypeError("an address is text")
         shipping = Shipping(**stored.get("shipping", {}))
@@ -234,16 +238,18 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Sizes and pauses of a catalog at work that are right for everybody; tests take others.
+    """Sizes and pauses of an open catalog. The defaults suit everybody; only tests change them.
 
-    log_file_bytes: a log file of this size is followed by a new one: space comes back in such pieces.
-    sealed_bytes: about so many are sealed at once: sealing takes about three times as much memory.
-    fan_in: so many neighbours of a level merge into one of the next: a history then lies in at most one fewer of each.
+    log_file_bytes: size at which a new log file begins: log space is freed a file at a time.
+    sealed_bytes: about how many bytes are sealed at a time: sealing takes about three times as much memory.
+    fan_in: number of neighbouring segments of a level that merge into one of the next: a history then spans at most
+        fan_in - 1 segments of each level.
     tick_s: how long a change of the clock or of a policy may go unnoticed.
-    seal_back_off_s: how long a partition that could not be sealed is left alone, twice as long each time, and at most:
-        no longer than an append that is refused meanwhile is told to wait. pipe_back_off_s: the same for pipes.
-    pipe_slice_rows: a batch of copies has at most so many. pipe_round_records: a round of a pipe takes segments of a
-        partition until it has so many.
+    seal_back_off_s: first and longest pause before a partition that could not be sealed is tried again; the pause
+        doubles each time. The longest is no more than the retry delay of appends that are refused meanwhile.
+        pipe_back_off_s: the same for pipes.
+    pipe_slice_rows: maximum rows in a batch of copies. pipe_round_records: a round of a pipe takes segments of a
+        partition until it has this many records.
     """
 
     log_file_bytes: int = 64 << 20

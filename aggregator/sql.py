@@ -1,4 +1,4 @@
-"""Topics and streams as tables of statements in SQL, which see each topic as it was when they began."""
+"""Topics and streams as SQL tables. A statement sees each topic as it was when the statement began."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from esformat.parts import Bounds, EventDataset, EventSchema, Field
 from esformat.sql import Database, Session, unguarded
 
 STREAMS = "streams"
-"""The table of the streams' records, with their tags as a map, where no topic is called so."""
+"""The table of the streams' records, with their tags as a map, unless a topic has this name."""
 TAGS = "tags"
 _TAGS_TYPE = pa.map_(pa.string(), pa.string())
 LOOK_S = 0.05
-"""How often it is looked whether a statement may go on."""
+"""Seconds between checks whether a statement may continue."""
 HINT = (
     f"tables are the catalog's topics, and {STREAMS} for those of the topic {STREAMS_TOPIC!r}; "
     "streams of another topic are asked for by its name"
@@ -42,10 +42,10 @@ FILES_HINT = f"{HINT}; files of Parquet, CSV and JSON can be named in quotes"
 def session(
     backend: Backend, *, allowed: Callable[[str], bool] = lambda topic: True, database: Database | None = None
 ) -> Session:
-    """Statements over the topics of a catalog.
+    """A SQL session over the topics of a catalog.
 
-    allowed: tells of a topic whether it can be asked for. database: one that others use as well; what is asked through
-    it is held to the `Allowance` of its thread.
+    allowed: whether the topic of a name may be read. database: one that is shared with others; statements that run in
+    it are subject to the `Allowance` of their thread.
     """
     guard, hint = (unguarded, FILES_HINT) if database is None else (guarded, HINT)
     return Session(
@@ -59,7 +59,7 @@ def session(
 
 @contextmanager
 def guarded(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Let DuckDB work as long as the allowance holds that does so here. Raises what that raises."""
+    """Run the body, and call `interrupt` when this thread's allowance is exceeded. Raises what the allowance raises."""
     allowance = current()
     if allowance is None:
         yield
@@ -89,7 +89,7 @@ def guarded(interrupt: Callable[[], None]) -> Iterator[None]:
 
 
 def table_names(backend: Backend, allowed: Callable[[str], bool]) -> list[str]:
-    """The topics that are allowed, in order, and `streams` where that is a table."""
+    """The allowed topics in alphabetical order, and `streams` if that is a table."""
     backend.owner.check()
     backend.refresh()
     names = sorted(filter(allowed, backend.state.topics))
@@ -97,7 +97,7 @@ def table_names(backend: Backend, allowed: Callable[[str], bool]) -> list[str]:
 
 
 def find_table(backend: Backend, name: str, allowed: Callable[[str], bool] = lambda topic: True) -> TopicTable | None:
-    """The topic of a name, as it is now; None where there is none that is allowed."""
+    """The topic of that name as it is now, as a table; None if no allowed topic has that name."""
     backend.owner.check()
     backend.refresh()
     topics = backend.state.topics
@@ -112,15 +112,15 @@ def find_table(backend: Backend, name: str, allowed: Callable[[str], bool] = lam
 
 
 class TopicTable:
-    """A topic at one moment; its files stay as long as this does."""
+    """A topic at one moment. Its files are kept as long as this object exists."""
 
     def __init__(self, snapshot: Snapshot, held: Held, pool: SegmentPool, *, tagged: bool) -> None:
-        """tagged: with the column TAGS."""
+        """tagged: add the column TAGS, unless the topic has a column of that name."""
         self._snapshot, self._held, self._pool = snapshot, held, pool
         self._tagged = tagged and TAGS not in snapshot.schema_set.union.arrow.names
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is of the same topic."""
+        """Whether both are the same table of the same topic."""
         return isinstance(other, TopicTable) and self._identity == other._identity
 
     def __hash__(self) -> int:
@@ -137,7 +137,7 @@ class TopicTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the events."""
+        """The columns of the events."""
         return self._events.schema.arrow
 
     @property
@@ -151,17 +151,17 @@ class TopicTable:
 
     @cached_property
     def num_events(self) -> int:
-        """How many there are."""
+        """Number of events."""
         return self._scan().count()
 
     @property
     def min_timestamp(self) -> int | None:
-        """The earliest timestamp, µs; None without events."""
+        """The earliest timestamp, µs; None if there are no events."""
         return self._end(newest=False)
 
     @property
     def max_timestamp(self) -> int | None:
-        """The latest timestamp, µs; None without events."""
+        """The latest timestamp, µs; None if there are no events."""
         return self._end(newest=True)
 
     def _end(self, *, newest: bool) -> int | None:
@@ -169,14 +169,14 @@ class TopicTable:
         return int(times[0]) if len(times) else None
 
     def spaces(self, prefix: str | bytes | None = None) -> dict[str | bytes, int]:
-        """Spaces that begin so, and how many events each has."""
+        """The spaces that begin with `prefix`, each with its number of events."""
         counts = counted_spaces(self._snapshot, self._pool, self._scan)
         if prefix is None:
             return counts
         return {space: count for space, count in counts.items() if cast("str", space).startswith(cast("str", prefix))}
 
     def index_values(self, name: str) -> dict[Any, int]:
-        """Values of an index, and how many events have each."""
+        """The values of an index, each with its number of events."""
         return counted_values(self._snapshot, self._pool, name, self._scan)
 
     @cached_property
@@ -184,7 +184,7 @@ class TopicTable:
         return TaggedEvents(self._snapshot, self._pool) if self._tagged else TopicEvents(self._snapshot, self._pool)
 
     def dataset(self, *, dictionaries: bool = False) -> EventDataset:
-        """The events for DuckDB. dictionaries: as of `esformat.Segment.dataset`."""
+        """The events as a dataset for DuckDB. dictionaries: as for `esformat.Segment.dataset`."""
         return EventDataset(self._events.with_dictionaries() if dictionaries else self._events)
 
 
@@ -197,7 +197,7 @@ class TaggedEvents(TopicEvents):
         self.schema = EventSchema((*stored.fields, Field(TAGS, _TAGS_TYPE, True, False)), stored.binary_keys)
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
-        """At least the events within bounds."""
+        """Batches with at least the events within bounds."""
         if TAGS not in columns:
             yield from super().batches(bounds, columns, lazily=lazily)
             return
@@ -208,7 +208,7 @@ class TaggedEvents(TopicEvents):
 
 
 def tags_of(spaces: pa.Array) -> pa.Array:
-    """The tags of each row by its space; null where that names no stream."""
+    """The tags of each row, parsed from its space; null if the space does not name a stream."""
     coded = spaces.dictionary_encode()
     return pa.array(list(map(_tags, coded.dictionary.to_pylist())), _TAGS_TYPE).take(coded.indices)
 

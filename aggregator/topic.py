@@ -1,4 +1,4 @@
-"""`Topic`: the verbs of a topic, as users have it."""
+"""`Topic`: the public interface of a topic."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from esformat import Source, UsageError
 from esformat.parts import Unpicklable, html_facts, html_time
 
 MOST_NAMED = 10
-"""Of partitions, in the hint about one that is not there."""
+"""Maximum number of partitions that the hint about an unknown partition names."""
 
 
 class Topic(Unpicklable, Scans[Scan]):
-    """A topic of an open catalog. Safe to share between threads. Made by `Catalog.topic` and `create_topic`."""
+    """A topic of an open catalog. Thread-safe. Created by `Catalog.topic` and `Catalog.create_topic`."""
 
     def __init__(self, backend: Backend, topic: TopicState) -> None:
         self._backend = backend
@@ -48,7 +48,7 @@ class Topic(Unpicklable, Scans[Scan]):
         return f"<aggregator.Topic {self.name!r}, {len(self.partitions)} partitions>"
 
     def _repr_html_(self) -> str:
-        """What the topic holds, as notebooks show it."""
+        """HTML for notebooks: the topic's size, times, partitions and indexes."""
         facts = self.stats()
         shown: dict[str, object] = {name: facts[name] for name in ("rows", "bytes", "segments")}
         shown |= {"first": html_time(facts["min_timestamp"]), "last": html_time(facts["max_timestamp"])}
@@ -69,27 +69,27 @@ class Topic(Unpicklable, Scans[Scan]):
 
     @property
     def keys(self) -> str:
-        """What spaces and groupings are: "text" or "binary"."""
+        """The type of spaces and groupings: "text" or "binary"."""
         return self._topic.info.keys
 
     @property
     def roll(self) -> Roll:
-        """When unsealed events become a segment."""
+        """When unsealed events are sealed into a segment."""
         return self._topic.info.roll
 
     @property
     def retention(self) -> Retention:
-        """What is kept."""
+        """Which segments the topic keeps."""
         return self._topic.info.retention
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """Names of the partitions, in the order in which they came to be."""
+        """Names of the partitions, in order of creation."""
         self._backend.refresh()
         return tuple(self._topic.partitions)
 
     def spaces(self) -> dict[str | bytes, int]:
-        """The spaces, ascending, and how many events each has, sealed or not; from metadata where that tells."""
+        """The spaces in ascending order, each with its number of events, sealed or not. Uses metadata if possible."""
         snapshot, pin = self._snap(None)
         try:
             return counted_spaces(snapshot, self._backend.pool, self.scan)
@@ -97,7 +97,10 @@ class Topic(Unpicklable, Scans[Scan]):
             pin.release()
 
     def index_values(self, name: str) -> dict[Any, int]:
-        """The values of an indexed column, ascending, and how many events have each. Raises UnknownIndexError."""
+        """The values of an indexed column in ascending order, each with its number of events.
+
+        Raises UnknownIndexError.
+        """
         check_index(name, self.indexes)
         snapshot, pin = self._snap(None)
         try:
@@ -115,15 +118,15 @@ class Topic(Unpicklable, Scans[Scan]):
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """Store a batch: all of it, durable as the catalog was opened for and visible to reads, or nothing.
+        """Store a batch: all of it or nothing. On return it is visible to reads, with the catalog's durability.
 
         events: a pyarrow table or batch, anything with the Arrow C stream (pandas, Polars, DuckDB …), or a list of
-            esformat.Event or mappings of column names to values, which take on the types of the topic's columns where
-            nothing but digits of a float is lost by that. Columns: space, timestamp, optional grouping, data and any
-            others; a new column is added to the topic's schema.
-        partition: its name; a new one is made.
-        producer, sequence: name the batch, so that one that is appended again is recognised. The last 64 batches of
-            a producer are remembered in each partition.
+            esformat.Event or mappings of column names to values. Their values are converted to the types of the topic's
+            columns if that loses nothing but digits of a float. Columns: space, timestamp, optional grouping, data and
+            any others; a new column is added to the topic's schema.
+        partition: its name; created if it does not exist.
+        producer, sequence: identify the batch, so that a retry is recognised. Each partition remembers the last 64
+            batches of each producer.
 
         Raises esformat.InvalidEventError (an event that cannot be stored), SequenceConflictError (the sequence was
         used with other events), OverloadedError (try again later), LogFailedError, ReadOnlyError, esformat.ClosedError.
@@ -138,12 +141,14 @@ class Topic(Unpicklable, Scans[Scan]):
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """The same for asyncio. A batch or list of up to 64 events that no producer names, of columns that the topic
-        knows, takes no thread: all that wait are stored together. For others a thread calls `append`.
+        """Like `append`, for asyncio.
 
-        Cancelling it does not take the events back: they may be stored all the same.
+        A batch or list of up to 64 events without a producer, in columns that the topic knows, needs no thread: all
+        waiting batches are stored together. For other batches a thread calls `append`.
+
+        Cancelling does not undo the append: the events may be stored anyway.
         """
-        from aggregator.engine.ingest import soon  # and asyncio, which not everybody needs
+        from aggregator.engine.ingest import soon  # imports asyncio, which few programs need
 
         named = producer is not None or sequence is not None
         append = partial(self.append, events, partition, producer=producer, sequence=sequence)
@@ -160,20 +165,20 @@ class Topic(Unpicklable, Scans[Scan]):
     ) -> Added:
         """Add the events of finished segments, all of them or none, without the log: for bulk loads.
 
-        paths: `.esdb` files with one set of columns; they stay as they are, copies get record indexes of the partition.
-        partition, producer, sequence: as for `append`. Its unsealed events are sealed first, and appends wait while the
-            segments are taken in.
-        Raises esformat.UsageError, InvalidEventError, CorruptSegmentError (the files), and as `append`.
+        paths: `.esdb` files with the same columns. They are not changed; copies get record indexes of the partition.
+        partition, producer, sequence: as for `append`. The partition's unsealed events are sealed first, and appends
+            wait while the segments are added.
+        Raises esformat.UsageError, InvalidEventError, CorruptSegmentError (the files), and everything `append` raises.
         """
         adder = BulkLoad(writer_of(self._backend), self._topic)
         return adder.add_files([os.fsdecode(path) for path in paths], partition, Batch(batch_key(producer, sequence)))
 
-    # ------------------------------------------------------------ keeping house
+    # ------------------------------------------------------------ maintenance
 
     def set_policy(
         self, *, roll: Roll | Mapping[str, Any] | None = None, retention: Retention | Mapping[str, Any] | None = None
     ) -> None:
-        """Give the topic another roll or retention policy; None leaves the one that it has. At work within a second.
+        """Change the topic's roll or retention policy; None keeps the current one. Takes effect within a second.
 
         Raises InvalidRequestError, ReadOnlyError, ManifestFailedError.
         """
@@ -195,10 +200,10 @@ class Topic(Unpicklable, Scans[Scan]):
     def retain(
         self, *, dry_run: bool = False, retention: Retention | Mapping[str, Any] | None = None
     ) -> RetentionReport:
-        """Remove the segments that the topic's retention no longer keeps, now; it happens by itself as well.
+        """Remove the segments that the topic's retention no longer keeps, now. This also happens automatically.
 
-        dry_run: only tell which. retention: of a dry run: which ones would go by this policy. Scans that are open
-        finish: files go when they have.
+        dry_run: only report them. retention: with dry_run, report by this policy instead. Open scans finish; files are
+        deleted after the last of them.
         """
         if retention is not None and not dry_run:
             raise InvalidRequestError("another retention goes with a dry run", hint="set_policy gives it to the topic")
@@ -208,20 +213,20 @@ class Topic(Unpicklable, Scans[Scan]):
         return writer_of(self._backend).upkeep.retain([self._topic], dry_run=dry_run, instead=instead)
 
     def compact(self) -> CompactionReport:
-        """Merge the topic's segments into larger ones, and take what was erased off the disk, now.
+        """Merge the topic's segments into larger ones and delete erased events from the disk, now.
 
-        Merging happens by itself as well, a level at a time. Record indexes stay as they are.
+        Merging also happens automatically, one level at a time. Record indexes do not change.
         """
         return writer_of(self._backend).upkeep.compact([self._topic])
 
     def erase(self, space: str | bytes) -> Erasure:
-        """Erase every event of a space that is visible now: hidden when this returns, and gone from disk soon.
+        """Erase every event of a space that is visible now: hidden when this returns, deleted from disk soon after.
 
-        Nothing has to be called for that; `compact` does it at once. `erasures` lists what is not gone yet, and
-        `traces` looks for what is left. Events that are appended later are kept. `events` of the report is 0 where none
-        was there, as of a misspelled space.
-        Raises UsageError, ReadOnlyError, ManifestFailedError; StoreUnreachableError where the events are hidden and the
-        catalog's store does not know yet, so that another writer would have them back: erase again.
+        The deletion happens automatically; `compact` does it immediately. `erasures` lists spaces that are not deleted
+        yet, and `traces` searches for what remains. Events that are appended later are kept. The report's `events` is 0
+        if the space had none, for example because it is misspelled.
+        Raises UsageError, ReadOnlyError, ManifestFailedError; StoreUnreachableError if the events are hidden but the
+        catalog's store does not know yet, so that another writer would bring them back: erase again.
         """
         writing = writer_of(self._backend)
         erasure = writing.upkeep.erasures.hide(self._topic, self._space(space), self.scan(space=space).count())
@@ -229,13 +234,13 @@ class Topic(Unpicklable, Scans[Scan]):
         return erasure
 
     def erasures(self) -> tuple[str | bytes, ...]:
-        """Spaces that were erased and of which something is still on disk, hidden."""
+        """Erased spaces whose events are hidden but still on disk."""
         self._backend.refresh()
         spaces = sorted(erased_spaces(self._topic.tombstones))
         return tuple(space if self._topic.binary_keys else space.decode() for space in spaces)
 
     def traces(self, space: str | bytes) -> Traces:
-        """Look for what is left of a space: in segments, memory, log, quarantine, manifest. Reads the whole log.
+        """Search for remains of a space in segments, memory, log, quarantine and manifest. Reads the whole log.
 
         Raises UsageError, OSError, esformat.CorruptSegmentError, CorruptLogError.
         """
@@ -250,31 +255,33 @@ class Topic(Unpicklable, Scans[Scan]):
             pin.release()
 
     def ends(self) -> dict[str, int]:
-        """For each partition the record index after its last event: what the next one gets, at the earliest."""
+        """The record index after the last event of each partition: the lowest that its next event can get."""
         self._backend.refresh()
         with self._backend.state.view_lock:
             return {name: partition.visible_end for name, partition in self._topic.partitions.items()}
 
     def stats(self) -> dict[str, Any]:
-        """Rows, bytes, segments, unsealed events, first and last times (µs) and record indexes; of each partition, too.
+        """Rows, bytes, segments, unsealed events, times (µs) and record indexes of the topic and of each partition.
 
-        A plain mapping of what JSON takes.
+        A plain mapping of JSON values.
         """
         self._backend.refresh()
         return topic_stats(self._topic, self._backend.state, self._backend.manifest.quarantined())
 
     def segments(self) -> list[dict[str, Any]]:
-        """The sealed segments by time: `segment` (its number), `partition`, `level`, `rows`, `bytes`, first and last
-        times (µs) and record indexes, both included, `created_us`, and `state`: "sealed", "merging" while another is
-        made of it, or "erasing" where it may hold events that are hidden and not gone yet. Plain mappings of what JSON
-        takes.
+        """The sealed segments in order of time, as plain mappings of JSON values.
+
+        Each has `segment` (its number), `partition`, `level`, `rows`, `bytes`, first and last times (µs) and record
+        indexes, both included, `created_us`, and `state`: "sealed", "merging" while it is being rewritten, or "erasing"
+        if it may contain events that are hidden but not deleted yet.
         """
         self._backend.refresh()
         return segment_facts(self._topic, self._backend.state)
 
     def segment_file(self, number: int) -> Path | Source | None:
-        """The file of a sealed segment, or what reads its object where it lies in the store alone; None where the topic
-        has none of that number. Merging may remove it soon.
+        """The file of a sealed segment, or a source that reads its object if only the store has it.
+
+        None if the topic has no segment of that number. Merging may remove the file soon.
         """
         self._backend.refresh()
         if number not in self._topic.segments:
@@ -301,7 +308,7 @@ class Topic(Unpicklable, Scans[Scan]):
         return make_question(binary_keys=self._topic.binary_keys, indexes=self.indexes, **asked)
 
     def _space(self, space: str | bytes) -> bytes:
-        """The key of a space. Raises UsageError, of None too, which is every space where events are asked for."""
+        """The key of a space. Raises UsageError, also for None, which in a query would mean every space."""
         key = self._question(space=space).space
         if key is None:
             raise UsageError("space must be text or bytes, not None")
@@ -315,7 +322,7 @@ class Topic(Unpicklable, Scans[Scan]):
         return Scan(self._snap, self._backend.pool, self._question(conditions=conditions, **asked), partition)
 
     def _check_partition(self, name: str) -> None:
-        """Raise InvalidRequestError for a partition that is not there; the default one comes with the first events."""
+        """Raise InvalidRequestError for an unknown partition. The first events may create the default one."""
         check_name(name, "partition")
         self._backend.refresh()
         known = self._topic.partitions
@@ -336,11 +343,11 @@ class Topic(Unpicklable, Scans[Scan]):
         start: Any = None,
         end: Any = None,
     ) -> Scan:
-        """Events of a partition in the order in which they were appended, with their record indexes.
+        """Scan the events of a partition in the order in which they were appended, with their record indexes.
 
-        from_index: the first record index to give; with `reverse` the last, newest first. None: from the end there is.
-        start, end: only those with timestamps in [start, end), int µs, aware datetimes or ISO 8601; segments without
-        any are passed over. Raises InvalidRequestError for a partition that is not there, at once.
+        from_index: the record index to start at. None: the first, or with `reverse` (newest first) the last.
+        start, end: only events with timestamps in [start, end), int µs, aware datetimes or ISO 8601; segments without
+        such events are skipped. Raises InvalidRequestError immediately for an unknown partition.
         """
         self._check_partition(partition)
         bounds = {"first_index": from_index} if not reverse else {}

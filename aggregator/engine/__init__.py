@@ -1,1 +1,1 @@
-"""What makes a catalog work: the writer, and readers that follow it."""
+"""The engines behind a catalog: one that writes, and others that read."""

@@ -1,4 +1,4 @@
-"""`Backend`: what stands behind an open catalog, whether it may write or only reads."""
+"""`Backend`: the engine of an open catalog, for writing or for reading only."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from aggregator.storage.files.following import read_following
 from aggregator.storage.files.layout import Layout
 
 Backend = WriterEngine | ReaderEngine
-"""What stands behind an open catalog."""
+"""The engine of an open catalog."""
 
 _STORES = re.compile(r"(?:s3|gs|az|file)://")
 
 
 def is_store(place: object) -> bool:
-    """Whether it is the address of a store, and not a path."""
+    """Whether `place` is the address of a store, and not a path."""
     return isinstance(place, str) and _STORES.match(place) is not None
 
 
 def reader_of(place: str) -> ReaderEngine:
-    """A catalog for reading only: in a directory, or at the address of its store.
+    """Open a catalog for reading only, in a directory or at the address of its store.
 
     Raises CatalogNotFoundError, CorruptManifestError, UnknownVersionError, StoreError, OSError.
     """
     if not is_store(place):
         return ReaderEngine(Layout(Path(place).absolute()), now_us)
-    from aggregator.engine.store_follower import TemporaryStoreReader  # here: obstore is of an extra
+    from aggregator.engine.store_follower import TemporaryStoreReader  # imported here: obstore comes with an extra
     from aggregator.storage.store.client import Store
 
     return TemporaryStoreReader(Store(place), now_us)
 
 
 def writer_of(backend: Backend) -> WriterEngine:
-    """The backend where it may write. Raises ReadOnlyError."""
+    """The backend as a writer engine. Raises ReadOnlyError if it only reads."""
     backend.owner.check()
     if isinstance(backend, WriterEngine):
         return backend

@@ -1,16 +1,16 @@
-"""Segments that were made elsewhere, as by the tasks of a Spark job, taken into a topic: all at once, or none.
+"""Bulk loads: add segments that were written elsewhere, such as by the tasks of a Spark job, to a topic; all or none.
 
-They lie in `staging/`, with record indexes and numbers that were free when they were begun (`Target`). Then, in one
-order:
+Their files are written to `staging/`, with record indexes and numbers that were free when writing began (`Target`).
+Then, in this order:
 
-1. unsealed events of the partition are sealed, so that record indexes only grow;
+1. the partition's unsealed events are sealed, so that record indexes only grow;
 2. the segments are noted (`staging`), durably;
-3. they get their names, and their directories are synced;
+3. their files are renamed into place, and the directories are synced;
 4. the manifest gets their rows, the partition's sealed index and the key of the batch, in one transaction;
-5. readers see them; the note goes.
+5. readers see them; the note is deleted.
 
-Where somebody was given their record indexes or numbers meanwhile, they are written anew with others. A crash before 4
-leaves files that the next opening deletes by the note. Appends wait during 2 to 5.
+If their record indexes or numbers were assigned meanwhile, the segments are rewritten with others. A crash before step
+4 leaves files that the next opening deletes, by the note. Appends wait during steps 2 to 5.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ from esformat import EsdbError, InvalidEventError
 from esformat.parts import sync_directory
 
 ATTEMPTS = 5
-"""So often are segments written anew where events keep arriving in their partition."""
+"""Number of attempts to add segments while events keep arriving in their partition."""
 _STALE, _BUSY = "stale", "busy"
 Key = tuple[str, int]
-"""What tells a batch from others: a producer and its sequence, as of `Topic.append`."""
+"""The identity of a batch: a producer and its sequence, as in `Topic.append`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is remembered of segments that are added together. key: None: nothing. note: a text that is kept with it."""
+    """What is remembered of segments that are added together. key: None: nothing. note: text stored with the key."""
 
     key: Key | None = None
     note: str = ""
 
     def known_to(self, place: Partition) -> ProducerEntry | None:
-        """The batch that was added before under its key. Raises SequenceForgottenError."""
+        """The batch that was added before under the same key, if any. Raises SequenceForgottenError."""
         return None if self.key is None else place.remembered(*self.key)
 
     def entries(self, partition: int, first_index: int, count: int) -> list[ProducerEntry]:
-        """The same as the manifest and segments keep it."""
+        """The entries of this batch for the manifest and the segments."""
         if self.key is None:
             return []
         return [ProducerEntry(partition, *self.key, 0, first_index, count, self.note)]
@@ -71,7 +71,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What whoever writes segments for a partition must know. Record indexes and numbers from the first were free."""
+    """What writers of segments for a partition need. `first_index`, `first_number` and those after them were free."""
 
     topic: TopicInfo
     partition: tuple[int, str]
@@ -82,7 +82,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class StagedSegment:
-    """A finished segment that waits to be taken in. magnitudes: of its columns, as its topic has to know them."""
+    """A finished segment that waits to be added. magnitudes: of its columns, for the topic's schema."""
 
     path: str
     info: SegmentInfo
@@ -91,9 +91,9 @@ class StagedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """Segments that a topic took in: how many, their events, and record indexes from `first` to `last`.
+    """Segments that were added to a topic: number of segments and events, and record indexes from `first` to `last`.
 
-    duplicate: the batch was added before, and these are its events and first record index; `segments` is then 0.
+    duplicate: the batch was added before, and these are its events and record indexes; `segments` is then 0.
     """
 
     topic: str
@@ -105,12 +105,12 @@ class Added:
     duplicate: bool = False
 
 
-# ------------------------------------------------------------ before: by who only reads
+# ------------------------------------------------------------ staging: in any process
 
 
 def find_target(manifest: Manifest, topic: str, partition: str, given: pa.Schema) -> Target | None:
-    """Where events with those columns go; None where topic, partition or schema have to be made first."""
-    contents = manifest.load(since=1 << 62)  # segments aside
+    """The target for events with these columns; None if the topic, partition or schema must be created first."""
+    contents = manifest.load(since=1 << 62)  # without segments
     info = next((info for info in contents.topics if info.name == topic), None)
     if info is None:
         return None
@@ -123,15 +123,15 @@ def find_target(manifest: Manifest, topic: str, partition: str, given: pa.Schema
 
 
 def _schema_for(schemas: Iterable[SchemaInfo], given: pa.Schema, info: TopicInfo) -> SchemaInfo | None:
-    """The schema that holds all of those columns, as appends choose it."""
+    """The schema that appends would choose for these columns, if it needs no change; else None."""
     known, wanted = choose_schema(schemas, given, info.indexes, binary_keys=info.keys == "binary")
     return known if wanted == known else None
 
 
 def stage(folder: Path, target: Target, events: pa.Table, batch: Batch, *, threads: int | None = 1) -> StagedSegment:
-    """Write events as a segment for a target into a directory of `staging/`. For tasks: in any process, at any time.
+    """Write events as a segment for a target into a directory of `staging/`. Tasks may do so in any process.
 
-    Raises InvalidEventError for events that cannot be stored, OSError; then there is no file.
+    Raises InvalidEventError for events that cannot be stored, OSError; then no file is left.
     """
     rows = BatchAdapter(events.schema, target.schema.schema).apply(events.combine_chunks())
     index, number = claim(folder, len(rows))
@@ -159,7 +159,7 @@ def _write(
 
 
 def _measured(tables: Iterable[pa.Table], found: dict[str, int]) -> Iterator[pa.Table]:
-    """The tables; `found` gets the magnitudes of their columns."""
+    """Yield the tables, and collect the magnitudes of their columns in `found`."""
     for table in tables:
         for name, magnitude in magnitudes_of(table.drop_columns([RECORD_INDEX])).items():
             found[name] = max(magnitude, found.get(name, 0))
@@ -167,23 +167,23 @@ def _measured(tables: Iterable[pa.Table], found: dict[str, int]) -> Iterator[pa.
 
 
 def _numbered(batch: pa.RecordBatch, indexes: npt.NDArray[np.int64]) -> pa.Table:
-    """Events with their record indexes."""
+    """Add a column of record indexes to events."""
     field = pa.field(RECORD_INDEX, pa.int64(), nullable=False)
     return pa.Table.from_batches([batch]).append_column(field, pa.array(indexes, pa.int64()))
 
 
-# ------------------------------------------------------------ the act: by the writer
+# ------------------------------------------------------------ adding: in the writer
 
 
 class BulkLoad:
-    """Takes segments into a topic of a catalog that is open for writing. For one use at a time."""
+    """Adds segments to a topic of a catalog that is open for writing. Not thread-safe."""
 
     def __init__(self, writing: WriterEngine, topic: Topic) -> None:
         self._writing, self._topic = writing, topic
         self._folder = staging(writing.layout) / f"anew-{secrets.token_hex(8)}"
 
     def prepare(self, partition: str, given: pa.Schema) -> Target:
-        """Make what events with those columns need: a partition, a schema. Raises InvalidEventError and others."""
+        """Create the partition and schema that events with these columns need. Raises as `Topic.append`."""
         topic = self._topic
         self._writing.ingest.append(topic, given.empty_table(), partition, None, None)
         schema = _schema_for(topic.schemas.values(), given, topic.info)
@@ -193,7 +193,7 @@ class BulkLoad:
         return Target(topic.info, (place.number, place.name), schema, index, number)
 
     def add_files(self, paths: Sequence[str], partition: str, batch: Batch) -> Added:
-        """Take in copies of finished segments of any origin, with one set of columns. Raises as `add`, UsageError."""
+        """Add copies of finished segments of any origin, all with the same columns. Raises as `add`, and UsageError."""
         with ExitStack() as stack:
             segments = [stack.enter_context(esformat.open(path, cache_bytes=0)) for path in paths]
             schemas = [_without_index(segment.schema) for segment in segments]
@@ -211,11 +211,11 @@ class BulkLoad:
             return self._add(place, self._anew([(path, None) for path in paths], target, batch), target, batch)
 
     def add(self, target: Target, staged: Sequence[StagedSegment], batch: Batch) -> Added:
-        """Take in segments that were staged for a target: all of them, or none. Their files go from where they are.
+        """Add segments that were staged for a target: all of them, or none. Their files are moved.
 
-        Raises InvalidEventError (values that do not go with the topic's), SequenceForgottenError (a key too old to
-        tell), OverloadedError (no room; events keep arriving), InvalidRequestError (another catalog), LogFailedError,
-        ManifestFailedError, OSError; then nothing changed.
+        Raises InvalidEventError (values that the topic's columns cannot store), SequenceForgottenError (a key too old
+        to check), OverloadedError (no room, or events keep arriving), InvalidRequestError (another catalog),
+        LogFailedError, ManifestFailedError, OSError; then nothing changed.
         """
         place = self._topic.partitions.get(target.partition[1])
         if place is None or (place.number, self._topic.info.number) != (target.partition[0], target.topic.number):
@@ -254,8 +254,8 @@ class BulkLoad:
         )
 
     def _admit(self, staged: Iterable[StagedSegment], target: Target) -> None:
-        """Have the topic's schema remember how large the values are. Raises InvalidEventError where no type would hold
-        them and those that the topic has.
+        """Record the magnitudes of the values in the topic's schema. Raises InvalidEventError if no type could store
+        these values together with the topic's.
         """
         found: dict[str, int] = {}
         for name, magnitude in (item for each in staged for item in each.magnitudes):
@@ -267,7 +267,7 @@ class BulkLoad:
             )
 
     def _try(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added | str:
-        """Take them in between two groups of appends, if nothing of the partition is unsealed then."""
+        """Add the segments between two groups of appends, if the partition has no unsealed events then."""
         outcome: list[Added | str] = []
 
         def act() -> None:
@@ -288,7 +288,7 @@ class BulkLoad:
 
     def _take_in(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added:
         layout, state, manifest = self._writing.layout, self._writing.state, self._writing.manifest
-        # not the time of a task's machine: retention has to know which came first
+        # not the clock of a task's machine: retention must know which segment came first
         infos = [each.info._replace(created_us=self._writing.sealer.clock()) for each in staged]
         events = sum(info.rows for info in infos)
         first = infos[0].first_index if infos else place.next_index
@@ -305,23 +305,22 @@ class BulkLoad:
                 place.next_index = max(place.next_index, end)
                 state.change_segments(self._topic, change, infos, (), sealed)
         except BaseException:
-            with contextlib.suppress(EsdbError, OSError):  # else the next opening does it
+            with contextlib.suppress(EsdbError, OSError):  # else the next opening cleans up
                 manifest.settle()
                 undo(layout, {info.number for info in manifest.load(since=state.change).segments})
             raise
         for entry in new:
             place.keep_producer(entry)
-        with contextlib.suppress(OSError):  # the next opening forgets it: the manifest names the segments
+        with contextlib.suppress(OSError):  # else the next opening deletes it: the manifest names the segments
             forget_note(layout)
         with state.view_lock:
             state.arrivals.tell()
         return Added(self._topic.info.name, place.name, len(infos), events, first, end - 1)
 
     def _anew(self, sources: Sequence[tuple[str, int | None]], target: Target, batch: Batch) -> list[StagedSegment]:
-        """Copies of segments with record indexes and numbers that are free now, in the order given.
+        """Write copies of segments, with record indexes and numbers that are free now, in the order of `sources`.
 
-        sources: paths, each with the first of the record indexes that it has, without gaps; None: it has none that
-        count.
+        sources: paths, each with the first of its record indexes, which have no gaps; None if it has none to preserve.
         """
         index = self._topic.partitions[target.partition[1]].next_index
         staged: list[StagedSegment] = []
@@ -341,7 +340,7 @@ class BulkLoad:
 
 
 def _name(layout: Layout, staged: Iterable[StagedSegment]) -> None:
-    """Give segments their names, durably."""
+    """Rename the files of segments into place, durably."""
     folders = set()
     for each in staged:
         path = layout.segment(each.info.number)
@@ -359,7 +358,7 @@ def _sources(staged: Iterable[StagedSegment]) -> list[tuple[str, int | None]]:
 def _renumbered(segment: esformat.Segment, target: Target, first: int | None, index: int) -> Iterator[pa.Table]:
     """A segment's events in the schema of a target, with record indexes from `index` on.
 
-    first: the first of those that they have, in an order that is kept; None: they get them in the order of the file.
+    first: the first of their present record indexes, whose order is kept; None: number them in the order of the file.
     """
     given = _without_index(segment.schema)
     adapter = BatchAdapter(given, target.schema.schema)

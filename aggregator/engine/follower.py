@@ -1,7 +1,7 @@
-"""A catalog that another process writes to, as readers see it: brought up to date whenever somebody asks.
+"""The reader engine: a catalog that another process writes to, brought up to date on each read.
 
-The log is read first and the manifest second. What was sealed and deleted from the log between two looks is in the
-manifest by then; what the log still holds of it is dropped. So nothing is missed, and nothing is seen twice.
+The log is read first and the manifest second. Events that were sealed and deleted from the log between two reads are in
+the manifest by then; sealed events that the log still contains are dropped. So none is missed, and none is seen twice.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _TRIES, _PAUSE_S = 50, 0.02  # until a manifest that is being rebuilt has its na
 
 
 class ReaderEngine:
-    """What a reading process has of a catalog. Safe to share between threads."""
+    """The engine of a catalog that is open for reading. Thread-safe."""
 
     look_s = 0.05
-    """It hears nothing from the writer: whoever waits for events looks so often."""
+    """Pause between looks for new events, in seconds: the writer does not notify readers."""
 
     def __init__(self, layout: Layout, clock: Callable[[], int]) -> None:
         """Raises CatalogNotFoundError, CorruptManifestError, UnknownVersionError."""
         self.layout, self._clock = layout, clock
         self.owner = Owner(layout.root)
         self.manifest = self._open_manifest()
-        with ExitStack() as undoing:  # whatever fails: nothing stays open
+        with ExitStack() as undoing:  # closes everything if anything fails
             undoing.callback(self.manifest.close)
             self.pins = Pins(layout.reader_locks, read_only=True)
             undoing.callback(self.pins.close)
@@ -64,7 +64,7 @@ class ReaderEngine:
 
     @property
     def address(self) -> str:
-        """What opens it anywhere."""
+        """The path or store address that opens the catalog."""
         return str(self.layout.root)
 
     def _make_objects(self) -> Objects:
@@ -76,7 +76,7 @@ class ReaderEngine:
             try:
                 return Manifest(self.layout.manifest, read_only=True)
             except (FileNotFoundError, ManifestFailedError) as error:
-                if left and is_held(self.layout.writer_lock):  # it is being made, or rebuilt
+                if left and is_held(self.layout.writer_lock):  # it is being created, or rebuilt
                     time.sleep(_PAUSE_S)
                 elif isinstance(error, ManifestFailedError):
                     raise
@@ -104,7 +104,7 @@ class ReaderEngine:
         self._take(frames)
 
     def refresh(self) -> None:
-        """Take in what the writer did since the last time."""
+        """Apply what the writer did since the last call."""
         self.owner.check()
         with self._lock:
             frames = self._new_frames()
@@ -114,7 +114,7 @@ class ReaderEngine:
                     self._tail.position = 0
                     frames, contents = self._new_frames(), self._load()
                 self._apply(contents)
-                self.state.arrivals.tell()  # segments may have come that were never in the log
+                self.state.arrivals.tell()  # new segments may never have been in the log
             if self._incarnations.newest() not in self.state.lineage.names[-1:]:
                 self.state.lineage = self._lineage()
             self._take(frames)
@@ -126,7 +126,7 @@ class ReaderEngine:
         return self.layout.following.exists()
 
     def _load(self, since: int = -1) -> Contents:
-        """What the manifest has. Raises CorruptManifestError where that is less than its writer had."""
+        """Load the manifest. Raises CorruptManifestError if it is older than its writer's."""
         contents = self.manifest.load(since)
         if contents.change < self._tail.change and self.manifest.follow():  # it was rebuilt
             contents = self.manifest.load()
@@ -140,11 +140,11 @@ class ReaderEngine:
         return contents
 
     def shipping(self) -> dict[str, Any] | None:
-        """What is known of the writer's store, as JSON values; None where that is nothing."""
+        """What is known of the writer's store, as JSON values; None if nothing is."""
         return None
 
     def problems(self) -> list[Problem]:
-        """What the writer found wrong, oldest first, and what is wrong with a log that nobody writes to."""
+        """Problems that the writer found, oldest first, and damage in a log that nobody writes to."""
         self.refresh()
         problems = self.manifest.problems()
         known = {(problem.subject, problem.message) for problem in problems}
@@ -155,7 +155,7 @@ class ReaderEngine:
         return problems
 
     def _new_frames(self) -> list[Frame]:
-        with suppress(FileNotFoundError):  # a catalog that was only just made
+        with suppress(FileNotFoundError):  # the catalog was just created
             return self._tail.read(whole=not is_held(self.layout.writer_lock))
         return []
 
@@ -174,10 +174,10 @@ class ReaderEngine:
         for segment in contents.segments:
             owner, _ = state.partitions[segment.partition]
             known = owner.segments.get(segment.number)
-            if known == segment:  # the manifest was replaced, as a whole
+            if known == segment:  # the whole manifest was replaced
                 continue
             added.setdefault(owner.info.number, []).append(segment)
-            if known is not None:  # another file came in its place
+            if known is not None:  # another file has replaced it
                 retired.append(segment.number)
         state.take_over(added, retired, {p.number: p.sealed_index for p in contents.partitions}, contents.change)
         with state.view_lock:
@@ -185,7 +185,7 @@ class ReaderEngine:
         came = (segment.number for segments in added.values() for segment in segments)
         for number in (*retired, *came):  # a deleted topic may have had a file of the same number
             self.pool.forget(number)
-        if sum(len(topic.segments) for topic in state.topics.values()) != contents.count:  # retired ones long gone
+        if sum(len(topic.segments) for topic in state.topics.values()) != contents.count:  # some were retired long ago
             whole = self.manifest.load()
             keep = {segment.number for segment in whole.segments}
             gone = [
@@ -207,10 +207,10 @@ class ReaderEngine:
         replay = Replay(self.state, None, self._clock)
         for frame in frames:
             replay.take(frame)
-            self._tail.position = frame.end  # not before: an error or an interrupt must not lose it
+            self._tail.position = frame.end  # only now: an error or an interrupt must not lose the frame
 
     def snapshot(self, topic: Topic, partition: str | None) -> tuple[Snapshot, Pin]:
-        """What of a topic is there now. The pin is taken before looking, so that no file goes in between."""
+        """A snapshot of a topic as it is now. The pin is taken before the refresh: no file is deleted in between."""
         self.owner.check()
         pin = self.pins.take(self.state.change)
         try:
@@ -220,7 +220,7 @@ class ReaderEngine:
             pin.release()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self.state.arrivals.end()
         self.pool.close()
         self.pins.close()

@@ -17,9 +17,9 @@ from aggregator.storage.state.state import Topic
 
 
 def damaged_segments(following: ReaderEngine, now_us: int) -> Iterator[Problem]:
-    """Read every segment file from end to end. Whoever opens the catalog for writing sets damaged ones aside.
+    """Read every segment file from end to end and report the damaged ones. Only a writer moves them to quarantine.
 
-    Those that were let go are looked for by `aggregator store verify`.
+    Evicted segments are not checked here, but by `aggregator store verify`.
     """
     stored = {each.number for each in StoredRows(following.manifest).all()}
     for topic in list(following.state.topics.values()):
@@ -41,8 +41,8 @@ def damaged_segments(following: ReaderEngine, now_us: int) -> Iterator[Problem]:
 def would_remove(
     following: ReaderEngine, names: Iterable[str], now_us: int, instead: Retention | None = None
 ) -> RetentionReport:
-    """What the policies of topics, or `instead` of those another one, no longer keep; the limits of the catalog as a
-    whole are the writer's own.
+    """The segments that the topics' policies, or the policy `instead`, no longer keep. The limits of the catalog as a
+    whole are not considered: only the writer knows them.
     """
     believed_us = stored_report(following.manifest, now_us).believed_us
     batches, state, removed = following.manifest.quarantined(), following.state, []

@@ -13,22 +13,22 @@ class Closable(Protocol):
     """Something that works in the background until it is closed."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
 
 
 _OPEN: dict[Closable, Callable[[], None]] = {}
 
 
 def close_at_exit(one: Closable, rest: Callable[[], None]) -> None:
-    """Have `one` closed when the program ends, unless `closed` is called before.
+    """Have `one` closed when the program exits, unless `closed` is called before.
 
-    rest: ends what is done in the background, and begins nothing more.
+    rest: ends its background work and starts no more.
     """
     _OPEN[one] = rest
 
 
 def closed(one: Closable) -> None:
-    """It is closed."""
+    """Forget `one`, which is closed."""
     _OPEN.pop(one, None)
 
 
@@ -42,9 +42,10 @@ def _close_all() -> None:
         one.close()
 
 
-# The pools of `concurrent.futures` refuse work as soon as the main thread has ended, before `atexit` is called: work in
-# the background must have ended by then. What they are ended by themselves, registered when they are imported, is the
-# only place before that; what is registered later is called earlier. Threads of the program may append still.
+# The pools of `concurrent.futures` refuse work as soon as the main thread has ended, which is before `atexit` callbacks
+# run: background work must have ended by then. `threading._register_atexit`, which those pools use themselves, is the
+# only hook before that. Its callbacks run in reverse order, so this one, registered after the import of the pools, runs
+# first. Threads of the program may still append.
 assert ThreadPoolExecutor is not None
 threading._register_atexit(_rest_all)  # type: ignore[attr-defined]
 atexit.register(_close_all)

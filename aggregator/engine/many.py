@@ -1,7 +1,7 @@
-"""Several catalogs as one that is only read: their topics by name, their events in one order.
+"""Several catalogs read as one: topics of the same name are combined, with their events in one order.
 
-Each catalog's numbers are made different from the others': that of a thing, times how many catalogs there are, plus the
-catalog's place among them. So scans, statements and positions work on all as they do on one. Partitions are called
+Numbers (of topics, partitions, segments …) are made unique: a catalog's own number, times the number of catalogs, plus
+the catalog's place among them. So scans, statements and positions work as for a single catalog. Partitions are called
 `catalog/partition`.
 """
 
@@ -38,14 +38,14 @@ from aggregator.storage.state.state import CatalogState, Partition, SchemaSet, S
 from aggregator.storage.state.streams import Stream, StreamIndex
 
 AT_ONCE = 16
-"""So many catalogs in stores are asked at once: each waits for an answer."""
+"""Number of catalogs in stores that are queried in parallel, as each waits for an answer."""
 _T = TypeVar("_T")
 _Mine = list[tuple[int, Topic]]
-"""A topic as those catalogs have it that have it, by their places."""
+"""A topic in each catalog that has it, with the catalog's place."""
 
 
 class _Pins(Pin):
-    """Pins of several catalogs, as one."""
+    """The pins of several catalogs as one."""
 
     __slots__ = ("_all",)
 
@@ -53,13 +53,13 @@ class _Pins(Pin):
         self._all = pins
 
     def release(self) -> None:
-        """Let go of all of them."""
+        """Release all of them."""
         while self._all:
             self._all.pop().release()
 
 
 class _Pool(SegmentPool):
-    """Segments of all catalogs, by the numbers that they have here."""
+    """The segments of all catalogs, by their combined numbers."""
 
     def __init__(self, pools: Sequence[SegmentPool]) -> None:
         self._pools = pools
@@ -71,7 +71,7 @@ class _Pool(SegmentPool):
         return self._pools[place], info._replace(number=number)
 
     def get(self, info: SegmentInfo) -> esformat.Segment:
-        """An open segment; as that of its catalog."""
+        """An open segment, from the pool of its catalog."""
         pool, own = self._own(info)
         return pool.get(own)
 
@@ -86,7 +86,7 @@ class _Pool(SegmentPool):
         return pool.is_far(own)
 
     def opened(self, info: SegmentInfo) -> esformat.Segment | None:
-        """The segment where it is open by now."""
+        """The segment if it is already open; else None."""
         pool, own = self._own(info)
         return pool.opened(own)
 
@@ -100,7 +100,7 @@ class _Pool(SegmentPool):
 
 
 class _Streams(StreamIndex):
-    """The streams of all catalogs; one that several have counts once."""
+    """The streams of all catalogs, without duplicates."""
 
     def __init__(self, indexes: Sequence[StreamIndex]) -> None:
         self._indexes = indexes
@@ -124,15 +124,15 @@ class _Streams(StreamIndex):
 
 
 class ManyEngine(ReaderEngine):
-    """What stands behind several catalogs that are read as one. Safe to share between threads.
+    """The engine of several catalogs that are read as one. Thread-safe.
 
-    It has no manifest: what is asked of that is asked of a catalog alone.
+    It has no manifest: operations that need one work only on a single catalog.
     """
 
     def __init__(self, members: Sequence[ReaderEngine]) -> None:
-        """The catalogs, which stay their owner's to close, by the order of their paths or addresses.
+        """members: in the order of their paths or addresses; the caller closes them.
 
-        Raises InvalidRequestError where two of them are one, or copies of one: their events would count twice.
+        Raises InvalidRequestError if two of them are the same catalog or copies of one: events would count twice.
         """
         _check_distinct(members)
         self._members = members
@@ -155,24 +155,24 @@ class ManyEngine(ReaderEngine):
         self.refresh()
 
     def number(self, place: int, own: int) -> int:
-        """What a catalog's number of something is here."""
+        """The combined number for a catalog's own number."""
         return own * len(self._members) + place
 
     def refresh(self) -> None:
-        """Take in what the writers did since the last time."""
+        """Apply what the writers did since the last call."""
         self.owner.check()
         self._ask_all([member.refresh for member in self._members])
         self._look()
 
     def _ask_all(self, asked: Sequence[Callable[[], _T]]) -> list[_T]:
-        """Ask catalogs something: one after the other, or side by side where answers come from far."""
+        """Call each function and return the results: in parallel if any catalog is in a store, else in sequence."""
         if not self._far or len(asked) < 2:
             return [ask() for ask in asked]
         with ThreadPoolExecutor(AT_ONCE, "aggregator-many") as threads:
             return [each.result() for each in [threads.submit(copy_context().run, ask) for ask in asked]]
 
     def _look(self) -> bool:
-        """Take in what the catalogs have by now; gives whether topics or partitions came or went."""
+        """Combine what the catalogs have now. Return whether their topics, partitions or segments changed."""
         with self._lock:
             seen = [(member.state.change, len(member.state.partitions)) for member in self._members]
             changed = seen != self._seen
@@ -200,7 +200,7 @@ class ManyEngine(ReaderEngine):
             self._topics, self.state.topics, self.state.partitions = found, topics, partitions
 
     def _joined(self, mine: _Mine) -> Topic:
-        """A topic with what all catalogs have of it, but its events. Indexes are those that all have."""
+        """Combine a topic of several catalogs, without its events. Its indexes are those that all have."""
         infos = [topic.info for _, topic in mine]
         indexes = tuple(name for name in infos[0].indexes if all(name in info.indexes for info in infos))
         joined = Topic(replace(infos[0], number=self.number(mine[0][0], infos[0].number), indexes=indexes))
@@ -214,7 +214,7 @@ class ManyEngine(ReaderEngine):
         return [self._schema(place, info) for info in list(topic.schemas.values())]
 
     def _schema(self, place: int, info: SchemaInfo) -> SchemaInfo:
-        """A schema with its numbers here; each is made once, as others are told apart by what they are."""
+        """A schema with combined numbers. Each is created only once, because schemas are compared by identity."""
         known = self._schemas.get((place, info.number))
         if known is None:
             here = replace(info, number=self.number(place, info.number), family=self.number(place, info.family))
@@ -222,16 +222,16 @@ class ManyEngine(ReaderEngine):
         return known
 
     def snapshot(self, topic: Topic, partition: str | None) -> tuple[Snapshot, Pin]:
-        """What of a topic is there now, one catalog after the other."""
+        """A snapshot of a topic, from one catalog after the other."""
         self.owner.check()
-        while True:  # until no catalog has changed its topics or segments meanwhile
+        while True:  # until no catalog changes its topics or segments meanwhile
             snapshot, pin = self._taken(topic, partition)
             if not self._look():
                 return snapshot, pin
             pin.release()
 
     def _taken(self, topic: Topic, partition: str | None) -> tuple[Snapshot, Pin]:
-        """The same, by the topics that are known; every catalog is brought up to date by that."""
+        """The same, with the topics known so far. Refreshes every catalog."""
         name = topic.info.name
         mine = self._topics.get(name, [])
         others = set(range(len(self._members))).difference(place for place, _ in mine)
@@ -260,7 +260,7 @@ class ManyEngine(ReaderEngine):
         return self._together(topic, taken), pins
 
     def _own_partition(self, place: int, partition: str | None) -> str | None:
-        """The name of a partition in a catalog; None: it is of another."""
+        """The name of a partition within a catalog; None if the partition belongs to another."""
         prefix = self.names[place] + "/"
         return partition.removeprefix(prefix) if partition is not None and partition.startswith(prefix) else None
 
@@ -280,7 +280,7 @@ class ManyEngine(ReaderEngine):
         )
 
     def _segments(self, name: str, taken: list[tuple[int, Snapshot]]) -> SegmentView:
-        """The segments of a topic, as made for the last snapshot where no catalog has others by now."""
+        """The segments of a topic: those of the last snapshot if no catalog has changed them, else combined again."""
         views = [each.segments for _, each in taken]
         known = self._views.get(name)
         if known is not None and len(known[0]) == len(views) and all(map(_same, known[0], views)):
@@ -298,11 +298,11 @@ class ManyEngine(ReaderEngine):
         return self._views[name][1]
 
     def problems(self) -> list[Problem]:
-        """What is known to be wrong with any of them."""
+        """The known problems of all catalogs."""
         return [problem for member in self._members for problem in member.problems()]
 
     def close(self) -> None:
-        """Let nobody wait; the catalogs are their owner's to close."""
+        """Wake all waiting callers. The owner of the catalogs closes them."""
         self.state.arrivals.end()
 
 
@@ -320,7 +320,7 @@ def _check_distinct(members: Sequence[ReaderEngine]) -> None:
 
 
 def _named(addresses: Sequence[str]) -> tuple[list[str], str]:
-    """What catalogs are called among each other: what tells their paths or addresses apart; and what they share."""
+    """Names for catalogs: the parts of their paths or addresses after the common prefix; and that prefix."""
     parts = [unquote(each).split("/") if is_store(each) else Path(each).as_posix().split("/") for each in addresses]
     alike = takewhile(lambda names: len(set(names)) == 1, zip(*parts, strict=False))
     shared = sum(1 for _ in alike) if len(parts) > 1 else len(parts[0]) - 1

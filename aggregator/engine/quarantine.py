@@ -1,4 +1,4 @@
-"""`QuarantineView`: what a catalog has set aside, as users have it: listed, read, tried again, dropped."""
+"""`QuarantineView`: the public interface of a catalog's quarantine: list, read, retry, drop."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from aggregator.storage.state.tombstones import hidden_in
 from esformat.parts import sync_directory
 
 PRODUCER = "quarantine"
-"""How the producer is named under which a batch is appended again; the record index that it had follows."""
+"""Prefix of the producer under which a batch is appended again; the batch's first record index follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A file in `quarantine/`: a batch that could not be sealed, or what was damaged, of which only name, size and time
+    """A file in `quarantine/`: a batch that could not be sealed, or a damaged file, of which only name, size and time
     are known. Times are µs.
 
-    number: of a batch. first_index, last_index: of its events. reason: the error that sealing them raised.
+    For batches: `number`; `first_index`, `last_index`: of its events; `reason`: the error that sealing them raised.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Quarantined:
 
 
 class QuarantineView:
-    """What a catalog has set aside. Made by `Catalog.quarantine`."""
+    """The quarantine of a catalog. Created by `Catalog.quarantine`."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -56,11 +56,11 @@ class QuarantineView:
         return [*map(self._shown, self._batches()), *map(_damaged, damaged_files(self._backend.layout))]
 
     def problems(self) -> list[Problem]:
-        """One for each batch."""
+        """A problem for each batch."""
         return problems_of(self._batches(), self._backend.state)
 
     def events(self, number: int) -> pa.Table:
-        """The events of a batch with their record indexes, but for those that were erased since.
+        """The events of a batch with their record indexes, without those erased since.
 
         Raises InvalidRequestError (no such batch), CorruptLogError, OSError.
         """
@@ -69,10 +69,11 @@ class QuarantineView:
         return pa.Table.from_batches(self._visible(batch, batches), batches[0].schema)
 
     def retry(self, number: int) -> Receipt | None:
-        """Append the events of a batch again, as after an upgrade, and drop it; None where all of them were erased.
+        """Append the events of a batch again, for example after an upgrade, and drop the batch.
 
-        They get new record indexes. Asked for twice, or interrupted, it appends them once.
-        Raises InvalidRequestError, ReadOnlyError, and as `Topic.append`; then the batch stays.
+        Returns None if all of them were erased. They get new record indexes. They are appended once, even if this is
+        interrupted or called twice.
+        Raises InvalidRequestError, ReadOnlyError, and everything `Topic.append` raises; then the batch stays.
         """
         writing = writer_of(self._backend)
         with writing.quarantine.lock:  # nothing is erased meanwhile
@@ -80,7 +81,7 @@ class QuarantineView:
             topic, partition = writing.state.partitions[batch.partition]
             events = self.events(number)
             empty = [name for name in events.column_names if events[name].null_count == len(events)]
-            events = events.drop_columns([*empty, RECORD_INDEX])  # which may be too many to be sealed
+            events = events.drop_columns([*empty, RECORD_INDEX])  # may be too many columns to seal
             receipt = None
             if len(events):
                 key = f"{PRODUCER}-{batch.first_index}"
@@ -89,7 +90,7 @@ class QuarantineView:
         return receipt
 
     def drop(self, name: int | str) -> None:
-        """Delete a batch, by its number, or a damaged file, by its name. It cannot be brought back.
+        """Delete a batch by its number, or a damaged file by its name. This cannot be undone.
 
         Raises InvalidRequestError, ReadOnlyError, OSError.
         """

@@ -1,5 +1,5 @@
-"""`Standby`: a directory that follows a catalog in a store, is read, and becomes its writer's when the lease of the one
-before has lapsed.
+"""`Standby`: follows a catalog in a store into a directory, serves reads, and can take over as its writer once the
+previous writer's lease has lapsed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ logger = logging.getLogger("aggregator")
 
 
 def is_writer(store: Store, layout: Layout) -> bool:
-    """Whether a directory is the writer's of the catalog in a store, so that there is nothing to wait for.
+    """Whether the directory belongs to the current writer of the catalog in a store, so that no takeover is needed.
 
-    Raises FencedError where it was, and is not any more; StoreError, OSError.
+    Raises FencedError if it belonged to a previous writer; StoreError, OSError.
     """
     note = read_note(layout) if layout.root.is_dir() else None
     if note is None or note.following or note.address != store.address:
@@ -37,15 +37,15 @@ def is_writer(store: Store, layout: Layout) -> bool:
 
 
 LOOKS = 10
-"""So often in the time of a lease it is looked at: a standby comes at most a tenth of it late."""
+"""Number of looks at the lease in its length: a standby takes over at most a tenth of the length late."""
 
 
 class Standby:
-    """Follows in a thread of its own. `backend` reads, until `take_over`."""
+    """Follows a catalog in a background thread. `backend` serves reads, until `take_over`."""
 
     def __init__(self, store: Store, layout: Layout, clock: Callable[[], int]) -> None:
-        """The directory is empty, or followed that store before. Raises CatalogNotFoundError, InvalidRequestError,
-        StoreError, OSError.
+        """layout: a directory that is empty, or followed that store before. Raises CatalogNotFoundError,
+        InvalidRequestError, StoreError, OSError.
         """
         seen = look(store)
         if seen is None:
@@ -60,17 +60,17 @@ class Standby:
         self._when_free: list[Callable[[], None]] = []
         self._seen: Seen | None = None
         self.may_take = Event()
-        """Set when the lease may be taken."""
+        """Set once the lease may be taken."""
         self._thread = Thread(target=self._follow, name="aggregator-standby", daemon=True)
         self._thread.start()
 
     def _follow(self) -> None:
-        told: type[Exception] | None = None  # once for each kind of error: their words are other ones each time
+        told: type[Exception] | None = None  # warn once per kind of error: messages differ each time
         while True:
             try:
                 self._look()
                 told = None
-            except Exception as error:  # without this thread nobody would take over
+            except Exception as error:  # without this thread there is no takeover
                 if type(error) is not told:
                     known = isinstance(error, EsdbError | OSError)
                     message = "following %s failed, and will be tried again: %s"
@@ -93,7 +93,7 @@ class Standby:
         self.backend.refresh()
 
     def call_when_free(self, act: Callable[[], None]) -> None:
-        """Call something when the lease may be taken, from another thread."""
+        """Call `act` in another thread once the lease may be taken."""
         with self._lock:
             self._when_free.append(act)
         if self.may_take.is_set():
@@ -107,8 +107,8 @@ class Standby:
                 Thread(target=act, name="aggregator-standby-free", daemon=True).start()
 
     def take_over(self) -> bool:
-        """Make the directory the writer's, when `may_take` is set; nothing reads `backend` any more. False where
-        another one was quicker; then a standby begins anew. Raises StoreError, OSError.
+        """Make this directory the writer's, once `may_take` is set. `backend` must no longer be read. Returns False if
+        another process was faster; then start a new standby. Raises StoreError, OSError.
         """
         self.close()
         assert self._seen is not None
@@ -124,7 +124,7 @@ class Standby:
         return True
 
     def close(self) -> None:
-        """Follow no longer; a second call does nothing."""
+        """Stop following. A second call does nothing."""
         with self._lock:
             if self._ending.is_set():
                 return

@@ -21,8 +21,8 @@ _SUMS = (
 
 
 def topic_stats(topic: Topic, state: CatalogState, quarantined: Iterable[QuarantinedBatch]) -> Facts:
-    """Rows, bytes, segments, unsealed events and times (µs) of a topic, and the same of each partition; and what tells
-    its catalog from others.
+    """Rows, bytes, segments, unsealed events and times (µs) of a topic and of each partition, and the identity of its
+    catalog.
 
     quarantined: batches of any topic; `rows` and `bytes` do not count them.
     """
@@ -58,7 +58,7 @@ def topic_stats(topic: Topic, state: CatalogState, quarantined: Iterable[Quarant
 
 
 def segment_facts(topic: Topic, state: CatalogState) -> list[Facts]:
-    """What is known of each sealed segment of a topic without opening it, in the order of their times."""
+    """The metadata of each sealed segment of a topic, in order of time. Opens no segment."""
     with state.view_lock:
         view = topic.segments.view()
         names = {partition.number: name for name, partition in topic.partitions.items()}
@@ -107,7 +107,7 @@ def _widen(facts: Facts, what: str, low: int, high: int) -> None:
 
 
 def disk_stats(usage: Usage) -> Facts:
-    """What the catalog takes on disk, in bytes."""
+    """The catalog's disk usage, in bytes."""
     return {
         "total": usage.total,
         "segments": usage.segments,
@@ -122,10 +122,10 @@ def disk_stats(usage: Usage) -> Facts:
 
 
 def memory_stats(held_bytes: int, limit_bytes: int) -> Facts:
-    """What unsealed events take in memory, and what Arrow holds in all."""
+    """Memory used by unsealed events, and by Arrow in total, in bytes."""
     return {"unsealed": held_bytes, "limit": limit_bytes, "arrow": pa.total_allocated_bytes()}
 
 
 def scan_stats(windows: WindowBudget) -> Facts:
-    """What scans hold in memory for their readers, and how many of them wait for others at this moment."""
+    """Memory that scans use for their readers, in bytes, and how many scans now wait for memory of others."""
     return {"window_bytes": windows.held_bytes, "limit": windows.limit_bytes, "waiting": windows.waiting}

@@ -1,5 +1,5 @@
-"""A catalog in a store, as readers on any machine see it: a directory of their own that follows it (`Mirror`), read as
-any other; segments come when somebody reads them.
+"""Reads a catalog in a store from any machine: a local directory follows it (`Mirror`) and is read like any other.
+Segments are read from the store on demand.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _PREFIX, _IN_USE = "aggregator-", "in-use"
 
 
 class StoreReaderEngine(ReaderEngine):
-    """What a reading process has of a catalog in a store. Safe to share between threads."""
+    """The engine that reads a catalog in a store. Thread-safe."""
 
     look_s = 0.5
-    """Each look is a request."""
+    """Pause between looks for new events, in seconds: each look is a request."""
 
     def __init__(self, store: Store, layout: Layout, clock: Callable[[], int], *, durable: bool = False) -> None:
-        """layout: an empty directory, which is followed into. durable: it is synced, as it is to become a catalog.
+        """layout: an empty directory, which will follow the store. durable: sync it, as it may become a catalog.
 
         Raises CatalogNotFoundError, StoreError, UnknownVersionError, OSError.
         """
@@ -48,11 +48,11 @@ class StoreReaderEngine(ReaderEngine):
 
     @property
     def address(self) -> str:
-        """Of the store."""
+        """The address of the store."""
         return self._store.address
 
     def refresh(self) -> None:
-        """Take in what came to the store since the last time: once for each question."""
+        """Apply what has reached the store since the last call, at most once for each query."""
         self.owner.check()
         if not is_first_look(self):  # each is a request
             return
@@ -63,7 +63,7 @@ class StoreReaderEngine(ReaderEngine):
 
     def _new_frames(self) -> list[Frame]:
         announced = self.mirror.at.announced
-        if announced is not None:  # what lies before is in segments that the manifest names
+        if announced is not None:  # events before that are in segments that the manifest names
             self._tail.position = max(self._tail.position, announced.position)
         return self._tail.read(whole=True)
 
@@ -74,25 +74,25 @@ class StoreReaderEngine(ReaderEngine):
         return True
 
     def shipping(self) -> dict[str, Any] | None:
-        """When the newest came there that was read, and in which epoch."""
+        """When the newest object read was uploaded, and its epoch."""
         at = self.mirror.at
         return {"shipped_us": at.shipped_us, "epoch": at.epoch}
 
     def problems(self) -> list[Problem]:
-        """What the writer found wrong, and what is wrong with the store."""
+        """Problems that the writer found, and damage in the store."""
         found = super().problems()
         return found + [Problem(name, what, "reported", self._clock()) for name, what in self.mirror.at.damages.items()]
 
 
 def _own_directory() -> tuple[Path, int]:
-    """A directory of this process, and the open file that says so as long as it lives. Those of processes that were
-    killed go, as Spark kills its workers.
+    """Create a directory for this process, and an open file whose lock marks it as in use. Delete the directories of
+    killed processes, such as Spark's workers.
     """
     for marker in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_IN_USE}"):
         if not is_held(marker):
             shutil.rmtree(marker.parent, ignore_errors=True)
     root = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    made = root / f"{_IN_USE}{PARTIAL}"  # it has its name when it is locked
+    made = root / f"{_IN_USE}{PARTIAL}"  # renamed once it is locked
     descriptor = create_file(made, os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     made.rename(root / _IN_USE)
@@ -105,7 +105,7 @@ def _let_go(root: Path, marker: int) -> None:
 
 
 class TemporaryStoreReader(StoreReaderEngine):
-    """The same, in a directory that goes when it is closed."""
+    """The same, in a temporary directory that is deleted on closing."""
 
     def __init__(self, store: Store, clock: Callable[[], int]) -> None:
         root, marker = _own_directory()
@@ -117,6 +117,6 @@ class TemporaryStoreReader(StoreReaderEngine):
             raise
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything and delete the directory."""
         super().close()
         self._remove()

@@ -1,4 +1,4 @@
-"""`StoreView`: a catalog's segments in its object store, as users have them: told of, put, let go, fetched, checked."""
+"""`StoreView`: the public interface of a catalog's object store: status, push, evict, fetch, verify, gc."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Facts = dict[str, Any]
 
 
 def store_stats(backend: Backend) -> Facts | None:
-    """What lies where, as JSON values; None for a catalog without a store. Asks the store nothing."""
+    """Where the catalog's segments are, as JSON values; None without a store. Sends no request to the store."""
     settings = backend.objects.settings
     if settings is None:
         return None
@@ -68,9 +68,9 @@ def _live(backend: Backend) -> list[SegmentInfo]:
 
 
 class StoreView:
-    """The store of a catalog. Made by `Catalog.store`.
+    """The store of a catalog. Created by `Catalog.store`.
 
-    Its verbs raise InvalidRequestError where the catalog has no store, StoreError where that is of no use.
+    Its methods raise InvalidRequestError if the catalog has no store, StoreError if the store does not work.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -105,8 +105,8 @@ class StoreView:
             return list(found.segments.view())
 
     def status(self) -> Facts:
-        """What lies where, in numbers of segments and bytes; a plain mapping of what JSON takes. `arrived`: in the
-        store; `waiting`: not there yet; `let_go`: only there; `leaving`: retired, and not gone from there.
+        """Where segments are, as numbers of segments and bytes; a plain mapping of JSON values. `arrived`: in the
+        store; `waiting`: not there yet; `let_go`: only there; `leaving`: retired, but not deleted there yet.
         """
         self._objects()
         facts = store_stats(self._backend)
@@ -114,12 +114,14 @@ class StoreView:
         return facts
 
     def push(self) -> int:
-        """Put every segment that the store does not have yet, now; gives how many. It happens by itself as well."""
+        """Upload every segment that the store lacks, now. Return their number. This also happens automatically."""
         return self._tier().push()
 
     def evict(self, topic: str | None = None, *, keep_local: KeepLocal | Mapping[str, Any] | None = None) -> list[str]:
-        """Let files go that the store has, of one topic or of all, by a policy, or by the catalog's own; gives their
-        addresses. Each object is read back first. It happens by itself as well, by the catalog's own.
+        """Delete local files of segments that the store has, of one topic or of all, by a policy or the catalog's own.
+
+        Returns the objects' addresses. Each object is read back first. This also happens automatically, by the
+        catalog's own policy.
         """
         tier, objects = self._tier(), self._objects()
         settings = objects.settings
@@ -130,15 +132,17 @@ class StoreView:
         return self._names(tier.let_go([info for info in doomed if info.number in chosen]))
 
     def fetch(self, topic: str | None = None) -> list[str]:
-        """Bring the files of segments back to the disk, of one topic or of all; gives their addresses. Where the
-        catalog's `keep_local` does not keep them, they go again.
+        """Download the files of segments back to the disk, of one topic or of all. Return the objects' addresses.
+
+        Files that the catalog's `keep_local` does not keep are evicted again.
         """
         return self._names(self._tier().fetch(self._chosen(topic)))
 
     def verify(self, *, read: bool = False) -> list[Problem]:
-        """Look whether the store has every segment that it should; gives what is wrong. read: read all, whole.
+        """Check that the store has every segment that it should. Return the problems. read: read every object, whole.
 
-        A segment that is on the disk is put there again. A catalog that is open for reading changes nothing.
+        If a missing or damaged segment is on the disk, it is uploaded again. A catalog that is open for reading changes
+        nothing.
         """
         objects = self._objects()
         if isinstance(self._backend, WriterEngine):
@@ -151,8 +155,10 @@ class StoreView:
         ]
 
     def gc(self, *, grace: str | int | None = None, dry_run: bool = False) -> Collected:
-        """Delete objects of segments that nobody names, as a crash can leave, and that are older than a grace, a day
-        unless it is given; and what else the store need not keep any more, as happens by itself. dry_run: tell which.
+        """Delete stale objects of segments, which a crash can leave, and everything else the store no longer needs.
+
+        grace: minimum age of the segments' objects, a day by default. The rest is also deleted automatically. dry_run:
+        only report the objects.
         """
         grace_us = GRACE_US if grace is None else checked_duration(grace, "grace")
         return self._tier().collect(grace_us=grace_us, dry_run=dry_run)

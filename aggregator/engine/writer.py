@@ -1,4 +1,4 @@
-"""A catalog that is open for writing: the lock, the log, the threads, and what a crash left brought back."""
+"""The writer engine: a catalog that is open for writing, with its lock, log, threads and crash recovery."""
 
 from __future__ import annotations
 
@@ -61,22 +61,22 @@ if TYPE_CHECKING:
 
 MIN_BYTES = 1 << 20
 PUT_AT_CLOSE_BYTES = 256 << 20
-"""So much is brought to the store before a catalog is closed: a few seconds' worth."""
+"""Segments of at most this total size are uploaded before a catalog is closed: a few seconds' worth."""
 UNSHIPPED = 1 << 32
-"""So many record indexes of each partition nobody gets after a catalog came back from a store: a writer may have given
-them to events that had not been shipped. Its log would have had to hold more events than that.
+"""Number of record indexes that each partition skips after a catalog is restored from a store: a writer may have
+assigned them to events that it had not shipped. Its log cannot have had that many unshipped events.
 """
 SEALING = ("thread", "process") if POSSIBLE else ("thread",)
-"""Where segments are written."""
+"""Where segments can be written on this system."""
 
 
 def now_us() -> int:
-    """The time: µs since the epoch."""
+    """The current time, in µs since the epoch."""
     return time.time_ns() // 1000
 
 
 def _never_back(clock: Callable[[], int], newest_us: int) -> Callable[[], int]:
-    """The time that segments are sealed at: each after the one before, so that retention knows which came first."""
+    """A strictly increasing clock for the times of seals, so that retention knows which segment came first."""
     lock = Lock()
 
     def later() -> int:
@@ -93,12 +93,12 @@ def _has_content(path: Path) -> bool:
 
 
 def _kept_bytes(limits: Limits) -> int | None:
-    """What the catalog may take on disk, all in all."""
+    """Maximum size of the catalog on disk; None if unlimited."""
     return min((each for each in (limits.max_bytes, limits.disk_bytes) if each is not None), default=None)
 
 
 def _check_limits(limits: Limits) -> None:
-    """Raises InvalidRequestError for limits that can never do."""
+    """Raise InvalidRequestError for limits that can never work."""
     for name in ("max_bytes", "disk_bytes"):
         given = getattr(limits, name)
         if given is not None and given < MIN_BYTES:
@@ -114,13 +114,13 @@ def _check_limits(limits: Limits) -> None:
 
 
 def _sealing_limits(limits: Limits) -> Limits:
-    """The limits that say when to seal: the log must leave room for segments, though nobody is refused for that."""
+    """The limits that decide when to seal: the log must leave room for segments, but no append is refused for that."""
     kept = _kept_bytes(limits)
     return limits if kept is None else replace(limits, log_bytes=min(limits.log_bytes, kept // LOG_SHARE))
 
 
 def _refuse_follower(layout: Layout) -> None:
-    """Raises CatalogLockedError for a directory that is a copy of what a server has."""
+    """Raise CatalogLockedError if the directory is a copy that follows a server."""
     note = read_following(layout.following)
     if note is not None:
         raise CatalogLockedError(
@@ -132,7 +132,7 @@ def _refuse_follower(layout: Layout) -> None:
 
 
 class WriterEngine:
-    """What a catalog has that is open for writing: the lock, the log, the threads."""
+    """The engine of a catalog that is open for writing: lock, log and threads."""
 
     def __init__(
         self,
@@ -146,8 +146,8 @@ class WriterEngine:
         tuning: Tuning | None = None,
         store: Callable[[StoreSettings | None], StoreSettings | None] = lambda before: before,
     ) -> None:
-        """Open, and bring back what a crash left. sealing: "thread", or "process", which writes segments in another.
-        file_mode: of everything in it; None: as it is. store: gives the settings of its store, asked with those before.
+        """Open the catalog and recover from a crash. sealing: "thread", or "process" for a separate one.
+        file_mode: mode of all files; None: unchanged. store: maps the previous store settings to the new ones.
 
         Raises CatalogLockedError, CorruptManifestError, InvalidRequestError (a limit), OSError …
         """
@@ -166,7 +166,7 @@ class WriterEngine:
         refuse_strangers(layout)
         refuse_followers(layout)
         _refuse_follower(layout)
-        with ExitStack() as undoing:  # whatever fails: nothing stays open
+        with ExitStack() as undoing:  # closes everything if anything fails
             self.lock = WriterLock(layout.writer_lock, lambda: self.manifest.is_mine())
             undoing.callback(self.lock.release)
             if not _has_content(layout.manifest) and (segment_files(layout) or _has_content(layout.facts)):
@@ -191,7 +191,7 @@ class WriterEngine:
             undoing.pop_all()
 
     def _begin(self, undoing: ExitStack) -> None:
-        """Make what the catalog consists of, each of what stands before it."""
+        """Create the parts of the catalog, each from those before it."""
         before = self._settle_store()
         try:
             self.shipper = self._attach()
@@ -208,20 +208,20 @@ class WriterEngine:
         self.sealer.pass_unreadable()
         self._note_opening()
         self.facts.keep_all()
-        with suppress(OSError):  # maintenance tries again
-            self.sealer.release_log()  # of what a crash kept from being deleted
+        with suppress(OSError):  # upkeep tries again
+            self.sealer.release_log()  # log files that a crash left undeleted
         self._make_intake()
         if self.shipper is not None:
             self._begin_shipping(self.shipper)
 
     def _attach(self) -> Shipper | None:
-        """What brings the catalog to its store, which is this process's to write to from now on; None without one."""
+        """Take the catalog in its store for this process to write to. Return its shipper; None without a store."""
         in_store, settings = self.durability.mode == "store", self.store
         if settings is None:
             if in_store:
                 raise InvalidRequestError('durability="store" needs a store', hint="give its address, as store=…")
             return None
-        from aggregator.engine.shipping.attached import attach  # here: most catalogs have no store
+        from aggregator.engine.shipping.attached import attach  # imported here: most catalogs have no store
         from aggregator.engine.shipping.shipper import Shipper
 
         if self.manifest.get(IDENTITY) is None:
@@ -250,19 +250,21 @@ class WriterEngine:
         self.upkeep.removal.lingers = shipper.lingers
         tier.tidy = lambda dry_run: shipper.tidy(dry_run=dry_run)
         shipper.start(self)
-        if not self.state.segment_bytes:  # else readers find it as soon as all of them are there
+        if not self.state.segment_bytes:  # else readers find the catalog once all its segments are uploaded
             shipper.note_change(facts=True)
             shipper.publish_facts(lease_s)
 
     def _settle_store(self) -> StoreSettings | None:
-        """Keep where the store is; gives where it was. Raises InvalidRequestError where segments lie elsewhere."""
+        """Save the store settings and return the previous ones. Raises InvalidRequestError if a new store lacks
+        segments of the previous one.
+        """
         rows = StoredRows(self.manifest)
         before = rows.settings()
         self.store = self._choose_store(before)
         self.objects = Objects(lambda: self.store, self.layout.cache, read_only=False)
         if self.store is None or self.store == before:
             return before
-        self.objects.store  # noqa: B018  if that can be one
+        self.objects.store  # noqa: B018  raises for an invalid address
         if before is not None and before.address != self.store.address and self.objects.lacking(rows.all()):
             raise InvalidRequestError(
                 f"segments of the catalog lie in {before.address}, and not all of them in {self.store.address}",
@@ -273,19 +275,21 @@ class WriterEngine:
         return before
 
     def _forget_new_store(self, before: StoreSettings | None) -> None:
-        """Keep where the store was, if the one that was given could not be taken, and nothing was begun there."""
+        """Restore the previous store settings if the new store could not be attached and nothing was begun there."""
         note, given = read_note(self.layout), None if self.store is None else self.store.address
         if given != (None if before is None else before.address) and (note is None or note.address != given):
             StoredRows(self.manifest).set_settings(before)
 
     def _recover(self) -> tuple[Recovered, int]:
-        """The state, from the manifest and the log, checked: what the log holds, and bytes of unsealed events."""
+        """Load and check the state from manifest and log. Return what was recovered from the log, and the bytes of
+        unsealed events.
+        """
         layout, manifest, clock = self.layout, self.manifest, self._clock
         for directory in (layout.log, layout.segments):
             make_directory(directory)
         change, noted = manifest.change(), Marks.read(layout.log).change or 0
         if change < noted:
-            manifest.count_from(noted + 1)  # or readers would take two changes for one, or see no other file
+            manifest.count_from(noted + 1)  # else readers mistake two changes for one, or miss a new file
         self.state = CatalogState(manifest.load())
         sealed = self.state.sealed()
         for entry in manifest.producers():
@@ -297,7 +301,7 @@ class WriterEngine:
         replay = Replay(self.state, manifest, clock)
         recovered = replay.run(layout.log)
         self.startup.report_log(recovered, replay)
-        for file in recovered.files:  # of partitions that nobody knows nothing will ever be sealed
+        for file in recovered.files:  # unknown partitions are never sealed
             file.ends = {number: end for number, end in file.ends.items() if number in self.state.partitions}
         self.facts = FactsFile(layout, manifest, clock)
         self.startup.check_facts(self.facts.change)
@@ -315,7 +319,7 @@ class WriterEngine:
         undoing.callback(self.pool.close)
         file_bytes = min(
             self.tuning.log_file_bytes, _sealing_limits(self.limits).log_bytes // 8
-        )  # the last file takes no large part of the budget
+        )  # so that the last file is a small part of the budget
         self.log = Log(
             layout.log,
             self.durability,
@@ -330,7 +334,7 @@ class WriterEngine:
         self.log.note_change(self.manifest.change())
 
     def _make_storage(self, unsealed_bytes: int) -> None:
-        """What all that comes works on, and what it may take."""
+        """Create the storage that the later parts share, and the memory budget and quota."""
         self.budget = Budget(self.limits.memory_bytes, lambda: self.scheduler.sealing_problem())
         self.budget.take(unsealed_bytes)
         self._storage = Storage(
@@ -340,7 +344,7 @@ class WriterEngine:
         self.quota = Quota(self._storage, lambda: self.scheduler.wake())
 
     def _make_sealing(self) -> None:
-        """What makes segments, and what keeps them: housekeeping, and the index of their streams."""
+        """Create the sealer, the index of streams, and upkeep."""
         manifest = self.manifest
         segments = [segment for topic in self.state.topics.values() for segment in topic.segments.view()]
         taken = [self.startup.last_number, *(number for number, _, _ in manifest.retired())]
@@ -358,7 +362,7 @@ class WriterEngine:
         self.upkeep = Upkeep(self._storage, self.quota, self.sealer, self.streams, self.merging_process)
 
     def _note_opening(self) -> None:
-        """Note in the manifest how the catalog is written, and begin its next incarnation."""
+        """Record in the manifest how the catalog is written, and begin its next incarnation."""
         manifest, layout = self.manifest, self.layout
         manifest.put(UNSYNCED, str(int(not self.durability.is_synced)))
         manifest.put(WRITTEN, where_written(layout.log))
@@ -370,7 +374,7 @@ class WriterEngine:
         self.state.lineage = incarnations.lineage()
 
     def _make_intake(self) -> None:
-        """What seals in time, and what takes events."""
+        """Create the scheduler, which seals in time, and what appends events."""
         chores = (*self.upkeep.chores(), self.streams.keep, self.facts.try_to_keep)
         self.scheduler = Scheduler(self._storage, self.sealer, limits=_sealing_limits(self.limits), chores=chores)
         self.ingest = Ingest(
@@ -378,10 +382,10 @@ class WriterEngine:
         )
 
     def _pass_over_reserved(self, recovered: Recovered) -> None:
-        """Where the last run ended without closing and did not sync, events that it acknowledged may be gone: give
-        nobody the record indexes that it had reserved for them.
+        """Skip the record indexes that the last run reserved if it did not sync and did not close: events that it
+        acknowledged may be lost, and their record indexes must not be reused.
         """
-        if self.manifest.get(LOST):  # it came from a store that may not have all
+        if self.manifest.get(LOST):  # restored from a store that may lack events
             for _, partition in self.state.partitions.values():
                 partition.reserved_index = max(partition.reserved_index, partition.next_index + UNSHIPPED)
         partitions = [partition for _, partition in self.state.partitions.values() if partition.reserved_index]
@@ -398,7 +402,9 @@ class WriterEngine:
             self.manifest.put(LOST, "")
 
     def _has_all(self, recovered: Recovered) -> bool:
-        """Whether the log has all that was acknowledged: the same kernel still tells how far that went."""
+        """Whether the log has everything that was acknowledged: the kernel that was written to still runs, and the log
+        is undamaged.
+        """
         written = where_written(self.layout.log)
         return (
             self.manifest.get(WRITTEN) == written != ""
@@ -407,15 +413,15 @@ class WriterEngine:
         )
 
     def rest(self) -> None:
-        """Stop the threads that work in the background. Appends are taken as long as there is room."""
+        """Stop the background threads. Appends are still accepted while there is room."""
         if self.shipper is not None:
             self.shipper.rest()
         self.upkeep.stop()
         self.scheduler.stop()
 
     def close(self) -> None:
-        """Stop the threads, sync the log, let go of everything, whatever fails on the way."""
-        with ExitStack() as closing:  # what is named last is done first
+        """Stop the threads, sync the log and release everything, even if some steps fail."""
+        with ExitStack() as closing:  # callbacks run in reverse order
             closing.callback(self.lock.release)
             closing.callback(self.manifest.close)
             closing.callback(self.pins.close)
@@ -427,19 +433,19 @@ class WriterEngine:
             if self.shipper is not None:
                 self.shipper.stop()
             self.rest()
-            with suppress(EsdbError, OSError):  # what the manifest lacks is looked up at the next opening
+            with suppress(EsdbError, OSError):  # the next opening looks up what the manifest lacks
                 self.streams.keep(closing=True)
-            with suppress(EsdbError, OSError):  # then it is what was noted a minute ago
+            with suppress(EsdbError, OSError):  # then the note of a minute ago stays
                 self.upkeep.ages.note()
             self.facts.keep()
-            with suppress(OSError):  # the next one who opens it tries again
+            with suppress(OSError):  # the next opening tries again
                 self.upkeep.keep_reserve()
 
     def _close_log(self) -> None:
         try:
             self.log.close()
             if self.log.failure is None and not self.durability.is_synced:
-                with suppress(CatalogLockedError):  # it is another's by now: this run counts as interrupted
+                with suppress(CatalogLockedError):  # another process has it by now: this run counts as interrupted
                     self.manifest.pass_over({})
                     self.manifest.put(UNSYNCED, "0")
                     self.facts.keep()
@@ -447,7 +453,7 @@ class WriterEngine:
             self._closed = True
 
     def _close_shipper(self) -> None:
-        """Bring to the store what is not there, unless segments would take long: the next opening goes on then."""
+        """Upload what the store lacks. If the segments would take long, leave them to the next opening."""
         if self.shipper is not None:
             tier = self.upkeep.tier
             few = sum(info.size_bytes for info in tier.waiting()) <= PUT_AT_CLOSE_BYTES
@@ -461,24 +467,24 @@ class WriterEngine:
 
     @property
     def address(self) -> str:
-        """What opens it in other processes."""
+        """The path that opens the catalog in other processes."""
         return str(self.layout.root)
 
     def refresh(self) -> None:
-        """A writer is up to date. Raises ClosedError."""
+        """Only check that the catalog is open: a writer is always up to date. Raises ClosedError."""
         self.owner.check()
         if self._closed:
             raise ClosedError("the catalog is closed", path=str(self.layout.root), hint="open it again")
 
     def shipping(self) -> dict[str, Any] | None:
-        """How far the store is behind, as JSON values; None without one."""
+        """How far the store is behind, as JSON values; None without a store."""
         return None if self.shipper is None else self.shipper.facts()
 
     def problems(self) -> list[Problem]:
-        """What was found wrong, oldest first."""
+        """Problems found in the catalog, oldest first."""
         return self.manifest.problems()
 
     def snapshot(self, topic: Topic, partition: str | None) -> tuple[Snapshot, Pin]:
-        """What of a topic is there now. Raises ClosedError."""
+        """A snapshot of a topic, or of one of its partitions. Raises ClosedError."""
         self.refresh()
         return self.state.snapshot(topic, self.pins, partition)

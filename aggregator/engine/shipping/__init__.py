@@ -1,1 +1,1 @@
-"""A catalog's log and manifest on their way to a store and back: shipped, followed, restored, taken over."""
+"""A catalog's log and manifest in a store: upload, follow, restore, take over."""

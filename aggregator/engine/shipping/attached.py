@@ -1,8 +1,8 @@
-"""`attach`: a directory and its store, when the catalog is opened for writing: whose the catalog is, and how far the
-store has its log.
+"""`attach`: connects a directory with its store when the catalog is opened for writing: checks who owns the catalog,
+and finds how much of the log the store has.
 
-Nothing is acknowledged before this has taken the lease and put a fence into the log: from then on whatever an older
-writer puts is refused.
+Nothing is acknowledged before this has taken the lease and put a fence into the log: from then on the store refuses
+every upload of an older writer.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class Attached:
-    """A store that is this process's to write to. sequence: of the next object of its log. shipped: the position behind
-    what it has of the log. shipped_us: when it got that.
+    """A store that this process may write to. sequence: number of the next object of its log. shipped: the end of the
+    log in the store, as a position. shipped_us: when that was uploaded.
     """
 
     store: Store
@@ -53,10 +53,10 @@ class Attached:
 
 
 def attach(layout: Layout, store: Store, lease_s: float, identity: str, *, in_store: bool) -> Attached:
-    """Take a directory's catalog in the store. What the store has of the log and the directory has not is brought here.
+    """Take over a directory's catalog in the store. Parts of the log that only the store has are downloaded.
 
-    in_store: whether appends are acknowledged when they are there. Raises FencedError, CatalogLockedError where it is
-    another's, InvalidRequestError, StoreError, CorruptLogError, OSError.
+    in_store: whether appends are acknowledged only once they are in the store. Raises FencedError, CatalogLockedError
+    if another process has it, InvalidRequestError, StoreError, CorruptLogError, OSError.
     """
     note = read_note(layout)
     if note is None or note.address != store.address:
@@ -64,8 +64,8 @@ def attach(layout: Layout, store: Store, lease_s: float, identity: str, *, in_st
     seen = look(store)
     _check_mine(store, note, seen, identity)
     sure = in_store and (seen is None or seen.terms.in_store or seen.terms.released)
-    terms = new_terms(seen, lease_s, in_store=sure)  # else what the last run acknowledged goes there first
-    note = note.but(runs=(*note.runs, terms.run))  # what an earlier attempt asked for may still come through
+    terms = new_terms(seen, lease_s, in_store=sure)  # else what the last run acknowledged is uploaded first
+    note = note.but(runs=(*note.runs, terms.run))  # a request of an earlier attempt may still succeed
     write_note(layout, note)
     try:
         lease = take(store, seen, terms)
@@ -81,7 +81,7 @@ def attach(layout: Layout, store: Store, lease_s: float, identity: str, *, in_st
         lay(layout.log, position, data)
     attached = Attached(store, lease, note, sequence, shipped, shipped_us)
     _fence(attached, layout)
-    if attached.shipped > log_end(layout.log):  # all of it lies in segments: what is appended next goes behind it
+    if attached.shipped > log_end(layout.log):  # everything is in segments: the next append goes after it
         lay(layout.log, attached.shipped, b"")
     attached.note = note.but(runs=(terms.run,), sequence=attached.sequence)
     write_note(layout, attached.note)
@@ -89,7 +89,7 @@ def attach(layout: Layout, store: Store, lease_s: float, identity: str, *, in_st
 
 
 def take(store: Store, seen: Seen | None, terms: Terms) -> Lease:
-    """Take the lease. Raises CatalogLockedError where somebody was quicker, StoreError."""
+    """Take the lease. Raises CatalogLockedError if another process was faster, StoreError."""
     try:
         return Lease(store, seen, terms)
     except ObjectConflictError:
@@ -98,7 +98,7 @@ def take(store: Store, seen: Seen | None, terms: Terms) -> Lease:
 
 
 def _check_mine(store: Store, note: StoreNote, seen: Seen | None, identity: str) -> None:
-    """Raises where the catalog in the store is another one, or another writer's."""
+    """Raise if the store has another catalog, or another writer has this one."""
     mine = json.dumps({"version": VERSION, "identity": identity}).encode()
     if seen is None:
         try:
@@ -144,9 +144,9 @@ def _locked(store: Store, found: Seen | None) -> CatalogLockedError:
 
 
 def _follow(store: Store, note: StoreNote, layout: Layout) -> tuple[int, int, int, list[tuple[int, bytes]]]:
-    """The next sequence of the log in the store, its end, when that came there, and the pieces that the directory
-    lacks: as after a power cut where it was not synced. Of objects that are damaged or missing the directory has the
-    bytes, and what the store has behind them is not known: it is shipped again.
+    """The next sequence of the log in the store, its end, when that was uploaded, and the pieces that the directory
+    lacks, for example after a power cut if the log was not synced. The directory has the bytes of damaged or missing
+    objects. What the store has after them is unknown, and is uploaded again.
     """
     sequence, shipped, shipped_us = note.sequence, 0, 0
     here = log_end(layout.log) or note.needs[1]
@@ -155,7 +155,7 @@ def _follow(store: Store, note: StoreNote, layout: Layout) -> tuple[int, int, in
         with contextlib.suppress(ObjectMissingError, CorruptLogError):
             before = read_object(store, sequence - 1)
             shipped, shipped_us = before.end, before.shipped_us
-        if shipped > here:  # from the oldest on that is not in segments only
+        if shipped > here:  # from the oldest that has events outside segments
             sequence = min(note.needs[0], sequence)
     while True:
         try:
@@ -165,7 +165,7 @@ def _follow(store: Store, note: StoreNote, layout: Layout) -> tuple[int, int, in
             later = [each for each in listed if each is not None]
             if not later:
                 return sequence, shipped, shipped_us, missing
-            sequence = min(later)  # behind what somebody deleted; no fence takes its place
+            sequence = min(later)  # after objects that somebody deleted; no fence may take their place
             continue
         except CorruptLogError as error:
             logger.warning("%s: %s", error.path, error.message)
@@ -186,7 +186,7 @@ def _behind(found: LogObject, here: int) -> list[tuple[int, bytes]]:
 
 
 def _fence(attached: Attached, layout: Layout) -> None:
-    """Win a sequence: whatever was put before is known then, and whatever comes later from another is refused."""
+    """Win a sequence: every earlier upload is then known, and every later one by another writer is refused."""
     terms, store = attached.lease.terms, attached.store
     while True:
         attached.shipped = whole_end(layout.log, attached.shipped)
@@ -195,7 +195,7 @@ def _fence(attached: Attached, layout: Layout) -> None:
             attached.sequence, attached.shipped_us = attached.sequence + 1, at
             return
         try:
-            found = read_object(store, attached.sequence)  # of the run before, late: its bytes are of this one's log
+            found = read_object(store, attached.sequence)  # late, from the run before: its bytes belong to this log
         except CorruptLogError as error:
             logger.warning("%s: %s", error.path, error.message)
             attached.sequence += 1
@@ -209,8 +209,8 @@ def _fence(attached: Attached, layout: Layout) -> None:
 
 
 def fence_at(store: Store, sequence: int, terms: Terms, before_us: int, end: int) -> int | None:
-    """Put a fence at a sequence; gives when, None where another object is there. before_us: when the last object was
-    put. end: the position of the log behind the last frame that the store has whole. Raises StoreError.
+    """Put a fence at a sequence. Return its time; None if that sequence has another object. before_us: time of the last
+    object. end: the position after the last frame that the store has whole. Raises StoreError.
     """
     shipped_us = max(before_us + 1, time.time_ns() // 1000)
     fence = LogObject(terms.epoch, sequence, terms.run, shipped_us, end)
@@ -222,7 +222,7 @@ def fence_at(store: Store, sequence: int, terms: Terms, before_us: int, end: int
 
 
 def read_object(store: Store, sequence: int) -> LogObject:
-    """An object of the log. Raises ObjectMissingError, CorruptLogError, UnknownVersionError, StoreError."""
+    """Read an object of the log. Raises ObjectMissingError, CorruptLogError, UnknownVersionError, StoreError."""
     name = log_name(sequence)
     try:
         return read_again(lambda: LogObject.decode(store.get(name), sequence))
@@ -232,8 +232,8 @@ def read_object(store: Store, sequence: int) -> LogObject:
 
 
 def read_again(read: Callable[[], _T]) -> _T:
-    """What a reading gives. Who asks passes over what is damaged, and lacks it then: so it must be damaged each time,
-    and not on its way, or by a proxy that answered in the store's place.
+    """The result of `read`, retried if the data is damaged. Callers skip damaged data and lose it, so it must be
+    damaged each time: not just in transit, or by a proxy that answered instead of the store.
     """
     for _ in range(READS - 1):
         with contextlib.suppress(CorruptLogError, CorruptManifestError):

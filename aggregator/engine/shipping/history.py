@@ -1,7 +1,7 @@
-"""`History`: what the store keeps of a catalog's past: which copies of its manifest, and what these need.
+"""The history that the store keeps of a catalog: which copies of its manifest, and the objects that these need.
 
-Objects are never named again once the newest copy of the manifest names them no more: so they may go when every copy
-that does has grown too old, whoever deletes them, and however late.
+Once the newest copy of the manifest no longer names an object, no later copy will. So the object may be deleted when
+every copy that names it has grown too old, by any process, and at any later time.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from aggregator.storage.store.client import Stored
 from aggregator.storage.store.shipped import manifest_sequence
 
 NEWEST = 2
-"""So many copies stay however old they are: one may be damaged."""
+"""Number of copies that stay however old they are: one may be damaged."""
 
 
 class Kept(Container[str]):
-    """Names of segments' objects that copies of the manifest name which the store keeps."""
+    """The names of objects that are named by a copy of the manifest in the store's history."""
 
     def __init__(self, history_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._history_s, self._clock = history_s, clock
@@ -26,24 +26,25 @@ class Kept(Container[str]):
         self._began = clock()
 
     def published(self, names: Collection[str]) -> None:
-        """A copy was announced that names these objects."""
+        """Record that a copy was announced that names these objects."""
         now, newest = self._clock(), frozenset(names)
         self._left |= dict.fromkeys(self._newest - newest, now)
         self._left = {name: left for name, left in self._left.items() if now - left <= self._history_s}
         self._newest = newest
 
     def __contains__(self, name: object) -> bool:
-        """Of those that no copy of this run has named, a run before may have had some that did."""
+        """Whether a copy may name the object. If none of this run does, one of an earlier run may."""
         if name in self._newest:
             return True
         return self._clock() - self._left.get(str(name), self._began) <= self._history_s
 
 
 def outdated(copies: Sequence[Stored], history_us: int, announced: str) -> tuple[list[str], int | None]:
-    """Copies of the manifest that go, and the object of the log from which on the oldest that stays may be announced.
+    """Choose the copies of the manifest to delete. Also return the number of the first object of the log that may
+    announce the oldest remaining copy.
 
-    copies: all that there are, with their times by the store's clock, whose now is the newest of these. announced: the
-    one that was announced last: newer ones may be on their way, or have got no further.
+    copies: all in the store, with times by the store's clock, whose present time is taken to be the newest of these.
+    announced: the copy that was announced last, which stays: newer ones may never have been announced.
     """
     known = [(sequence, copy) for copy in copies if (sequence := manifest_sequence(copy.name)) is not None]
     known.sort(key=lambda each: (each[0], each[1].name))

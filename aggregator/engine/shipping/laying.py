@@ -1,4 +1,4 @@
-"""Bytes of a log from a store, laid into the files of a directory where nobody writes."""
+"""Writes bytes of a log from a store into the log files of a directory that has no writer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from esformat.parts import naming, sync_directory
 
 
 def log_end(directory: Path) -> int:
-    """The position behind the last whole frame of a log; 0 where there is none. Raises OSError."""
+    """The position after the last whole frame of a log; 0 if there is no log. Raises OSError."""
     files = list_files(directory) if directory.is_dir() else []
     if not files:
         return 0
@@ -28,17 +28,17 @@ def log_end(directory: Path) -> int:
 
 
 def whole_end(directory: Path, position: int) -> int:
-    """Where a log ends that was laid up to a position: there, or before a frame that did not come whole. Raises
-    OSError.
+    """The end of a log that was written up to a position: that position, or the start of an incomplete frame before it.
+    Raises OSError.
     """
     files = list_files(directory) if directory.is_dir() else []
     if not files or files[-1][0] + files[-1][1].stat().st_size < position:
-        return position  # all of it lies in segments
+        return position  # everything is in segments
     return min(position, log_end(directory))
 
 
 def lay(directory: Path, position: int, data: bytes, *, durable: bool = True) -> None:
-    """Write bytes to their place: behind the newest file's, in the place of what is torn there; or into a new file.
+    """Write bytes at a position: into the newest file, cutting off what is after the position; or into a new file.
 
     Raises OSError.
     """
@@ -70,7 +70,7 @@ def lay(directory: Path, position: int, data: bytes, *, durable: bool = True) ->
 
 
 def drop_before(directory: Path, position: int) -> None:
-    """Delete the files that lie before a position as a whole. Raises OSError."""
+    """Delete the log files that end at or before a position. Raises OSError."""
     files = list_files(directory)
     for (_, path), (following, _) in pairwise(files):
         if following <= position:

@@ -1,8 +1,8 @@
-"""`Mirror`: a directory that follows a catalog in a store: its manifest, and the log behind it. Segments are others'.
+"""`Mirror`: a directory that follows a catalog in a store: its manifest, and the log after it, but no segments.
 
-What a reader, a restored catalog and a standby have in common. Objects of the log are asked for one by one, by their
-numbers, until one is not there: a store that lists late hides nothing. The newest copy of the manifest is found by
-listing, and counts where an object of the log announces it.
+Readers, restores and standbys share it. Objects of the log are requested one by one, by number, until one is missing,
+so that a store with late listings hides nothing. The newest copy of the manifest is found by listing, and is valid if
+an object of the log announces it.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from aggregator.storage.store.shipped import (
 logger = logging.getLogger("aggregator")
 
 READ_AT_ONCE = 8
-"""So many objects of the log are asked for at once at most; each may have 16 MiB."""
+"""Maximum number of objects of the log that are requested in parallel; each may have 16 MiB."""
 
 MISSING = "the object is missing"
 FIRST_AT_ONCE = 4
-"""So many at first by who begins: behind the newest copy there are few, and each round is waited for."""
+"""The same for the first requests of a new mirror: few objects follow the newest copy, and each round takes a wait."""
 HELD_BYTES = 64 << 20
-"""So much of the log is not asked for again by who looks for the newest copy, and reads on from there."""
+"""Bytes of the log that are cached by the search for the newest copy, for the reads that follow it."""
 LISTED_S = 0.5
-"""What is listed twice, so long after each other, is taken for what there is."""
+"""Two equal listings this many seconds apart are taken to be complete."""
 EMPTY_LOOKS = 30
-"""After so many looks that found nothing new, the log is listed: objects may have gone that were not read yet."""
+"""Number of polls without new objects after which the log is listed: unread objects may have been deleted."""
 
 
 @dataclass(slots=True)
 class Followed:
-    """How far a mirror is. sequence: of the object that comes next. shipped_us: when the last one was put. whole:
-    whether nothing was acknowledged behind it. announced_by: the object that announced the copy of the manifest.
-    damages: what is damaged or missing, by name.
+    """The progress of a mirror. sequence: the number of the next object. shipped_us: when the last one was uploaded.
+    whole: whether nothing was acknowledged after it. announced_by: the object that announced the copy of the manifest.
+    damages: what is wrong with damaged or missing objects, by name.
     """
 
     sequence: int = 1
@@ -67,12 +67,12 @@ class Followed:
 
 
 class Mirror:
-    """Brings a directory up to date. Not safe to share between threads."""
+    """Brings a directory up to date with a store. Not thread-safe."""
 
     def __init__(self, store: Store, layout: Layout, *, until_us: int | None = None, durable: bool = False) -> None:
-        """until_us: take in only what the store had by then, by the clock of who put it. durable: sync what is written.
+        """until_us: apply only what the store had by then, by the writer's clock. durable: sync the files.
 
-        The directory is there, and has neither a manifest nor a log. Nothing is asked of the store yet.
+        The directory exists, and has neither a manifest nor a log. Sends no request to the store yet.
         """
         self._store, self._layout, self._until_us, self._durable = store, layout, until_us, durable
         self._empty = 0
@@ -80,7 +80,7 @@ class Mirror:
         self.at = Followed()
 
     def begin(self) -> None:
-        """Bring it to what the store has now. Raises CatalogNotFoundError, StoreError, OSError, UnknownVersionError."""
+        """Copy the store's present state. Raises CatalogNotFoundError, StoreError, OSError, UnknownVersionError."""
         for directory in (self._layout.log, self._layout.segments):
             make_directory(directory)
         if not self._begin_from_copy() and not self._begin_anew():
@@ -93,7 +93,7 @@ class Mirror:
         self._read_on()
 
     def poll(self) -> bool:
-        """Take in what came since. Gives whether there is another manifest. Raises StoreError, OSError."""
+        """Apply what is new in the store. Return whether the manifest was replaced. Raises StoreError, OSError."""
         before, sequence = self.at.announced, self.at.sequence
         self._read_on()
         self._empty = self._empty + 1 if self.at.sequence == sequence else 0
@@ -105,17 +105,17 @@ class Mirror:
     # ------------------------------------------------------------ where to begin
 
     def _begin_from_copy(self) -> bool:
-        """From the newest copy of the manifest that is announced and whole; False where there is none."""
+        """Begin from the newest copy of the manifest that is announced and undamaged; False if there is none."""
         found = ((manifest_sequence(each.name), each.name) for each in self._store.list(MANIFESTS))
         copies = sorted((sequence, name) for sequence, name in found if sequence is not None)
         if self._until_us is not None:
             copies = copies[: self._first_after(copies, self._until_us)]
         if any(self._take_newest_from(sequence) for sequence, _ in reversed(copies)):
             return True
-        return self._take_newest_from(1)  # of a young catalog, where lists show late what came just now
+        return self._take_newest_from(1)  # a new catalog, whose copies are not listed yet
 
     def _begin_anew(self) -> bool:
-        """The same where the copies that were listed are gone: since then, or long before, as lists may be late."""
+        """The same if the listed copies are gone: deleted since then, or long before, as listings may be late."""
         before = None
         while (listed := {each.name for each in self._store.list(MANIFESTS)}) != before:
             before = listed
@@ -125,8 +125,8 @@ class Mirror:
         return False
 
     def _take_newest_from(self, sequence: int, behind: int = 0) -> bool:
-        """Begin with the newest copy that objects from a sequence on announce; False where none of them can be read.
-        behind: it must need no object before this one.
+        """Begin from the newest readable copy that objects from `sequence` on announce; False if there is none.
+        behind: the copy must need no object before this one.
         """
         for announced, by in reversed(self._announced_from(sequence)):
             if (
@@ -140,7 +140,7 @@ class Mirror:
         return False
 
     def _first_after(self, copies: list[tuple[int, str]], until_us: int) -> int:
-        """The place of the first copy that was put later; each look costs a request."""
+        """The place of the first copy that was uploaded after `until_us`; each comparison costs a request."""
 
         def shipped_us(place: int) -> int:
             for sequence, _ in copies[place:]:
@@ -153,7 +153,7 @@ class Mirror:
         return bisect_right(range(len(copies)), until_us, key=shipped_us)
 
     def _announced_from(self, sequence: int) -> list[tuple[Announced, int]]:
-        """The copies that objects from this one on announce, up to the end or a gap, and the numbers of these."""
+        """The copies that objects from `sequence` on announce, up to the end or a gap, with these objects' numbers."""
         found: list[tuple[Announced, int]] = []
         held = 0
         for one in self._objects_from(sequence, FIRST_AT_ONCE):
@@ -168,17 +168,17 @@ class Mirror:
         return found
 
     def _objects_from(self, sequence: int, at_once: int = 1) -> Iterator[LogObject | CorruptLogError]:
-        """Objects of the log, up to the end or a gap; an error in the place of one that is damaged.
+        """Yield objects of the log, up to the end or a gap; an error in the place of each damaged one.
 
-        Where there are many, several are asked for at once: one by one, as they are put, the end would never be reached
-        in a far store.
+        If there are many, several are requested in parallel: with a distant store, single requests might be slower than
+        the writer's uploads and never reach the end.
         """
         while True:
             while sequence in self._held:
                 yield self._held.pop(sequence)
                 sequence, at_once = sequence + 1, 1
             ahead = min((number for number in self._held if number > sequence), default=None)
-            if ahead is not None:  # so those before it are there
+            if ahead is not None:  # so those before it exist
                 at_once = min(READ_AT_ONCE, ahead - sequence)
             numbers = range(sequence, sequence + at_once)
             if at_once == 1:
@@ -203,7 +203,7 @@ class Mirror:
     def _is_later(self, one: LogObject) -> bool:
         return self._until_us is not None and one.shipped_us > self._until_us
 
-    # ------------------------------------------------------------ taking in
+    # ------------------------------------------------------------ applying
 
     def _read_on(self) -> None:
         for found in self._objects_from(self.at.sequence):
@@ -217,7 +217,7 @@ class Mirror:
         self._held.clear()
 
     def read_over_gaps(self) -> None:
-        """Go on behind objects that are missing, and tell of them: as where somebody deleted them."""
+        """Continue after missing objects, and report them: somebody may have deleted them."""
         while self._following():
             before = self.at.sequence
             self._read_on()
@@ -225,13 +225,13 @@ class Mirror:
                 return
 
     def _following(self) -> list[int]:
-        """The objects of the log behind the next one."""
+        """The numbers of the objects of the log after the next one."""
         listed = self._store.list(LOG, after=log_name(self.at.sequence))
         return [each for each in (log_sequence(one.name) for one in listed) if each is not None]
 
     def _read_over_gap(self) -> bool:
-        """The next object is missing, and later ones are there: nobody needs it any more, or somebody deleted it.
-        Whether something was taken in.
+        """Continue after a missing object that has later ones: it is no longer needed, or somebody deleted it. Return
+        whether anything was applied.
         """
         before = self.at.sequence
         if self._until_us is None and self._begin_from_copy_behind():
@@ -239,7 +239,7 @@ class Mirror:
         following = min(self._following())
         self.at.sequence = following
         self._read_on()
-        if self.at.sequence == following:  # it came later than what is wanted
+        if self.at.sequence == following:  # it was uploaded after `until_us`
             self.at.sequence = before
             return False
         for sequence in range(before, following):
@@ -247,7 +247,7 @@ class Mirror:
         return True
 
     def _begin_from_copy_behind(self) -> bool:
-        """From a newer copy that needs nothing of what is missing."""
+        """Begin from a newer copy that needs none of the missing objects."""
         found = (manifest_sequence(each.name) for each in self._store.list(MANIFESTS))
         later = sorted((one for one in found if one is not None and one > self.at.sequence), reverse=True)
         return any(self._take_newest_from(sequence, self.at.sequence + 1) for sequence in later)
@@ -255,7 +255,7 @@ class Mirror:
     def _take(self, one: LogObject) -> None:
         at = self.at
         is_fence = one.run != at.run and not one.pieces and one.manifest is None
-        if is_fence and one.end < at.position:  # what is behind that did not come whole
+        if is_fence and one.end < at.position:  # the frame after that is incomplete
             lay(self._layout.log, one.end, b"", durable=self._durable)
             at.position = one.end
         for position, data in one.pieces:
@@ -271,9 +271,7 @@ class Mirror:
         at.position = max(at.position, one.end)
 
     def _take_manifest(self, announced: Announced, by: int) -> bool:
-        """Put a copy in the place of the one that is there; False where it is damaged or missing. by: which object
-        announced it.
-        """
+        """Replace the manifest with a copy; False if that is damaged or missing. by: the object that announced it."""
         try:
             image = read_again(lambda: self._image(announced))
         except ObjectMissingError:
@@ -309,7 +307,7 @@ class Mirror:
 
 
 def checked_download(store: Store, name: str, path: Path, checksum: int, on_bytes: Callable[[int], None]) -> str:
-    """Bring an object to a file, whole and synced under its name; gives what is wrong with it, "" where nothing is.
+    """Download an object into a synced file, which appears whole. Return what is wrong with the object, "" if nothing.
 
     Raises StoreError, OSError.
     """

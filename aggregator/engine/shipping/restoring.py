@@ -1,7 +1,8 @@
-"""`restore`: a catalog from its store in an empty directory; `take_over`: one that follows a store becomes its writer.
+"""`restore`: restores a catalog from its store into an empty directory. `take_over`: makes a following directory the
+store's writer.
 
-A directory that is not done yet says so in its note, and nobody opens it for writing. What is asked of it afterwards is
-what a directory after a crash is asked: opening brings the log back.
+The note in a directory that is not finished says so, and it cannot be opened for writing. A finished one is opened like
+one after a crash: its events are recovered from the log.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ Progress = Callable[[int, int], None]
 
 
 def restore(store: Store, layout: Layout, until_us: int | None, progress: Progress) -> RestoreReport:
-    """Bring the catalog in a store into a directory that is empty, or in which that was begun before. It is a catalog
-    of its own then, without a store. progress: called with the bytes of segments that are there, and of all.
+    """Restore the catalog in a store into a directory that is empty, or has an interrupted restore. The result is an
+    independent catalog without a store. progress: called with the bytes of segments restored so far, and the total.
 
     Raises CatalogNotFoundError, InvalidRequestError, StoreError, UnknownVersionError, OSError.
     """
@@ -59,28 +60,28 @@ def restore(store: Store, layout: Layout, until_us: int | None, progress: Progre
 
 
 def _let_go(layout: Layout) -> None:
-    """Leave a directory empty for which the store had nothing: the address may have been mistyped."""
-    with suppress(OSError):  # there are files of an earlier try
+    """Empty a directory again for which the store had nothing: the address may have been mistyped."""
+    with suppress(OSError):  # it has files of an earlier attempt
         for directory in (layout.log, layout.segments):
             directory.rmdir()
         note_path(layout).unlink()
 
 
 def _is_all(before: Seen | None, after: Seen | None) -> bool:
-    """Whether what was read between two looks at the lease is all that was acknowledged by the first."""
+    """Whether the data read between two looks at the lease includes everything acknowledged before the first look."""
     if before is None or after is None or before.terms.run != after.terms.run:
         return False
     return before.terms.in_store or (before.etag == after.etag and before.terms.released)
 
 
 def begin_following(layout: Layout, store: Store) -> None:
-    """Take a directory for a copy of the catalog in a store: its manifest and log begin anew, its segments are used.
+    """Turn a directory into a copy of the catalog in a store. Its manifest and log are deleted, its segments reused.
 
-    Raises InvalidRequestError where something else is in it.
+    Raises InvalidRequestError if it contains anything else.
     """
     note = read_note(layout) if layout.root.exists() else None
     mine = note is not None and note.following and note.address == store.address
-    lock = layout.writer_lock  # alone it is what `init` leaves that found no room for more
+    lock = layout.writer_lock  # alone it is left by an `init` without enough space
     if layout.root.exists() and any(path != lock for path in layout.root.iterdir()) and not mine:
         raise InvalidRequestError(
             "the directory is not empty", path=str(layout.root), hint="give one that is empty, or not there yet"
@@ -95,14 +96,14 @@ def begin_following(layout: Layout, store: Store) -> None:
 
 
 def named_files(layout: Layout) -> tuple[list[SegmentInfo], list[QuarantinedBatch]]:
-    """The files that the manifest of a directory names."""
+    """The segments and quarantined batches that the manifest of a directory names."""
     with closing(Manifest(layout.manifest, read_only=True)) as manifest:
         return manifest.load().segments, manifest.quarantined()
 
 
 def fetch(store: Store, layout: Layout, progress: Progress) -> tuple[int, int, list[Lacking]]:
-    """Bring here every file that the manifest names and that is not here: how many segments are here then, their bytes,
-    and what could not be brought. Raises StoreError, OSError.
+    """Download every missing file that the manifest names. Return the number of segments that are present then, their
+    bytes, and what could not be downloaded. Raises StoreError, OSError.
     """
     segments, quarantined = named_files(layout)
     total, done = sum(one.size_bytes for one in segments), 0
@@ -133,7 +134,7 @@ def fetch(store: Store, layout: Layout, progress: Progress) -> tuple[int, int, l
 def _files(
     layout: Layout, segments: Iterable[SegmentInfo], quarantined: Iterable[QuarantinedBatch]
 ) -> list[tuple[str, Path, int, int]]:
-    """Of each its name in the store, its place here, its checksum and its size."""
+    """For each file: its name in the store, its local path, its checksum and its size (-1: unknown)."""
     found = [(object_name(one), layout.segment(one.number), one.checksum, one.size_bytes) for one in segments]
     return found + [
         (quarantined_object(one.number, one.checksum), batch_path(layout, one.number), one.checksum, -1)
@@ -142,40 +143,40 @@ def _files(
 
 
 def finish(layout: Layout, *, keeps_store: bool, sure: bool) -> None:
-    """Let the directory be opened as a catalog. sure: whether everything that was acknowledged is in it; else nobody
-    gets the record indexes that may have been given.
+    """Prepare the directory to be opened as a catalog. sure: whether it has everything that was acknowledged; else the
+    record indexes that may have been assigned are skipped.
     """
     with closing(Manifest(layout.manifest)) as manifest:
         manifest.put(WRITTEN, "")
         manifest.put(LOST, "" if sure else "1")
         rows = StoredRows(manifest)
         if keeps_store:
-            rows.add(manifest.load().segments, local=False)  # opening looks which of them are here
+            rows.add(manifest.load().segments, local=False)  # opening finds out which of them are local
         else:
             rows.remove([each.number for each in rows.all()])
             manifest.put(STORE, "")
 
 
 def take_over(mirror: Mirror, layout: Layout, store: Store, seen: Seen, lease_s: float) -> Lease:
-    """Make a directory that follows a store its writer's: whoever wrote before changes nothing from then on.
+    """Make a directory that follows a store its writer: the previous writer can change nothing from then on.
 
-    seen: the lease, which may be taken. The directory is opened next. Raises CatalogLockedError where somebody was
-    quicker, FencedError where that came out later, StoreError, OSError.
+    seen: the lease, which may be taken. The directory is opened next. Raises CatalogLockedError if another process was
+    faster, FencedError if that turns out later, StoreError, OSError.
     """
     terms = new_terms(seen, lease_s, in_store=False)
     note = StoreNote(store.address, (*(read_note(layout) or StoreNote("")).runs, terms.run), following=True)
     write_note(layout, note)
     lease = take(store, seen, terms)
     mirror.poll()
-    mirror.read_over_gaps()  # else a fence could take the place of an object that went before it was read
+    mirror.read_over_gaps()  # else a fence could take the place of an object deleted before it was read
     while True:
-        if mirror.at.epoch > terms.epoch:  # this took longer than a lease: a fence would stop the one that came next
+        if mirror.at.epoch > terms.epoch:  # this took longer than a lease: a fence would stop the next writer
             raise fenced(store.address)
         end = whole_end(layout.log, mirror.at.position)
         if fence_at(store, mirror.at.sequence, terms, mirror.at.shipped_us, end) is not None:
             break
         mirror.poll()
-    lease.renew()  # else somebody took it who has put no fence yet
+    lease.renew()  # fails if another took it and has put no fence yet
     if mirror.at.announced is None:
         raise CatalogNotFoundError("no catalog found", path=store.address)
     needs = (mirror.at.announced.sequence, mirror.at.announced.position)

@@ -1,9 +1,9 @@
-"""`Shipper`: brings the log of an open catalog to its store, batched over all topics, and copies of its manifest.
+"""`Shipper`: uploads the log of an open catalog to its store, batched over all topics, and copies of its manifest.
 
-The log, the copies, the lease and what goes have a thread each: segments that take hours to arrive keep back no frame.
-One object is on its way at a time. Where it is not known whether it arrived, the same bytes are put again under the
-same name until it is: nothing else may take that place. A copy of the manifest is put after everything that it names,
-and counts once an object of the log announces it, which only the owner of the lease can put.
+Log, manifest copies, lease and deletion have a thread each, so that segments that take hours to upload delay no frame.
+One object of the log is uploaded at a time. If it is unknown whether it arrived, the same bytes are uploaded under the
+same name until it is known: nothing else may get that name. A copy of the manifest is uploaded after everything that it
+names. It becomes valid when an object of the log announces it, and only the owner of the lease can upload that.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ from esformat import ClosedError, EsdbError
 logger = logging.getLogger("aggregator")
 
 OBJECT_BYTES = 16 << 20
-"""An object of the log has at most about so many bytes: what one request may take is bounded."""
+"""Approximate maximum size of an object of the log, which bounds the cost of a request."""
 SHARE_OF_TIME = 10
-"""Copies of the manifest take at most one part in so many of the time: one of a large catalog takes long."""
+"""Copies of the manifest take at most 1/SHARE_OF_TIME of the time: copying a large one takes long."""
 PUSH_THREADS = 4
 TIDY_S = 60.0
-"""How often it is looked what the store need not keep any more."""
+"""Seconds between searches for objects that the store no longer needs."""
 MAKE_AGAIN = "whether the change is kept, the next opening decides: make it again"
 _PAUSE_S = 0.2
-"""How long who waits for the store waits after it failed."""
+"""Pause before the next attempt after the store failed, in seconds."""
 
 
 class Catalog(Protocol):
-    """What of an open catalog is shipped."""
+    """The parts of an open catalog that the shipper reads."""
 
     layout: Layout
     state: CatalogState
@@ -72,50 +72,50 @@ class Catalog(Protocol):
 
 
 class Shipper:
-    """Ships in a thread of its own, and for those who wait. Safe to share between threads."""
+    """Uploads in background threads, and on demand for callers that wait. Thread-safe."""
 
     def __init__(self, attached: Attached, settings: Shipping, *, in_store: bool) -> None:
-        """in_store: whether appends are acknowledged when they are in the store."""
+        """in_store: whether appends are acknowledged only once they are in the store."""
         self._store, self.lease, self._note = attached.store, attached.lease, attached.note
         self._sequence, self._shipped, self._shipped_us = attached.sequence, attached.shipped, attached.shipped_us
         self._settings, self._in_store = settings, in_store
-        self._shipping = RLock()  # held while an object of the log is put
+        self._shipping = RLock()  # held while an object of the log is uploaded
         self._publishing = Lock()
         self._renewing = Lock()
-        self._pending: LogObject | None = None  # it is not known whether it arrived
+        self._pending: LogObject | None = None  # whether it arrived is unknown
         self._failure: LogFailedError | None = None
         self._objects: deque[tuple[int, int]] = deque([self._note.needs])  # sequence, position of its first frame
-        self._needed = min(self._note.needs[1], self._shipped)  # the position that the last copy had
+        self._needed = min(self._note.needs[1], self._shipped)  # the position of the last copy
         self._stored: set[str] | None = None  # names of objects that are known to be there
         self._condition = Condition()
         self._closing = False
-        self._noted, self._published = 1, 0  # changes of the manifest, counted here; whatever the store has is older
-        self._facts = 0  # the last of them that neither segments nor log tell
+        self._noted, self._published = 1, 0  # changes of the manifest, counted here; the store has none of them
+        self._facts = 0  # the last of them that cannot be recovered from segments or log
         self._resting = False
         self._next_copy = 0.0
-        self._whole_at = time.monotonic()  # when the store had all that was acknowledged, as far as is known
+        self._whole_at = time.monotonic()  # the last known time at which the store had everything acknowledged
         self._kept = Kept(settings.history_us / 1e6)
         self._tidying = Tidying(self._store, settings.history_us, self._kept, self.check_mine)
         self._tidies = Lock()
         self._newest: str | None = None  # the copy of the manifest that was announced last
-        self._copies = 0  # how many were announced
+        self._copies = 0  # number of announced copies
         self._begins = 0  # below this number the store has neither objects of the log nor copies
-        self._left = 0  # a position of the log before which it has nothing
-        self._awaited: dict[int, tuple[int, int]] = {}  # others: the next object's number then, and how many copies
-        self._lost: set[str] = set()  # files that the manifest names and that are not there
+        self._left = 0  # a position of the log before which the store has nothing
+        self._awaited: dict[int, tuple[int, int]] = {}  # later positions: next object's number and copies at that time
+        self._lost: set[str] = set()  # files that the manifest names and that are missing
         self._troubles: dict[str, Exception] = {}  # by what failed
         self.push: Callable[[Iterable[SegmentInfo]], object] = lambda segments: None
-        """Brings segments to the store that are not there; it raises where one that can come did not."""
+        """Uploads segments that the store lacks. Raises if one that is available was not uploaded."""
         self._refuse: Callable[[LogFailedError], object] = lambda error: None
-        """Has the log take nothing more in."""
+        """Makes the log refuse appends."""
         self._threads: list[Thread] = []
 
     def keep_lease(self) -> None:
-        """Begin to renew the lease: opening a catalog may take longer than it lasts."""
+        """Start renewing the lease: opening a catalog may take longer than the lease lasts."""
         self._go_on(self._renew, "aggregator-lease")
 
     def start(self, catalog: Catalog) -> None:
-        """Begin, with an open catalog."""
+        """Start uploading an open catalog."""
         self._catalog, self._refuse = catalog, catalog.log.fail
         self._go_on(self._ship_on, "aggregator-ship")
         self._go_on(self._publish_on, "aggregator-publish")
@@ -126,29 +126,29 @@ class Shipper:
         self._threads.append(thread)
         thread.start()
 
-    # ------------------------------------------------------------ what the log asks
+    # ------------------------------------------------------------ called by the log
 
     @property
     def shipped(self) -> int:
-        """The position of the log behind what the store has."""
+        """The position of the log after the last byte that the store has."""
         return self._shipped
 
     @property
     def until(self) -> float:
-        """Until when `hold` need not be asked, by the clock `now_s`: while the lease is known to last, unless the store
-        must have what is acknowledged.
+        """Until when `hold` need not be called, by the clock `now_s`: while the lease is known to last. Never, if
+        appends are acknowledged only once they are in the store.
         """
         return -math.inf if self._in_store or self._failure is not None else self.lease.until
 
     @property
     def failure(self) -> LogFailedError | None:
-        """Why nothing can be shipped any more."""
+        """Why nothing can be uploaded any more; None if it can."""
         return self._failure
 
     def admit(self) -> str | None:
-        """Why nothing can be acknowledged now; None where it can. Raises LogFailedError where nothing ever will be."""
+        """Why nothing can be acknowledged now; None if it can. Raises LogFailedError if nothing ever will be."""
         if self._failure is None and self.lease.left_s <= 0 and self._renewing.acquire(blocking=False):
-            try:  # after a pause of this process the store may answer well
+            try:  # after a pause of this process the store may well answer
                 self._renew_once()
             finally:
                 self._renewing.release()
@@ -159,7 +159,7 @@ class Shipper:
         return f"the store does not answer, and the lease of {self.lease.terms.length_s:g} s is over"
 
     def hold(self, end: int) -> None:
-        """Return when what is written up to a position may be acknowledged. Raises LogFailedError."""
+        """Wait until everything written up to a position may be acknowledged. Raises LogFailedError."""
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -173,7 +173,7 @@ class Shipper:
             except FencedError as error:
                 self._fail(error)
                 raise
-            except StoreError as error:  # also one that refuses: credentials are renewed
+            except StoreError as error:  # also refusals: credentials may be renewed
                 self._tell("ship", error)
                 if self._resting or self._wait(_PAUSE_S):
                     raise LogFailedError(
@@ -183,7 +183,7 @@ class Shipper:
                     ) from None
 
     def note_change(self, *, facts: bool) -> None:
-        """The manifest changed. facts: in something that neither segments nor log tell."""
+        """Note that the manifest changed. facts: in a way that cannot be recovered from segments or log."""
         self._noted += 1
         if facts:
             self._facts = self._noted
@@ -191,14 +191,14 @@ class Shipper:
     # ------------------------------------------------------------ shipping
 
     def ship(self) -> None:
-        """Bring to the store what was acknowledged so far. Raises FencedError, StoreError, OSError."""
+        """Upload everything acknowledged so far. Raises FencedError, StoreError, OSError."""
         began = time.monotonic()
         self._ship_to(self._catalog.log.end)
         self._whole_at = max(self._whole_at, began)
 
     def facts(self) -> dict[str, Any]:
-        """How far the store is behind, and whose the catalog is: JSON values. `lag_seconds`: since when something is
-        missing there that was acknowledged, at most; what would be lost with the machine is that old.
+        """How far the store is behind, and the state of the lease, as JSON values. `lag_seconds`: maximum age of the
+        acknowledged events that the store lacks, which would be lost with the machine.
         """
         lag, terms = max(0, self._catalog.log.end - self._shipped), self.lease.terms
         return {
@@ -213,7 +213,7 @@ class Shipper:
         }
 
     def _ship_to(self, end: int, manifest: Announced | None = None, *, whole: bool = False) -> None:
-        """Up to a position of the log; manifest: announced with the last of it."""
+        """Upload the log up to a position. manifest: a copy that the last object announces."""
         with self._shipping:
             if self._failure is not None:
                 raise self._failure
@@ -222,7 +222,7 @@ class Shipper:
             while self._shipped < end or manifest is not None or whole:
                 pieces = self._catalog.log.read(self._shipped, end, OBJECT_BYTES) if self._shipped < end else []
                 reached = max([self._shipped, *(position + len(data) for position, data in pieces)])
-                if not pieces:  # what is left is the header of a file
+                if not pieces:  # only the header of a file remains
                     reached = max(reached, end)
                 last = reached >= end
                 self._put(self._object(pieces, reached, manifest if last else None, whole=whole and last))
@@ -253,7 +253,7 @@ class Shipper:
             try:
                 write_note(self._catalog.layout, self._note)
                 self._troubles.pop("note", None)
-            except OSError as error:  # the next opening reads more of the store's log
+            except OSError as error:  # then the next opening reads more of the store's log
                 self._tell("note", error)
 
     def _fail(self, error: LogFailedError) -> None:
@@ -267,9 +267,9 @@ class Shipper:
     # ------------------------------------------------------------ copies of the manifest
 
     def publish(self, *, whole: bool = False) -> None:
-        """Bring a copy of the manifest to the store, with all that it names, and the log. Raises as `ship` does.
+        """Upload a copy of the manifest, everything that it names, and the log. Raises as `ship`.
 
-        whole: say that nothing is acknowledged behind it.
+        whole: mark that nothing was acknowledged after it.
         """
         with self._publishing:
             noted = self._noted
@@ -280,7 +280,7 @@ class Shipper:
                 quarantined = [quarantined_object(each.number, each.checksum) for each in copy.quarantined]
                 self._kept.published([object_name(each) for each in copy.segments] + quarantined)
             finally:
-                pin.release()  # only now: what the copy names must not go before it counts
+                pin.release()  # only now: nothing that the copy names may be deleted before it is valid
             with self._condition:
                 self._published = noted
                 self._condition.notify_all()
@@ -291,9 +291,9 @@ class Shipper:
                 self._objects.popleft()
 
     def _put_copy(self) -> tuple[Copy, Announced]:
-        """Put a copy of the manifest, and before it all that it names; it is still to be announced."""
+        """Upload everything that the manifest names, then a copy of it, which must still be announced."""
         self.check_mine()
-        # where all was sealed, a copy needs nothing before the end then; a file that is gone on with begins before that
+        # once everything is sealed, a copy needs nothing before the log's end, but the current file begins before that
         position = max(self._needed, self._catalog.log.needed(self._catalog.state.sealed()))
         sequence = self._sequence_of(position)
         copy = self._catalog.manifest.copy()
@@ -308,7 +308,7 @@ class Shipper:
         return copy, Announced(name, len(stored), f"{checksum64(stored):016x}", copy.change, sequence, position)
 
     def _sequence_of(self, position: int) -> int:
-        """Of the object in which the frame at that position is, or will be."""
+        """The number of the object that contains, or will contain, the frame at a position."""
         found = self._objects[0][0]
         with self._shipping:
             for sequence, first in self._objects:
@@ -317,11 +317,12 @@ class Shipper:
             return self._sequence if position >= self._shipped else found
 
     def publish_facts(self, wait_s: float) -> bool:
-        """Return when changes of the manifest are in the store that somebody is about to be told of, and that neither
-        segments nor log tell. Where that takes longer, they go there later, unless appends wait for the store, too:
-        whether they are there.
-        Raises LogFailedError where they never will, or the catalog is closed first: nobody must be told that they were
-        made.
+        """Wait until the store has the changes of the manifest that cannot be recovered from segments or log, before
+        they are acknowledged. Return whether it has them: after `wait_s` they are left to the background, unless
+        appends wait for the store as well.
+
+        Raises LogFailedError if they never will be in the store, or the catalog is closed first: then they must not be
+        acknowledged.
         """
         give_up, wanted = time.monotonic() + wait_s, self._facts
         with self._condition:
@@ -337,7 +338,7 @@ class Shipper:
         return self._published >= wanted
 
     def _settle(self) -> None:
-        """Return where a change may be told of that is not in the store: another writer must not have taken over."""
+        """Wait until a change that the store lacks may be acknowledged: no other writer has taken over."""
         while True:
             try:
                 if self._in_store:
@@ -348,7 +349,7 @@ class Shipper:
             except LogFailedError as error:
                 self._fail(error)
                 raise
-            except ClosedError as error:  # segments are brought no more
+            except ClosedError as error:  # segments are no longer uploaded
                 error.hint = MAKE_AGAIN
                 raise
             except (EsdbError, OSError) as error:
@@ -361,19 +362,19 @@ class Shipper:
                     ) from None
 
     def announce(self) -> None:
-        """Bring what changed to the store, if anything did. Raises as `publish`."""
+        """Publish the manifest if it changed. Raises as `publish`."""
         if self._published < self._noted:
             self.publish()
 
     def lingers(self, position: int) -> bool:
-        """Whether the store may have anything from before a position of the log, which this machine has not: objects of
-        the log, copies of the manifest, quarantined batches that it names no more.
+        """Whether the store may still have anything from before a position of the log that this machine no longer has:
+        objects of the log, copies of the manifest, quarantined batches that the manifest no longer names.
         """
         return not self._has_left(position) or self._stored is None or not self._stored <= self._quarantined()
 
     def _has_left(self, position: int) -> bool:
-        """Whether all from before a position has left the store. The newest copies stay however old they are, and what
-        they need: while somebody waits, new copies take their place.
+        """Whether everything from before a position is deleted from the store. The newest copies, and what they need,
+        stay however old they are; while a caller waits, new copies are made to replace them.
         """
         if position <= self._left:
             return True
@@ -395,23 +396,23 @@ class Shipper:
         return True
 
     def kept(self) -> Kept:
-        """Names of segments' objects that copies of the manifest in the store name."""
+        """The segments' objects that copies of the manifest in the store name."""
         return self._kept
 
     def check_mine(self) -> None:
-        """Raises FencedError where another writer has taken the catalog over, StoreError where that cannot be told."""
+        """Raise FencedError if another writer took over the catalog, StoreError if the store does not say."""
         if self._failure is not None:
             raise self._failure
         if self.lease.left_s <= 0:
             self.lease.renew()
 
     def tidy(self, *, dry_run: bool = False) -> list[Stored]:
-        """Delete what the store need not keep any more; gives what. Raises FencedError, StoreError."""
-        if self._newest is None:  # nothing is known of what there is to keep
+        """Delete what the store no longer needs, and return it. Raises FencedError, StoreError."""
+        if self._newest is None:  # what to keep is unknown
             return []
-        with self._tidies:  # another one would delete what this one reads
+        with self._tidies:  # one at a time: another would delete what this one reads
             going, begins = self._tidying.outgrown(self._newest, self._sequence)
-            with self._publishing:  # of quarantined batches none is about to be named
+            with self._publishing:  # so that no quarantined batch is about to be named
                 unnamed = self._tidying.unnamed(self._quarantined())
                 if not dry_run:
                     self._tidying.delete(unnamed)
@@ -421,7 +422,7 @@ class Shipper:
         return unnamed + going
 
     def _quarantined(self) -> set[str]:
-        """Names of the objects of the batches that the manifest has in quarantine."""
+        """Names of the objects of all batches in quarantine."""
         return {quarantined_object(each.number, each.checksum) for each in self._catalog.manifest.quarantined()}
 
     def _put_files(self, files: Iterable[tuple[str, Path]]) -> None:
@@ -460,13 +461,13 @@ class Shipper:
                 return
 
     def _do(self, what: str, work: Callable[[], object]) -> bool:
-        """Do a round of something; whether there is another one."""
+        """Do one round of `work`. Return whether to continue with another."""
         try:
             work()
         except LogFailedError as error:
             self._fail(error)
             return False
-        except Exception as error:  # noqa: BLE001  it shows as trouble, and is tried again
+        except Exception as error:  # noqa: BLE001  reported as trouble, and retried
             self._tell(what, error)
         else:
             self._troubles.pop(what, None)
@@ -498,13 +499,13 @@ class Shipper:
             self._troubles.pop("renew", None)
 
     def _wait(self, seconds: float, hurry: Callable[[], bool] = lambda: False) -> bool:
-        """Wait for the next round, which `hurry` begins at once; whether there is none, as the catalog is closed."""
+        """Wait for the next round, or until `hurry` returns true. Return whether the catalog is closing."""
         with self._condition:
             self._condition.wait_for(lambda: self._closing or hurry(), seconds)
             return self._closing
 
     def _tell(self, what: str, error: Exception) -> None:
-        """Once for each kind of error: stores put times and numbers into their words, other ones each time."""
+        """Record and log an error, once for each kind: messages of stores have times and numbers that always differ."""
         if type(error) is not type(self._troubles.get(what)):
             self._troubles[what] = error
             if not self._closing:
@@ -512,25 +513,25 @@ class Shipper:
 
     @property
     def trouble(self) -> str | None:
-        """What shipping fails at now; None while all is well."""
+        """Why uploads fail at the moment; None if they do not."""
         return next(map(_told, list(self._troubles.values())), None)
 
     # ------------------------------------------------------------ the end
 
     def rest(self) -> None:
-        """Let nobody wait any more for a store that is of no use: the program ends."""
+        """Stop callers from waiting for a store that does not work: the program is about to end."""
         self._resting = True
 
     def stop(self) -> None:
-        """Wait for no store that does not answer, from now on."""
+        """Stop the threads, and stop waiting for a store that does not answer."""
         self.rest()
         with self._condition:
             self._closing = True
             self._condition.notify_all()
 
     def close(self, *, publish: bool = True) -> None:
-        """Bring the rest to the store, and give the lease back. The log is closed, the manifest is not. Never raises:
-        what does not arrive now, the next opening brings. publish: also a copy of the manifest; else the lease lapses.
+        """Upload the rest and release the lease. The log must be closed, the manifest still open. Errors are only
+        logged: the next opening uploads what is missing. publish: also a copy of the manifest; else the lease lapses.
         """
         self.stop()
         for thread in self._threads:

@@ -1,7 +1,7 @@
-"""`Tidying`: deletes what a catalog's store need not keep any more, and that only its owner may delete.
+"""`Tidying`: deletes what a catalog's store no longer needs and only its owner may delete.
 
-Copies of the manifest that have grown too old; then objects of the log that no other copy needs; quarantined batches
-that no copy names. Segments are the tier's.
+These are copies of the manifest that have grown too old, then objects of the log that no remaining copy needs, and
+quarantined batches that no copy names. The tier deletes segments.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from aggregator.storage.store.client import Store, Stored
 from aggregator.storage.store.shipped import LOG, MANIFESTS, QUARANTINE, Announced, log_name, log_sequence
 
 ANNOUNCED_SOON = 100
-"""A copy of the manifest is announced by one of so many objects from its number on, or hardly ever."""
+"""Number of objects, from a copy's number on, that are searched for its announcement: later ones are very rare."""
 AT_ONCE = 8
-"""So many objects are deleted at once: one by one they go no quicker than a writer puts them, far from its store."""
+"""Number of objects deleted in parallel: far from a store, single deletions are no faster than a writer's uploads."""
 _BATCH = 64
 
 
 class Tidying:
-    """Of one writer. Not safe to share between threads."""
+    """Deletes objects for one writer. Not thread-safe."""
 
     def __init__(self, store: Store, history_us: int, kept: Kept, check_mine: Callable[[], None]) -> None:
-        """check_mine: raises where another writer has taken the catalog over."""
+        """check_mine: raises if another writer took over the catalog."""
         self._store, self._history_us, self._kept, self._check_mine = store, history_us, kept, check_mine
 
     def outgrown(self, newest: str, end: int) -> tuple[list[Stored], int]:
-        """Copies of the manifest, then objects of the log, that may go; and the number below which nothing stays of
-        either. newest: the copy that was announced last, which stays. end: the sequence of the next object of the log.
-        Raises StoreError.
+        """The copies of the manifest, then the objects of the log, that may be deleted; and the number below which none
+        of either remains. newest: the copy that was announced last, which stays. end: the sequence of the next object
+        of the log. Raises StoreError.
         """
         copies = list(self._store.list(MANIFESTS))
         names, oldest = outdated(copies, self._history_us, newest)
@@ -44,7 +44,7 @@ class Tidying:
         return going, begins
 
     def _announced_first(self, sequence: int, end: int) -> Announced | None:
-        """The first copy of the manifest that objects from this one on announce; None where a crash came before."""
+        """The first copy of the manifest that objects from `sequence` on announce; None if a crash prevented that."""
         for each in range(sequence, min(end, sequence + ANNOUNCED_SOON)):
             found = read_object(self._store, each).manifest
             if found is not None:
@@ -52,12 +52,14 @@ class Tidying:
         return None
 
     def unnamed(self, named: Collection[str]) -> list[Stored]:
-        """Quarantined batches. named: by the manifest as it is; no copy is on its way. Raises StoreError."""
+        """The objects of quarantined batches that may be deleted. named: those that the current manifest names; no copy
+        of it is being uploaded. Raises StoreError.
+        """
         there = self._store.list(QUARANTINE)
         return [each for each in there if each.name not in named and each.name not in self._kept]
 
     def delete(self, going: Sequence[Stored], ending: Callable[[], bool] = lambda: False) -> bool:
-        """Delete them, in about this order; whether all are gone. ending: whether the rest is left to another time.
+        """Delete objects, in about this order. Return whether all are deleted. ending: whether to stop early.
         Raises StoreError.
         """
         for at in range(0, len(going), _BATCH):
