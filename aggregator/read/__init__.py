@@ -1,1 +1,1 @@
-"""Scans of a topic: segments and the memtable as one answer."""
+"""Scans of a topic: segments and the memtable as one result."""

@@ -1,7 +1,7 @@
-"""Segments that are opened before a scan comes to them.
+"""Opens segments before a scan needs them.
 
-Of a history that lies in many segments of the store: side by side. One after the other, each would cost the round trips
-that are asked for here of all of them at once. After a start, of all topics: one by one, while nobody asks anything.
+For a history in many segments of the store: in parallel, so that all of them together take the round trips of one.
+After a start, for all topics: one by one, while there are no queries.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from esformat import EsdbError, parts
 
 THREADS = 32
 MOST_BEGUN = 1 << 14
-"""Histories that are remembered as begun: they are in the cache, or were."""
+"""Number of histories that are remembered as begun: they are, or were, in the cache."""
 FEW = 8
-"""Segments that are begun where a limit may be reached soon."""
+"""Number of segments to begin if a limit may be reached soon."""
 
 
 @cache
 def _threads(_process: int) -> ThreadPoolExecutor:
-    """One pool a process: threads do not survive a fork."""
+    """One pool per process: threads do not survive a fork."""
     return ThreadPoolExecutor(THREADS, thread_name_prefix="aggregator-ahead")
 
 
 def begin_ahead(pool: SegmentPool, segments: Sequence[SegmentInfo], question: Question) -> None:
-    """Open the segments that are read from the store, and begin to fetch what they have of the question's space.
+    """Open the segments that are read from the store, and begin to fetch their events of the question's space.
 
-    What fails is met again by the scan, which tells it.
+    Errors are ignored: the scan meets them again and reports them.
     """
     if question.space is None or question.by_index or not pool.has_store:
         return
@@ -50,7 +50,7 @@ def begin_ahead(pool: SegmentPool, segments: Sequence[SegmentInfo], question: Qu
 
 
 def _begun(pool: SegmentPool, info: SegmentInfo, space: bytes) -> bool:
-    """Begin where nothing has to be read first; whether that is done."""
+    """Begin to fetch if nothing must be read first. Return whether that was possible."""
     segment = pool.opened(info)
     return segment is not None and parts.announce_space(segment, space, wait=False)
 
@@ -61,9 +61,9 @@ def _begin(pool: SegmentPool, info: SegmentInfo, space: bytes) -> None:
 
 
 def open_newest(pool: SegmentPool, segments: Iterable[SegmentInfo]) -> Iterator[None]:
-    """Open the newest segments that have files, one with each step, as long as the pool has room for them.
+    """Open the newest segments that have files, one per step, as long as the pool has room for them.
 
-    What fails is met again by the scan, which tells it.
+    Errors are ignored: the scan meets them again and reports them.
     """
     for info in sorted(segments, key=lambda each: each.max_timestamp, reverse=True):
         if not pool.has_room():

@@ -1,4 +1,4 @@
-"""The events of a topic at one moment, as datasets read them: sealed and unsealed, in no order."""
+"""The events of a topic at one moment, as datasets read them: sealed and unsealed, unordered."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from esformat.parts import (
 
 I64 = npt.NDArray[np.int64]
 READING_THREADS = 2
-"""That decode a segment; several statements may run at once."""
+"""Number of threads that decode a segment. Several statements may run at the same time."""
 
 
 class Kept:
-    """What scans let go of where others keep it: nothing."""
+    """A `Held` for scans whose files are kept by something else."""
 
     def release(self) -> None:
         """Do nothing."""
 
 
 class TopicEvents:
-    """What `EventDataset` reads of a topic."""
+    """The events of a topic, as `EventDataset` reads them."""
 
     def __init__(self, snapshot: Snapshot, pool: SegmentPool) -> None:
         self._snapshot = snapshot
@@ -54,11 +54,11 @@ class TopicEvents:
 
     @property
     def arrow(self) -> pa.Schema:
-        """Columns of the batches."""
+        """The columns of the batches."""
         return in_dictionaries(self.schema.arrow, self._coded)
 
     def with_dictionaries(self) -> Self:
-        """The same with indexed text as Arrow dictionaries, where the first segment has codes for it."""
+        """The same, with indexed text as Arrow dictionaries if the first segment has codes for it."""
         first = next(iter(self._snapshot.segments), None)
         given = copy(self)
         if first is not None:
@@ -69,12 +69,12 @@ class TopicEvents:
 
     @property
     def num_events(self) -> int:
-        """How many there are."""
+        """Number of events."""
         return self._asked().count()
 
     @property
     def most_events(self) -> int:
-        """The same, erased ones included."""
+        """Number of events, including hidden ones."""
         sealed = sum(info.rows for info in self._snapshot.segments)
         return sealed + sum(len(piece.batch) for part in self._snapshot.unsealed for piece in part.pieces)
 
@@ -82,7 +82,7 @@ class TopicEvents:
         return Scan(lambda partition: (self._snapshot, Kept()), self._pool, Question(**options))
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
-        """At least the events within bounds: of segments, then of memory. lazily: block by block."""
+        """Batches with at least the events within bounds: from segments, then from memory. lazily: block by block."""
         if admits_nothing(bounds):
             return
         names = dict(self._snapshot.partitions)
@@ -90,7 +90,7 @@ class TopicEvents:
         for info, kept in self._segments(bounds):
             view = views[info.partition]
             scan = self._scan(info, kept, self._needed(info, view), 1 if lazily else READING_THREADS)
-            if not view.hidden:  # which is found out by text
+            if not view.hidden:  # finding hidden events needs plain text
                 scan = scan.with_texts(self._texts)
             for batch in scan.candidates(self._held):
                 yield view.shape(batch, names[info.partition])
@@ -99,17 +99,17 @@ class TopicEvents:
             yield from unsealed_batches(group, views[group.partition], names[group.partition])
 
     def holding(self, held: Mapping[str, Sequence[Sequence[bytes]]]) -> Self:
-        """The same events, perhaps without some that lack texts."""
+        """The same events, perhaps without some that lack the texts `held`."""
         given = copy(self)
         given._held = held
         return given
 
     def gives_exactly(self, bounds: Bounds) -> bool:
-        """Whether those are the only ones: never, as what is in memory is looked up by little."""
+        """Whether `batches` returns only events within bounds: never, as unsealed events are hardly filtered."""
         return False
 
     def blocks(self, bounds: Bounds) -> tuple[int, int]:
-        """How many data blocks of segments are read for the events within bounds, and how many there are."""
+        """Number of data blocks of segments that are read for the events within bounds, and of all."""
         blocks = sum(self._scan(info, {}, ["timestamp"]).blocks()[1] for info in self._snapshot.segments)
         if admits_nothing(bounds):
             return 0, blocks
@@ -122,7 +122,10 @@ class TopicEvents:
         return np.asarray(scan.to_table().column("timestamp").cast(pa.int64()).to_numpy())
 
     def tally(self, names: Sequence[str], count_name: str, *, timed: bool) -> pa.Table | None:
-        """Combinations of values and how many events have each: of segments, then those in memory one by one."""
+        """Combinations of values, each with its number of events: from segments, then one by one for events in memory.
+
+        None if metadata cannot answer this.
+        """
         if self._snapshot.tombstones or not all(self._has(names, info.schema) for info in self._snapshot.schemas):
             return None
         tables = []
@@ -144,7 +147,7 @@ class TopicEvents:
     # ------------------------------------------------------------ segments
 
     def _segments(self, bounds: Bounds) -> Iterator[tuple[SegmentInfo, Bounds]]:
-        """Segments that can hold events within bounds, each with the bounds that it can find them by."""
+        """Segments that may contain events within bounds, each with the bounds that it can apply."""
         schemas = {info.number: info.schema for info in self._snapshot.schemas}
         for info in self._snapshot.segments.select(self._question(bounds)):
             held = schemas[info.schema]
@@ -160,7 +163,7 @@ class TopicEvents:
         return scan_rows(segment, 0, segment.num_events, columns=columns, bounds=bounds, threads=threads)
 
     def _needed(self, info: SegmentInfo, view: View) -> list[str]:
-        """Columns to read of a segment."""
+        """The columns to read of a segment."""
         wanted = set(view.target.names)
         if view.hidden:
             wanted |= {"space", "timestamp", RECORD_INDEX}
@@ -172,7 +175,7 @@ class TopicEvents:
         return View(self._question(bounds), target, hidden_in(self._snapshot.tombstones, partition))
 
     def _question(self, bounds: Bounds) -> Question:
-        """What bounds say of time, and of the only space."""
+        """The question for bounds: their times, and their space if it is the only one."""
         start, end = span_of_times(bounds)
         spaces = bounds["space"].listed if "space" in bounds else None
         return Question(start=start, end=end, space=next(iter(spaces)) if spaces and len(spaces) == 1 else None)

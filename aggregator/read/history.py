@@ -1,7 +1,7 @@
 """A space's history as events, merged by time from each segment's own fast path.
 
-It gives what `merge` would give of the same sources. Where a history is a handful of events in each of many segments,
-work per batch would be most of what is done.
+The result is the same as that of `merge` for the same sources. If a history has a handful of events in each of many
+segments, `merge` would spend most of its time on work per batch.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from esformat import Event
 
 SORTED_EVENTS = 100_000
-"""A history that cannot be longer is read and sorted at once; a longer one is merged as it is read."""
+"""A history of at most this many events is read whole and sorted; a longer one is merged as it is read."""
 
 _time: Callable[[Event], int] = attrgetter("timestamp")
 
 
 class Part(Protocol):
-    """Something that has events of the history: a segment, or some unsealed batches of one partition.
+    """A source of events of the history: a segment, or some unsealed batches of one partition.
 
-    min_timestamp, max_timestamp: no event is earlier or later, µs. partition, first_index, last_index: their record
-    indexes, for ties. row_bytes: about how large an event is.
+    min_timestamp, max_timestamp: no event is earlier or later, µs. partition, first_index, last_index: the events'
+    partition and record indexes, to order ties. row_bytes: approximate size of an event.
     """
 
     @property
@@ -42,8 +42,8 @@ class Part(Protocol):
 
 
 class Opened(NamedTuple):
-    """What a part has. in_order: whether events of one time come by record index. most: no more events than so many.
-    events: reads them, in the direction of the question, at most its limit.
+    """An opened part. in_order: whether events of equal time are ordered by record index. most: maximum number of
+    events. events: reads them in the direction of the question, up to its limit.
     """
 
     in_order: bool
@@ -53,12 +53,12 @@ class Opened(NamedTuple):
 
 P = TypeVar("P", bound=Part)
 Open = Callable[[P, bool], list[Event] | Opened | None]
-"""Looks what a part has: None for nothing. Where it may (the second argument) and that is no more than a look, it gives
-the events themselves, in the direction of the question and in order.
+"""Opens a part; returns None if it has no events. If the second argument is true and they are cheap to read, returns
+the events themselves, in order and in the direction of the question.
 """
 
 _order: Callable[[Any], tuple[int, int, int]] = attrgetter("partition", "first_index", "last_index")
-"""Of events at the same time, those of the part with the smaller one come first."""
+"""The order of parts: of events at the same time, those of the part with the smaller key come first."""
 
 
 def merge_history(
@@ -66,8 +66,8 @@ def merge_history(
 ) -> Iterator[Event] | None:
     """The events of all parts by time, then partition, then record index; `reverse` is the exact mirror.
 
-    None where it is not clear which of two events of equal time comes first. few: rows and bytes; None is given where
-    there may be more.
+    None if it is unclear which of two events of equal time comes first. few: maximum rows and bytes; None is returned
+    if there may be more.
     """
     ordered = sorted(parts, key=_order)
     if any(a[0] == b[0] and a[2] >= b[1] for a, b in pairwise(map(_order, ordered))):
@@ -102,7 +102,7 @@ def merge_history(
 
 
 def _first_events(parts: Sequence[P], opened: Open[P], reverse: bool, limit: int) -> Iterator[Event] | None:
-    """The first `limit` events in the question's direction. A part that cannot add to them is not opened."""
+    """The first `limit` events in the question's direction. Parts that cannot contribute are not opened."""
     kept: list[tuple[int, tuple[int, int, int], Event]] = []
     for part in sorted(parts, key=lambda part: -part.max_timestamp if reverse else part.min_timestamp):
         last = kept[-1][0] if len(kept) == limit and limit else None

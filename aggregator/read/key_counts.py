@@ -1,4 +1,4 @@
-"""Spaces of a topic and values of its indexes, with how many events have each: from metadata where that tells."""
+"""Counts of a topic's events by space or index value, from metadata if possible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aggregator.storage.state.state import Snapshot
 
 
 def counted_spaces(snapshot: Snapshot, pool: SegmentPool, scan: Callable[..., Scan]) -> dict[str | bytes, int]:
-    """Spaces, ascending. scan: the topic's, for where some events are hidden."""
+    """Spaces in ascending order, with their numbers of events. scan: the topic's, used if some events are hidden."""
     if snapshot.tombstones:
         return _read(scan, "space")
     counts: Counter[Any] = Counter()
@@ -27,7 +27,10 @@ def counted_spaces(snapshot: Snapshot, pool: SegmentPool, scan: Callable[..., Sc
 
 
 def counted_values(snapshot: Snapshot, pool: SegmentPool, name: str, scan: Callable[..., Scan]) -> dict[Any, int]:
-    """Values of an indexed column, ascending; nulls are none. Where the column has several types, as they are read."""
+    """Values of an indexed column in ascending order, without null, with their numbers of events.
+
+    If the column has several types, values are counted as scans return them.
+    """
     fields = [field for info in snapshot.schemas for field in info.schema.fields if field.name == name]
     types = {field.type for field in fields if field.indexed}  # else no event had a value
     if snapshot.tombstones or len(types) > 1:

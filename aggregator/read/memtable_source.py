@@ -1,7 +1,7 @@
-"""Answers of unsealed batches to a question: batches in order, read lazily.
+"""The unsealed events that match a question: batches in order, read lazily.
 
-Rows of a space come from all lookups of a partition together: each is asked which it has, where a limit may end it soon
-one after the other, and one gather takes them out.
+Rows of a space are read from all lookups of a partition together: each finds its rows, one lookup after the other if a
+limit may end the search early, and a single gather copies them.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from esformat.parts import can_hold, have_key
 
 Bools = npt.NDArray[np.bool_]
 GROWTH = 8
-"""Where a limit was not enough, so many times as much is looked at next."""
+"""If the rows for a limit do not suffice, this many times as many are read next."""
 WINDOW_BYTES = 1 << 20
-"""Events are copied out of their batches so many bytes at a time: more would wait for those who read slowly."""
+"""Bytes of events that are copied out of their batches at a time: more would stay in memory for slow readers."""
 FEW_ROWS = 16
-"""No fewer are copied at a time."""
+"""Minimum number of rows copied at a time."""
 SAMPLED = 64
-"""So many batches tell how large an event is."""
+"""Number of batches from which the size of an event is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Lookups of one schema that are asked together, and the partition of each: by partition, then in their order."""
+    """Lookups of one schema that are read together, and the partition of each: by partition, then in their order."""
 
     lookups: tuple[Lookup, ...]
     partitions: tuple[int, ...]
 
     @property
     def partition(self) -> int | None:
-        """The partition; None where there are several."""
+        """The partition; None if there are several."""
         return self.partitions[0] if self.partitions[0] == self.partitions[-1] else None
 
     @property
     def rows(self) -> int:
-        """How many events."""
+        """Number of events."""
         return sum(lookup.rows for lookup in self.lookups)
 
     @property
@@ -65,32 +65,32 @@ class Group:
 
     @property
     def first_index(self) -> int:
-        """The first record index, of one partition."""
+        """The first record index, if there is one partition."""
         return self.lookups[0].pieces[0].first_index
 
     @property
     def last_index(self) -> int:
-        """The last record index, of one partition."""
+        """The last record index, if there is one partition."""
         return self.lookups[-1].pieces[-1].end_index - 1
 
     @property
     def row_bytes(self) -> int:
-        """About how many bytes a row has."""
+        """Approximate size of a row."""
         pieces = [piece for lookup in self.lookups for piece in lookup.pieces]
         sample = pieces[:: max(1, len(pieces) // SAMPLED)]
         return sum(piece.size_bytes for piece in sample) // max(1, sum(piece.rows for piece in sample))
 
     def bound(self, question: Question) -> int:
-        """What `Source` calls its bound."""
+        """The bound for a `Source`."""
         if question.by_index:
             return ~self.last_index if question.reverse else self.first_index
         return ~self.max_timestamp if question.reverse else self.min_timestamp
 
 
 def lookup_groups(snapshot: Snapshot, question: Question, *, together: bool = False) -> list[Group]:
-    """Unsealed batches that can hold answers.
+    """Unsealed batches that may contain matching events.
 
-    together: those of all partitions in one group, where a space is asked for and nothing is hidden.
+    together: all partitions in one group, if the question has a space and nothing is hidden.
     """
     found: dict[tuple[int, int], list[tuple[int, Lookup]]] = {}
     schemas = SchemaPlaces()
@@ -108,9 +108,9 @@ def lookup_groups(snapshot: Snapshot, question: Question, *, together: bool = Fa
 
 
 def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str]) -> Iterator[pa.RecordBatch]:
-    """The answers of some unsealed batches, in order; with a limit no more are read than it needs.
+    """The matching events of some unsealed batches, in order. With a limit, no more are read than it needs.
 
-    partition: the name, or the names of several by number: then batches have the column PLACE behind the others.
+    partition: the name, or the names of several by number: then PLACE is an additional last column.
     """
     question = view.question
     present = group.lookups[0].pieces[0].batch.schema
@@ -145,14 +145,14 @@ def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str
 
 
 def most_of_space(group: Group, space: bytes) -> int:
-    """There are no more events of a space than so many."""
+    """Upper bound of the number of events of a space."""
     if group.rows <= FEW_ROWS:
         return group.rows
     return sum(len(lookup.having(space)[0]) for lookup in group.lookups) if _may_be_held(group, space) else 0
 
 
 def _may_be_held(group: Group, space: bytes) -> bool:
-    """Whether batches can hold a space: no event has bytes that are no text where spaces are text."""
+    """Whether batches may contain a space: if spaces are text, not if its bytes are not text."""
     kind = group.lookups[0].pieces[0].schema.schema.arrow.field("space").type
     if pa.types.is_binary(kind):
         return True
@@ -164,7 +164,7 @@ def _may_be_held(group: Group, space: bytes) -> bool:
 
 
 def _in_order(group: Group, bases: list[int], question: Question, space: bytes | None) -> Iterator[I64]:
-    """Numbers of the rows that may be answers, in the question's order."""
+    """Numbers of the rows that may match, in the question's order."""
     lookups = group.lookups
     if question.by_index:
         for lookup, base in zip(lookups, bases, strict=False):
@@ -192,7 +192,7 @@ def _in_order(group: Group, bases: list[int], question: Question, space: bytes |
 
 
 def _found(lookup: Lookup, question: Question, space: bytes | None) -> tuple[I64, I64]:
-    """Rows of a lookup, ascending, and their timestamps; of a space also those that lack what else is asked for."""
+    """Rows of a lookup in ascending order, and their timestamps. With a space, other conditions are not checked yet."""
     if space is None:
         rows, times = np.arange(lookup.rows), lookup.times
     else:
@@ -210,7 +210,7 @@ def _found(lookup: Lookup, question: Question, space: bytes | None) -> tuple[I64
 
 
 def _having(lookup: Lookup, question: Question, rows: I64) -> I64:
-    """Those of some rows, ascending, whose columns have the values that are asked for."""
+    """Those of some ascending rows whose columns have the requested values."""
     conditions = _conditions(question)
     if not conditions or not len(rows):
         return rows
@@ -225,7 +225,7 @@ def _conditions(question: Question) -> list[tuple[str, Any]]:
 
 
 def _parted(found: list[tuple[I64, I64]], key: int, reverse: bool) -> tuple[tuple[I64, I64], tuple[I64, I64]]:
-    """Rows that come before every row of that key or a later one, and the others."""
+    """Rows that come before every row with that key or a later one, and the other rows."""
     rows = np.concatenate([rows for rows, _ in found])
     times = np.concatenate([times for _, times in found])
     ready = times > ~key if reverse else times < key
@@ -244,14 +244,14 @@ def _by_time(found: list[tuple[I64, I64]], reverse: bool) -> I64:
 
 
 def _first_size(question: Question) -> int:
-    """How many rows are looked at first because of a limit."""
+    """Number of rows to read first because of a limit."""
     assert question.limit is not None
     filtered = question.space is not None and _conditions(question)
     return min(max(question.limit + 1, FIRST_WINDOW_ROWS if filtered else 1), WINDOW_ROWS)
 
 
 def _stretches(rows: I64, question: Question, group: Group) -> Iterator[I64]:
-    """Rows in stretches of WINDOW_BYTES at most, the first ones about as many as the question's limit."""
+    """Rows in slices of at most about WINDOW_BYTES, the first with about as many rows as the question's limit."""
     if len(rows) <= FEW_ROWS:
         yield from (rows,) if len(rows) else ()
         return
@@ -265,7 +265,7 @@ def _stretches(rows: I64, question: Question, group: Group) -> Iterator[I64]:
 
 
 def _mask(batch: pa.RecordBatch, indexes: I64, question: Question, space: bytes | None) -> Bools | None:
-    """Which rows are answers; None for all. indexes: their record indexes."""
+    """Which rows match; None if all do. indexes: their record indexes."""
     masks = []
     if space is not None:
         masks.append(have_key(batch.column("space"), space))

@@ -1,4 +1,4 @@
-"""The options of a scan, checked: one `Question` for sealed and unsealed events."""
+"""The checked options of a scan: one `Question` for sealed and unsealed events."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ S = TypeVar("S")
 
 
 class ScanOptions(TypedDict, total=False):
-    """What narrows a scan.
+    """The options of a scan.
 
-    space, grouping, partition: of that one only. start, end: half-open [start, end), int µs, aware datetimes or
-    ISO 8601. reverse: the newest first. limit: no more events than so many. columns: names of those to read;
-    `record_index` and `partition` can be asked for by name.
+    space, grouping, partition: only that one. start, end: half-open [start, end), int µs, aware datetimes or ISO 8601.
+    reverse: the newest first. limit: maximum number of events. columns: names of the columns to read; `record_index`
+    and `partition` are only returned if named.
     """
 
     space: str | bytes | None
@@ -38,26 +38,26 @@ class ScanOptions(TypedDict, total=False):
 
 
 class Scans(ABC, Generic[S]):
-    """The scans of a topic, which a catalog and a server offer alike. Each gives a lazy answer."""
+    """The scans of a topic, the same in a catalog and on a server. Each returns a lazy result."""
 
     @abstractmethod
     def _scan(self, conditions: Mapping[str, Any], options: Mapping[str, Any]) -> S:
-        """The answer to `ScanOptions`, of events that have all those values in indexes."""
+        """The result for these `ScanOptions`, of events that have all values of `conditions` in indexes."""
 
     def scan(self, **options: Unpack[ScanOptions]) -> S:
         """Events by time, oldest first, of all partitions; ties by partition, then record index; `reverse` mirrors it.
 
-        options: `space`, `grouping` and `partition`: of that one only. `start`, `end`: half-open [start, end), int µs,
-            aware datetimes or ISO 8601. `reverse`, `limit`. `columns`: names of those to read; `record_index` and
-            `partition` can be asked for by name.
-        Raises esformat.UsageError or InvalidEventError for wrong arguments, at once.
+        options: `space`, `grouping` and `partition`: only that one. `start`, `end`: half-open [start, end), int µs,
+            aware datetimes or ISO 8601. `reverse`, `limit`. `columns`: names of the columns to read; `record_index` and
+            `partition` are only returned if named.
+        Raises esformat.UsageError or InvalidEventError immediately for invalid arguments.
         """
         return self._scan({}, options)
 
     def scan_index(self, name: str | Mapping[str, Any], value: Any = None, **options: Unpack[ScanOptions]) -> S:
-        """Events with a value of an index; a mapping asks for several, which must all hold. Else as `scan`.
+        """Events with a value in an index; with a mapping, events that have all its values. Otherwise like `scan`.
 
-        Raises esformat.UnknownIndexError, UsageError or InvalidEventError, at once.
+        Raises esformat.UnknownIndexError, UsageError or InvalidEventError immediately.
         """
         if isinstance(name, Mapping) == (value is not None) or name == {}:
             raise UsageError("give either a mapping of conditions or a name and a value")
@@ -68,7 +68,7 @@ class Scans(ABC, Generic[S]):
 class Question(Bounds):
     """What to read within bounds, and how.
 
-    by_index: in the order of record indexes, of one partition; else by time.
+    by_index: read one partition in the order of record indexes; else by time.
     """
 
     grouping: bytes | None = None
@@ -80,7 +80,7 @@ class Question(Bounds):
 
     @property
     def filtered(self) -> bool:
-        """Whether it asks for less than all events."""
+        """Whether it may exclude events."""
         keys = self.space is not None or self.grouping is not None or bool(self.conditions)
         return keys or self.start is not None or self.end is not None or self.by_index
 
@@ -101,7 +101,9 @@ def make_question(
     end_index: Any = None,
     by_index: bool = False,
 ) -> Question:
-    """A checked question. Raises UsageError, UnknownIndexError, InvalidEventError (naive datetimes)."""
+    """Check options and return the question. Raises UsageError, UnknownIndexError, InvalidEventError (naive datetimes),
+    InvalidRequestError (a limit or record index).
+    """
     for name in conditions or {}:
         check_index(name, indexes)
     return Question(
@@ -120,7 +122,7 @@ def make_question(
 
 
 def check_index(name: str, indexes: Sequence[str]) -> None:
-    """Raise UnknownIndexError for an index that a topic does not have."""
+    """Raise UnknownIndexError for an index that the topic lacks."""
     if name not in indexes:
         known = f"the indexes are {', '.join(indexes)}" if indexes else "the topic has no indexes"
         raise UnknownIndexError(f"no index {name!r}", hint=known)
@@ -161,7 +163,7 @@ def _columns(columns: Any) -> tuple[str, ...] | None:
 
 
 def check_columns(columns: tuple[str, ...], known: Iterable[str]) -> None:
-    """Raise UsageError for a column that a topic does not have."""
+    """Raise UsageError for a column that the topic lacks."""
     names = [*known, RECORD_INDEX, PARTITION]
     for name in columns:
         if name not in names:

@@ -1,7 +1,7 @@
-"""`Scan`: a lazy answer of a topic, over segments, partitions and unsealed events. The same verbs as a file's.
+"""`Scan`: the lazy result of a query on a topic, over segments, partitions and unsealed events.
 
-Each use takes a snapshot when it begins: events that come later, and what retention or compaction do meanwhile, do
-not show in it.
+It has the methods of a scan of a file. Each use takes a snapshot when it begins: later events do not appear in it, and
+retention and compaction do not change it.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from esformat.parts import KEY_COLUMNS, EventSchema
 
 
 class Held(Protocol):
-    """What keeps the files of a snapshot: a `Pin`, or something that holds one for longer."""
+    """Keeps the files of a snapshot: a `Pin`, or an object that keeps one for longer."""
 
     def release(self) -> None:
-        """Let go. A second call does nothing."""
+        """Release the files. A second call does nothing."""
 
 
 Snap = Callable[[str | None], tuple[Snapshot, Held]]
 T = TypeVar("T")
 NO_PARTITION = -1
-"""The number of none."""
+"""A number that no partition has."""
 FEW_VALUES = 1 << 10
-"""A history of no more rows times columns is read as events and put into columns."""
+"""A history of at most this many rows times columns is read as events, which are then converted to columns."""
 EVENT_COLUMNS = (*KEY_COLUMNS, "data")
 _PLAIN = (
     pa.types.is_string, pa.types.is_binary, pa.types.is_integer, pa.types.is_boolean, pa.types.is_float64,
@@ -57,11 +57,11 @@ _PLAIN = (
 
 
 class Scan(Answer):
-    """The events that answer a question, read when they are asked for: an `Answer`."""
+    """The events that match a question, read on demand: an `Answer`."""
 
     def __init__(self, snap: Snap, pool: SegmentPool, question: Question, partition: str | None = None) -> None:
-        """Made by the verbs of Topic; partition: only that one. Raises UsageError for a column that the topic does not
-        have, and for a value that an index cannot hold.
+        """Created by the methods of Topic. partition: only that one. Raises UsageError for a column that the topic
+        lacks, and for a value that an index cannot contain.
         """
         self._snap = snap
         self._pool = pool
@@ -87,7 +87,7 @@ class Scan(Answer):
 
     @property
     def schema(self) -> pa.Schema:
-        """Arrow schema of the batches, as it is now: a topic may gain columns."""
+        """The current Arrow schema of the batches: a topic may gain columns."""
         snapshot, pin = self._snap(self._partition)
         pin.release()
         return self._target(snapshot)
@@ -96,7 +96,7 @@ class Scan(Answer):
         return self._batches(*self._snap(self._partition))
 
     def count(self) -> int:
-        """How many events there are; from the metadata where that tells, also of segments whose files are missing."""
+        """Number of events, from metadata if possible: then it includes segments whose files are missing."""
         question = self._question
         snapshot, pin = self._snap(self._partition)
         if question.by_index or snapshot.tombstones:
@@ -115,10 +115,9 @@ class Scan(Answer):
         return count if question.limit is None else min(count, question.limit)
 
     def histogram(self, buckets: int = 60) -> Histogram:
-        """The events counted by time, in at most so many equal spans between `start` and `end`, or around all there is.
+        """Count the events by time, in at most `buckets` equal spans between `start` and `end`, or around all events.
 
-        Segments that lie in one span are not read. Raises InvalidRequestError for an answer with a limit or by record
-        index.
+        Segments within one span are not read. Raises InvalidRequestError for a scan with a limit or by record index.
         """
         question = self._question
         if question.by_index or question.limit is not None:
@@ -152,8 +151,9 @@ class Scan(Answer):
     def _history(
         self, snapshot: Snapshot, names: tuple[str, ...], few: tuple[int, int] | None = None
     ) -> Iterator[Event] | None:
-        """The events of one space with some columns, if the quick way leads there: every segment has the same columns,
-        nothing is erased, and ties are in order. few: and if there are no more than so many rows and bytes.
+        """The events of one space with some columns, if the fast path is possible: every segment has the same columns,
+        none of the space is hidden, and ties are in order; else None. few: None also if there may be more rows or bytes
+        than this.
         """
         question = self._question
         if question.space is None or question.by_index or not snapshot.schemas:
@@ -179,8 +179,8 @@ class Scan(Answer):
         return merge_history(parts, opened, reverse=question.reverse, limit=question.limit, few=few)
 
     def _few(self, snapshot: Snapshot, target: pa.Schema) -> pa.RecordBatch | None:
-        """The answer as one batch, made of events, where it is a short history: a tenth of the work of decoding columns
-        segment by segment. None where it may be longer, or has columns that values of Python do not keep as they are.
+        """The result as one batch, built from events, if it is a short history: this takes a tenth of the work of
+        decoding columns segment by segment. None if it may be longer, or has columns whose values Python changes.
         """
         if not all(_is_plain(field) for field in target):
             return None
@@ -191,7 +191,7 @@ class Scan(Answer):
         check()
         rows = list(events)
         indexes = snapshot.schema_set.union.indexes
-        held: dict[bool, list[Mapping[str, Any]]] = {}  # of each event, indexed columns and others, made once
+        held: dict[bool, list[Mapping[str, Any]]] = {}  # by whether indexed: those columns of each event
         arrays = []
         for field in target:
             if field.name in EVENT_COLUMNS:
@@ -207,7 +207,7 @@ class Scan(Answer):
     # ------------------------------------------------------------ reading
 
     def _target(self, snapshot: Snapshot) -> pa.Schema:
-        """The columns that are asked for."""
+        """The requested columns."""
         known, wanted = snapshot.schema_set.given, self._question.columns
         if wanted is None:
             return known.remove(len(known) - 1) if self._question.by_index else snapshot.schema_set.union.arrow
@@ -249,7 +249,7 @@ class Scan(Answer):
         yield from waves.read(segments, (question.start, question.end), question.limit)
 
     def _segments(self, snapshot: Snapshot) -> list[SegmentInfo]:
-        """Segments that can hold answers."""
+        """Segments that may contain matching events."""
         question = self._question
         if self._partition is not None:
             number = snapshot.partitions[0][0] if snapshot.partitions else NO_PARTITION
@@ -265,7 +265,7 @@ class Scan(Answer):
         *,
         unordered: bool = False,
     ) -> Iterator[Source]:
-        """segments: those that can hold answers to the question. unordered: their rows may come in any order."""
+        """The sources to merge. segments: those that may have matching events. unordered: rows may be in any order."""
         pool = self._pool
         names = dict(snapshot.partitions)
         merged = len({info.partition for info in segments})
@@ -291,7 +291,7 @@ class Scan(Answer):
 
 
 def _unsealed_history(group: Group, question: Question, schema: EventSchema, names: tuple[str, ...]) -> Opened:
-    """What unsealed batches have of the history of the question's space, as events with some columns."""
+    """The part of unsealed batches in the history of the question's space, as events with some columns."""
     assert question.space is not None
     target = pa.schema([field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in names])
     view = View(question, target, {})
@@ -313,7 +313,7 @@ def _indexes(info: SegmentInfo) -> tuple[int, int]:
 
 
 def _is_plain(field: pa.Field) -> bool:
-    """Whether a column's values are as they were when they have been values of Python."""
+    """Whether a column's values survive conversion to Python values and back."""
     kind = field.type
     return bool(field.name == "timestamp" or any(test(kind) for test in _PLAIN))
 
@@ -323,7 +323,7 @@ def _counting(snapshot: Snapshot, question: Question) -> pa.Schema:
 
 
 def _pinned(batches: Iterator[T], pin: Held) -> Iterator[T]:
-    """The batches or events; the files behind them stay until the last was given or nobody asks any more."""
+    """Yield batches or events. Their files are kept until the last one, or until the iterator is closed."""
     try:
         yield from batches
     finally:

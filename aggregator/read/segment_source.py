@@ -1,4 +1,4 @@
-"""Answers of one segment to a question: batches in order, read lazily."""
+"""The events of one segment that match a question: batches in order, read lazily."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from esformat import Event, UsageError, parts
 
 I64 = npt.NDArray[np.int64]
 WINDOW_ROWS = 1 << 18
-"""Rows of a segment that are put into order together at most; how many bytes they may have, `window_budget` says."""
+"""Maximum number of rows of a segment that are sorted together. `window_budget` limits their bytes."""
 FIRST_WINDOW_ROWS = 1 << 12
-"""A limit of no more may end reading soon: windows begin with about twice the rows that are asked for."""
+"""Up to this limit, reading may end soon: windows begin with about twice its rows, or blocks are read one by one."""
 LEAST_WINDOW_ROWS = 16
-"""No window is meant to have fewer."""
+"""Minimum number of rows that a window is meant to have."""
 LAZILY = 1 << 62
 """A limit that no segment reaches: it makes a scan read block by block."""
 FEW_KEPT_ROWS = 1 << 18
-"""What is kept of a segment is put into order at once, and not window by window, where it is no more than this."""
+"""Up to this number, the rows kept of a segment are sorted all together, not window by window."""
 TOLD_ROWS = 1 << 14
-"""So many rows that were kept tell how many there are."""
+"""Number of kept rows from which their total can be estimated."""
 GROWTH = 8
-"""A window spans so many times the time of the one before at most."""
+"""Maximum ratio of the time that a window spans to that of the one before."""
 _NO_LIMIT = 1 << 62
 
 
@@ -53,9 +53,9 @@ def segment_batches(
     *,
     unordered: frozenset[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The answers of a segment that `keep` wants, in order.
+    """The matching events of a segment that `keep` selects, in order.
 
-    unordered: columns that are enough where the order is that of the file; what else `keep` looks at comes with them.
+    unordered: columns that suffice, in the order of the file; the columns that `keep` reads are added.
     """
     if view.question.by_index:
         pieces = partial(_appended, pool, info, view)
@@ -103,8 +103,8 @@ def segment_batches(
 def _kept_at_once(
     pool: SegmentPool, info: SegmentInfo, view: View, scan: esformat.Scan, kept: Iterator[pa.RecordBatch]
 ) -> Generator[pa.RecordBatch, None, tuple[int, float] | None]:
-    """All that is kept of a scan of a segment, in order; or nothing, where that is too much to be put into order at
-    once: then returns about how many rows are kept of all times, and the bytes of one.
+    """Yield all rows kept of a scan of a segment, in order. If they are too many to be sorted together, yield nothing
+    and return the approximate number of rows kept of all times, and the bytes of one.
     """
     with pool.windows.window(merged=view.partitions) as window:
         with unpaused(), pool.windows.making():
@@ -121,10 +121,10 @@ def _kept_at_once(
 def _wanted(
     view: View, schema: pa.Schema, keep: Keep | None, unordered: frozenset[str] | None
 ) -> tuple[View, list[str]]:
-    """The view, with the columns that are enough where no order is asked for, and the columns to read for it."""
+    """The view, reduced to the columns that suffice if no order is needed, and the columns to read for it."""
     if unordered is None or keep is None or view.hidden:
         return view, view.needed(schema.names)
-    # what `keep` looks at is at hand, unless it is not asked; some column has to tell how many rows there are
+    # the columns of `keep` are there anyway, unless it is not called; one column must give the number of rows
     enough = unordered | ({"timestamp"} if keep.held_is_enough else keep.columns)
     view = replace(view, target=pa.schema([field for field in view.target if field.name in enough]))
     return view, [name for name in schema.names if name in enough] or ["timestamp"]
@@ -133,7 +133,7 @@ def _wanted(
 def _asking(
     keep: Keep, view: View, present: Sequence[str], partition: str
 ) -> Callable[[esformat.Scan], Iterator[pa.RecordBatch]]:
-    """What gives those rows of a scan that `keep` wants. It is asked on the threads that decode.
+    """A function that returns the rows of a scan that `keep` selects. `keep` is called in the decoding threads.
 
     present: the columns of the segment.
     """
@@ -155,7 +155,7 @@ def _asking(
 
 
 def _shaped(batches: Iterator[pa.RecordBatch], view: View, partition: str) -> Iterator[pa.RecordBatch]:
-    """Batches in the columns that are asked for. Raises what `Allowance.check` does."""
+    """Convert batches to the requested columns. Raises as `Allowance.check`."""
     for batch in batches:
         check()
         yield view.shape(batch, partition)
@@ -164,10 +164,10 @@ def _shaped(batches: Iterator[pa.RecordBatch], view: View, partition: str) -> It
 def _up_to(
     batches: Iterator[pa.RecordBatch], most_bytes: int, most_rows: int, told: Callable[[], float] = lambda: 1
 ) -> tuple[list[pa.RecordBatch], bool]:
-    """The first batches, up to the one with which they are more than that; and whether they are all.
+    """Take batches up to the one with which they exceed the maximum. Return them, and whether they are all.
 
-    told: which part of everything was looked at for the batches so far: then they end as soon as they promise to be
-    more. Counts as memory of the query while they are gathered. Raises QueryLimitError.
+    told: returns the fraction of the data that was read for the batches so far: then this ends as soon as their
+    estimated total exceeds the maximum. The batches count as memory of the query meanwhile. Raises QueryLimitError.
     """
     found: list[pa.RecordBatch] = []
     rows = size = 0
@@ -175,7 +175,7 @@ def _up_to(
         for batch in batches:
             found.append(batch)
             rows, size = rows + len(batch), size + batch.nbytes
-            held.set(2 * size)  # and once more in order
+            held.set(2 * size)  # and once more when sorted
             part = told() if rows >= TOLD_ROWS else 1
             if rows > most_rows * part or size > most_bytes * part:
                 return found, False
@@ -185,9 +185,10 @@ def _up_to(
 def _ordered(
     batches: list[pa.RecordBatch], view: View, window: Window, span: tuple[int, int] | None = None
 ) -> list[pa.RecordBatch]:
-    """One batch of them all, or none of nothing. `batches` is emptied, so that nothing is held twice meanwhile.
+    """Sort all rows into one batch; no batch if there are no rows. Empties `batches`, so that no row stays in memory
+    twice.
 
-    span: the first and the last time, or record index, of the rows that are wanted.
+    span: the first and the last time, or record index, of the rows to return.
     """
     if not batches:
         return []
@@ -200,7 +201,7 @@ def _ordered(
     count = int(np.count_nonzero(inside))
     if order is not None:
         batch = batch.take(pa.array(order if count == len(batch) else order[inside[order]]))
-    elif count < len(batch):  # in order: they adjoin
+    elif count < len(batch):  # in order: the rows are contiguous
         batch = batch.slice(int(np.argmax(inside)), count)
     window.keep(batch.nbytes)
     return [batch]
@@ -209,7 +210,7 @@ def _ordered(
 def segment_history(
     segment: esformat.Segment, question: Question, columns: tuple[str, ...], at_once: bool
 ) -> list[Event] | Opened | None:
-    """What a segment has of the history of the question's space, as `history.Open` says."""
+    """A segment's part of the history of the question's space, as in `history.Open`."""
     space = question.space
     assert space is not None
     if at_once and not question.conditions and question.start is None and question.end is None:
@@ -249,7 +250,7 @@ def _scan(
 
 
 def _has_values(segment: esformat.Segment, conditions: Sequence[tuple[str, Any]]) -> bool:
-    """Whether the segment's indexes can hold the values: a column that came later, or had another type, holds none."""
+    """Whether the segment's indexes may contain the values: not if a column was added later or had another type."""
     for name, value in conditions:
         if name not in segment.indexes:
             return False
@@ -268,11 +269,11 @@ def _in_windows(
     rows: int,
     row_bytes: float | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The answers of a segment in the question's direction: a span of times, or of record indexes, after the other.
+    """The matching events of a segment in the question's direction: one span of times, or record indexes, at a time.
 
-    read: gives what lies in [start, end). rows: of the segment, or of the space that is asked for. row_bytes: what one
-    takes, where that is known. A window that turns out larger than its share is begun again, shorter, unless all of it
-    has one time.
+    read: reads the rows in [start, end). rows: number of rows of the segment, or of the question's space. row_bytes:
+    bytes of one row, if known. A window that exceeds its share of memory is started again with a shorter span, unless
+    all of its rows have one time.
     """
     question = view.question
     least = LEAST_BYTES if question.space is None else LEAST_OF_SPACE_BYTES
@@ -300,7 +301,7 @@ def _in_windows(
 
 
 def _span(info: SegmentInfo, question: Question, rows: int) -> tuple[int, int, float]:
-    """The first and the last time, or record index, that is asked for of a segment; and how far two rows are apart."""
+    """The first and the last time, or record index, that the question covers in a segment; and the distance of rows."""
     if question.by_index:
         low = info.first_index if question.first_index is None else max(question.first_index, info.first_index)
         return low, info.last_index if question.end_index is None else min(question.end_index - 1, info.last_index), 1.0
@@ -310,14 +311,14 @@ def _span(info: SegmentInfo, question: Question, rows: int) -> tuple[int, int, f
 
 
 def _rows_kept(info: SegmentInfo, question: Question, found: int, passed: int) -> int:
-    """How many rows would be kept of all times, if all are like the first ones and times are even."""
+    """Estimated number of rows kept of all times, if all rows are like the first and evenly distributed."""
     low, high, _ = _span(info, question, 1)
     whole = info.max_timestamp - info.min_timestamp + 1
     return found * info.rows * whole // (passed * max(1, high - low + 1))
 
 
 def _first_rows(question: Question, most_rows: float) -> int:
-    """How many rows the first window of a segment should have, which has memory for so many."""
+    """Number of rows that the first window of a segment should have. most_rows: how many its memory allows."""
     rows = min(int(most_rows), WINDOW_ROWS)
     if question.limit is not None:
         rows = min(rows, question.limit if question.by_index else max(LEAST_WINDOW_ROWS, 2 * question.limit))
@@ -325,22 +326,22 @@ def _first_rows(question: Question, most_rows: float) -> int:
 
 
 def _narrower(found: list[pa.RecordBatch], by: str, start: int, last: int, *, reverse: bool) -> int:
-    """The width of a window with half of the rows that were found in [start, last], of which there are more."""
+    """The width of a window with half of the rows found so far in [start, last], which has more."""
     middle = int(np.median(np.concatenate([numbers(batch, by) for batch in found])))
     width = last - middle + 1 if reverse else middle - start + 1
     return width if 0 < width <= last - start else max(1, (last - start + 1) // 2)
 
 
 def _past(timestamp: int) -> int | None:
-    """The end of a span whose last time is `timestamp`; None where no later time exists."""
+    """The end of a span whose last time is `timestamp`; None if no later time exists."""
     return timestamp + 1 if timestamp < 2**63 - 1 else None
 
 
 def _appended(
     pool: SegmentPool, info: SegmentInfo, view: View, first: int, end: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a segment in the order of the file: those with record indexes [first, end) and a time that is asked for,
-    and perhaps some beside them. Reads only blocks that can hold such rows.
+    """Rows of a segment in the order of the file: those with record indexes [first, end) and matching times, and
+    perhaps others. Reads only blocks that may contain such rows.
     """
     near = rows_near(info.rows, info.min_ahead, info.max_ahead, first, end)
     if near is None:
@@ -367,13 +368,13 @@ def _appended(
 
 
 def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> int:
-    """How many answers a segment has, from its metadata where that tells. The question is not by record index."""
+    """Number of matching events in a segment, from metadata if possible. The question must not be by record index."""
     scan = _times_scan(pool.get(info), question)
     return 0 if scan is None else scan.count()
 
 
 def segment_times(pool: SegmentPool, info: SegmentInfo, question: Question) -> Iterator[I64]:
-    """The times of a segment's answers, in any order, where nothing of it is hidden."""
+    """The times of a segment's matching events, in any order. None of its events may be hidden."""
     scan = _times_scan(pool.get(info), question)
     for times in () if scan is None else scan.times():
         check()
@@ -381,14 +382,14 @@ def segment_times(pool: SegmentPool, info: SegmentInfo, question: Question) -> I
 
 
 def segment_blocks(pool: SegmentPool, info: SegmentInfo, question: Question) -> tuple[set[int], int]:
-    """Numbers of the data blocks of a segment that can hold answers, and how many it has."""
+    """The numbers of a segment's data blocks that may contain matching events, and its number of blocks."""
     segment = pool.get(info)
     scan = _times_scan(segment, question)
     return (set(), segment.scan().blocks()[1]) if scan is None else scan.blocks()
 
 
 def _times_scan(segment: esformat.Segment, question: Question) -> esformat.Scan | None:
-    """A scan for the times of a segment's answers; None where it has none."""
+    """A scan for the times of a segment's matching events; None if it has none."""
     owner: Any = segment if question.space is None else segment.find(question.space)
     if owner is None or (question.conditions and not _has_values(segment, question.conditions)):
         return None

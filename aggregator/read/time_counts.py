@@ -1,4 +1,4 @@
-"""Events of a topic counted by time: whole segments by what the manifest knows of them, the others by their times."""
+"""Counts a topic's events by time: whole segments from the manifest if possible, others from their timestamps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aggregator.storage.state.tombstones import hidden_in
 def histogram_of(
     snapshot: Snapshot, pool: SegmentPool, question: Question, segments: list[SegmentInfo], buckets: int
 ) -> Histogram:
-    """The answers to a question by time. segments: those that can hold some."""
+    """The events that match a question, counted by time. segments: those that may contain some."""
     span = time_bounds(snapshot, segments)
     if span is None:
         return Histogram(0, 1, ())
@@ -35,7 +35,7 @@ def histogram_of(
 
 
 def time_bounds(snapshot: Snapshot, segments: Iterable[SegmentInfo]) -> tuple[int, int] | None:
-    """The first and the last time of segments and of all that is unsealed; None where there is nothing."""
+    """The first and the last time of segments and of all unsealed events; None if there are none."""
     known = [(info.min_timestamp, info.max_timestamp) for info in segments]
     known += [(piece.min_timestamp, piece.max_timestamp) for part in snapshot.unsealed for piece in part.pieces]
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
@@ -44,8 +44,8 @@ def time_bounds(snapshot: Snapshot, segments: Iterable[SegmentInfo]) -> tuple[in
 def count_times(
     counter: TimeCounter, snapshot: Snapshot, pool: SegmentPool, question: Question, segments: Iterable[SegmentInfo]
 ) -> None:
-    """Count the answers to a question. Reads segments that lie in several spans of the counter, and no others where
-    every event of them is an answer; those once, as long as there is room for what they have in each span.
+    """Count the events that match a question. If all events of a segment match, it is read only if it covers several
+    spans of the counter, and only once while the cache has room for its counts.
     """
     narrow = question.space is not None or question.grouping is not None or bool(question.conditions)
     target = pa.schema([snapshot.schema_set.union.arrow.field("timestamp")])
@@ -76,7 +76,7 @@ def _count_whole(counter: TimeCounter, pool: SegmentPool, info: SegmentInfo) -> 
     if counter.whole(low, high):
         counter.add(low, high, info.rows)
         return
-    key = (info.number, info.checksum, counter.width)  # another history of the catalog may give a number again
+    key = (info.number, info.checksum, counter.width)  # a restored catalog may reuse a number
     counts: I64 | None = pool.counts.find(key)
     if counts is None:
         counts = counts_between(low, high, counter.width, segment_times(pool, info, Question()))
@@ -85,7 +85,7 @@ def _count_whole(counter: TimeCounter, pool: SegmentPool, info: SegmentInfo) -> 
 
 
 def _mostly_inside(info: SegmentInfo, question: Question) -> bool:
-    """Whether more than half of a segment's time is asked for: to look for the rest would cost more than it saves."""
+    """Whether the question covers more than half of a segment's time: filtering would then cost more than it saves."""
     low, high = _times(info)
     start = low if question.start is None else max(low, question.start)
     end = high if question.end is None else min(high, question.end)
@@ -97,6 +97,6 @@ def _times(info: SegmentInfo) -> tuple[int, int]:
 
 
 def _inside(info: SegmentInfo, question: Question) -> bool:
-    """Whether all times of a segment are asked for."""
+    """Whether the question covers all times of a segment."""
     start, end = question.start, question.end
     return (start is None or start <= info.min_timestamp) and (end is None or info.max_timestamp < end)

@@ -1,4 +1,4 @@
-"""The columns that a scan gives, and rows of any source in them."""
+"""The columns that a scan returns, and the conversion of rows from any source to them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from esformat.parts import in_form_of
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What every source gives: the columns `target`, of events that `hidden` does not name."""
+    """What every source returns: the columns `target`, of events that are not `hidden`."""
 
     question: Question
     target: pa.Schema
     hidden: Hidden
     partitions: int = 1
-    """Of so many, segments are merged by time: they share the memory of windows."""
+    """Number of partitions whose segments are merged by time: they share the memory of windows."""
 
     @property
     def by(self) -> str:
-        """The column that orders the answer."""
+        """The column that orders the result."""
         return RECORD_INDEX if self.question.by_index else "timestamp"
 
     def needed(self, present: Sequence[str]) -> list[str]:
-        """Columns to read of those that a source has."""
+        """The columns to read, of those that a source has."""
         wanted = {*self.target.names, "timestamp", RECORD_INDEX}
         if self.hidden:
             wanted.add("space")
@@ -39,9 +39,9 @@ class View:
         return [name for name in present if name in wanted]
 
     def shape(self, table: pa.Table | pa.RecordBatch, partition: str | pa.Array) -> pa.RecordBatch:
-        """A table in the columns that are asked for: what a source lacks is null, older types become the common one.
+        """Convert a table to the target columns: missing ones are null, older types become the common one.
 
-        partition: the name, or that of each row where nothing is hidden.
+        partition: the name, or that of each row if nothing is hidden.
         """
         table = without_hidden(table, self.hidden)
         if isinstance(table, pa.RecordBatch) and table.schema == self.target:
@@ -61,10 +61,10 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Which rows are wanted, of batches in the columns that are asked for; `columns` are those that `mask` looks at.
+    """Selects rows of batches that have the requested columns. `columns`: those that `mask` reads.
 
-    held: by column, lists of texts: a row is wanted only if its value holds one text of each list at least.
-    held_is_enough: every such row is.
+    held: by column, lists of texts: a row is selected only if its value contains at least one text of each list.
+    held_is_enough: every such row is selected.
     """
 
     columns: frozenset[str]
@@ -74,7 +74,7 @@ class Keep:
 
 
 def _one_array(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:
-    """A column of a family in the common type; its neighbours do not matter: fewer rows have the same values."""
+    """Convert a column of a family to the common type. Each value is converted independently of the other rows."""
     kind = field.type
     if pa.types.is_dictionary(kind) and column.type != kind:
         return in_form_of(_one_array(column, field.with_type(kind.value_type)), kind)

@@ -1,7 +1,7 @@
-"""Reading by time where many segments overlap: one stretch of time after another, in the order of the answer.
+"""Reading by time if many segments overlap: one span of time, a wave, after another, in the order of the result.
 
-A wave opens only segments, and reads only blocks, with times in it. The newest 200 events of a thousand segments that
-all span a day lie in a few seconds; and what is held to be put into order is one wave's.
+A wave opens only segments, and reads only blocks, with times in its span. The newest 200 events of a thousand segments
+that all span a day are within a few seconds; and only the rows of one wave are in memory to be sorted.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from aggregator.base.window_budget import WindowBudget
 from aggregator.model import SegmentInfo
 
 CROWD = 16
-"""Where no more segments overlap at any time, they are read side by side."""
+"""If no more segments than this overlap at any time, all are merged at the same time, without waves."""
 WAVE_BYTES = 64 << 20
-"""About so much of the events of one wave is held, as far as the one before tells."""
+"""Approximate maximum size of a wave in memory, estimated from the one before."""
 FIRST_ROWS = 1 << 14
-"""The first wave of an answer without a limit has about so many, however large they are."""
+"""Approximate number of rows in the first wave of a result without a limit, whatever their size."""
 SMALL_ROWS = 1 << 14
-"""A wave that is meant to have no more is put into order at once, and not segment by segment first."""
+"""A wave that is meant to have at most this many rows is sorted at once, not segment by segment first."""
 FEW_ROWS = 16
-"""No wave is meant to have fewer."""
+"""Minimum number of rows that a wave is meant to have."""
 MARGIN = 1.1
-"""A wave is meant to have so many times the rows that are wanted: times are not as even as they are taken to be."""
+"""A wave is meant to have this many times the rows wanted, as times are less evenly distributed than assumed."""
 GROWTH = 64
-"""A wave is meant to have so many times the rows of the one before at most."""
+"""Maximum ratio of the rows that a wave is meant to have to those of the one before."""
 Span = tuple[int | None, int | None]
 Sources = Callable[[int | None, int | None, bool], Iterable[Source]]
-"""What has the rows between two times in µs; it is told whether their order within a source does not matter."""
+"""Returns the sources of the rows between two times in µs. The third argument: rows of a source may be unordered."""
 
 
 class _Expected:
-    """How many events of some segments come before a time, as if each had its own evenly over its span."""
+    """Estimates how many events come before a time, as if each segment's events were evenly distributed in its span."""
 
     def __init__(self, segments: Sequence[SegmentInfo]) -> None:
         facts = np.array([(info.min_timestamp, info.max_timestamp, info.rows) for info in segments], np.float64)
@@ -56,22 +56,22 @@ class _Expected:
         ends = np.concatenate([low, high + 1])
         order = np.argsort(ends, kind="stable")
         self.crowd = int(np.cumsum(np.where(order < len(low), 1, -1)).max())
-        """So many segments overlap where most do."""
+        """Maximum number of segments that overlap at any time."""
 
     def before(self, time: int) -> float:
-        """How many events come before a time."""
+        """Estimated number of events before a time."""
         return float(np.interp(time, self.times, self.counts))
 
     def time(self, count: float) -> int:
-        """The time before which so many events come."""
+        """Estimated time before which there are `count` events."""
         return int(np.interp(count, self.counts, self.times))
 
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """How rows are read by time, from sources that come of segments.
+    """Reads rows by time, from sources that read segments.
 
-    windows: memory that scans share. reverse: the newest first. sparing: as `merge` has it, where there are no waves.
+    windows: memory that scans share. reverse: the newest first. sparing: for `merge`, if there are no waves.
     """
 
     sources: Sources
@@ -80,9 +80,9 @@ class Waves:
     sparing: bool
 
     def read(self, segments: Sequence[SegmentInfo], span: Span, limit: int | None) -> Iterator[pa.RecordBatch]:
-        """The rows of all times of `span`, start and end in µs: at once, or in waves where segments overlap.
+        """The rows of all times in `span`, start and end in µs: by one merge, or in waves if many segments overlap.
 
-        segments: all that have times in the span. limit: about so many rows will be taken.
+        segments: all that have times in the span. limit: about how many rows the caller will take.
         """
         expected = _Expected(segments) if len(segments) > CROWD else None
         if expected is None or expected.crowd <= CROWD:
@@ -99,7 +99,7 @@ class Waves:
         while last - first > rows:
             edge = expected.time(last - rows if reverse else first + rows)
             if (start is not None and edge <= start) or (end is not None and edge >= end):
-                rows *= 2  # as many events have one time
+                rows *= 2  # this many events share one time
                 continue
             found = size = 0
             for batch in self._wave(edge, end, rows) if reverse else self._wave(start, edge, rows):
@@ -110,14 +110,14 @@ class Waves:
             else:
                 start, first = edge, first + rows
             fits = max(FEW_ROWS, WAVE_BYTES * rows // max(1, size))
-            wanted = None if wanted is None or found >= wanted else wanted - found  # else somebody takes more than said
+            wanted = None if wanted is None or found >= wanted else wanted - found  # else the caller takes more
             if wanted is not None and found:
                 fits = min(fits, int(MARGIN * rows * wanted / found) + FEW_ROWS)
             rows = min(fits, GROWTH * rows)
         yield from self._wave(start, end, last - first)
 
     def _wave(self, start: int | None, end: int | None, rows: float) -> Iterator[pa.RecordBatch]:
-        """The rows between two times, which are about so many."""
+        """The rows between two times. rows: their estimated number."""
         if rows <= SMALL_ROWS:
             with self.windows.window() as window:
                 sources = self.sources(start, end, True)

@@ -1,1 +1,1 @@
-"""Appends: checked, made to fit, logged."""
+"""Appends: check, convert and log batches."""

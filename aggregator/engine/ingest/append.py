@@ -1,4 +1,4 @@
-"""Appends: a batch is checked, brought to the topic's schema, logged, and visible when the log says so."""
+"""Appends: a batch is checked, converted to the topic's schema and logged, and becomes visible once the log says so."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from aggregator.storage.state.state import Partition, Topic
 from esformat import InvalidEventError
 
 MAX_GIVEN = 64
-"""So many sets of columns are remembered for each topic."""
+"""Number of sets of columns that are remembered for each topic."""
 MOST_JOINED = 64
-"""Batches of up to so many events are written as one with others that come at the same time."""
+"""Batches with at most this many events are joined with others that arrive at the same time."""
 
 
 @dataclass(slots=True, eq=False)
 class _Given:
-    """A set of columns that a topic was given, and what batches of it become."""
+    """A set of columns in which batches for a topic arrive, and the adapters for them."""
 
     schema: pa.Schema
     measured: tuple[tuple[int, str], ...]  # the columns that can have a magnitude
@@ -44,14 +44,14 @@ class _Given:
 
 
 class Shipper(Protocol):
-    """Brings the log to a store."""
+    """Uploads the log to a store."""
 
     def admit(self) -> str | None:
-        """Why nothing may be acknowledged now; None where it may. Raises LogFailedError where it never will be."""
+        """Why nothing may be acknowledged now; None if it may. Raises LogFailedError if nothing ever will be."""
 
 
 class _Batch(Entry):
-    """One batch on its way: what the log's leader does with it, in order."""
+    """A batch on its way into the log, with the steps that the log's leader takes, in their order."""
 
     __slots__ = (
         "_digest", "_events", "_ingest", "_key", "_limits", "_note", "_piece", "_schema", "_topic", "due", "into",
@@ -73,14 +73,14 @@ class _Batch(Entry):
         self._ingest, self._topic, self.into, self._schema = ingest, topic, partition, schema
         self._key, self._note, self._digest, self._events = key, note, 0, rows
         self.known: ProducerEntry | None = None
-        """The same batch, where it was stored before."""
+        """The entry of the same batch, if it was stored before."""
         self.due = False
-        """Whether it made the partition due to be sealed."""
+        """Whether it made the partition due for sealing."""
         self.reserved = 0
         """Bytes of memory that are reserved for it."""
 
     def hold(self, message: Message, digest: int = 0) -> None:
-        """Take in the events, and memory for them. Raises InvalidEventError, OverloadedError."""
+        """Set the events and reserve memory for them. Raises InvalidEventError, OverloadedError."""
         ingest, stored, size = self._ingest, message.stored, len(message.stored)
         ingest.quota.check_size(size)
         self._piece = Piece(
@@ -93,25 +93,25 @@ class _Batch(Entry):
         self.reserved = size
 
     def receipt(self) -> Receipt:
-        """What its appender is told."""
+        """The receipt for its appender."""
         if self.known is not None:
             return _receipt(self._topic, self.into, self.known.first_index, self.known.count, duplicate=True)
         first = (self.bearer or self).first_index + self.offset
         return _receipt(self._topic, self.into, first, self._events)
 
     def _prefix(self) -> bytes:
-        """What stands before the batch in its frame of the log."""
+        """The bytes before the batch in its log frame."""
         if self._key is None and not self._note:
             return plain_prefix(self._schema.number)
         producer, sequence = self._key or ("", 0)
         return EventsPrefix(self._schema.number, producer, sequence, self._digest, self._note).encode()
 
     def definition(self) -> bytes:
-        """The body of the log frame that says what its partition and schema are."""
+        """The body of the log frame that defines its partition and schema."""
         return definition(self._topic, self.into, self._schema)
 
     def place(self) -> bool:
-        """Give it the partition's next record indexes. False: it is known."""
+        """Assign the partition's next record indexes. False if the batch is already stored."""
         self._topic.check_there()
         partition, reserve = self.into, self._ingest.reserve
         if self._key is not None:
@@ -125,12 +125,12 @@ class _Batch(Entry):
         return True
 
     def withdraw(self) -> None:
-        """Take them back."""
-        if self.into.next_index == self.first_index + self.count:  # else segments were added behind it
+        """Take the record indexes back."""
+        if self.into.next_index == self.first_index + self.count:  # else segments were added after it
             self.into.next_index = self.first_index
 
     def publish(self) -> None:
-        """Show it to readers."""
+        """Make it visible to readers."""
         partition, piece = self.into, self._piece
         if self._key is not None:
             partition.keep_producer(
@@ -143,7 +143,7 @@ class _Batch(Entry):
 
 
 class SmallBatch(_Batch):
-    """One that nobody named, of few events: those that wait for the same group are written as one batch."""
+    """A batch of few events without a producer. Those that wait for the same group are written as one batch."""
 
     __slots__ = ("_adapter", "_given")
 
@@ -158,10 +158,10 @@ class SmallBatch(_Batch):
     ) -> None:
         super().__init__(ingest, topic, partition, schema, given.num_rows)
         self._adapter, self._given = adapter, given
-        self.joins = partition.number, adapter  # made for one set of columns, so that theirs are alike
+        self.joins = partition.number, adapter  # an adapter is for one set of columns, so theirs are equal
 
     def join(self, others: Sequence[Self]) -> None:
-        """Take in its events and theirs; each its own where that is refused, as one of them may be at fault."""
+        """Take the events of all these batches. If they are refused, each takes its own, as one may be at fault."""
         if not others or not self._bear(others):
             for batch in (self, *others):
                 try:
@@ -172,10 +172,10 @@ class SmallBatch(_Batch):
     def _bear(self, others: Sequence[Self]) -> bool:
         try:
             whole = pa.Table.from_batches([self._given, *(other._given for other in others)])
-            if not is_valid(whole):  # Arrow joins without a look; a look at each lets the lock go, for all to wait for
+            if not is_valid(whole):  # Arrow joins unchecked; checking each would release the GIL, and all would wait
                 return False
             self.hold(self._adapter.message(whole.combine_chunks()))
-        except Exception:  # noqa: BLE001  each finds out by itself whether it is its own
+        except Exception:  # noqa: BLE001  each batch then finds out whether it is at fault
             return False
         for other in others:
             other.bearer, other.offset = self, self.count
@@ -184,7 +184,7 @@ class SmallBatch(_Batch):
 
 
 class Ingest:
-    """Takes batches in. Safe to share between threads."""
+    """Accepts batches. Thread-safe."""
 
     def __init__(
         self,
@@ -195,23 +195,23 @@ class Ingest:
         wake: Callable[[], None],
         shipper: Shipper | None = None,
     ) -> None:
-        """roll_bytes: at how many a partition of a topic is sealed. wake: called when one may be due for that. shipper:
-        what brings the log to a store.
+        """roll_bytes: the size at which a partition of a topic is sealed. wake: called when one may be due for that.
+        shipper: uploads the log to a store.
         """
         self._shipper, self._wake = shipper, wake
         self._state, self._manifest, self._log = storage.state, storage.manifest, storage.log
         self.quota, self.roll_bytes, self.clock = quota, roll_bytes, storage.clock
         self.reserve = None if storage.durability.is_synced else Reserve(storage.manifest)
-        """What reserves record indexes: a crash may lose what was acknowledged, unless every append is synced."""
+        """Reserves record indexes; None if every append is synced: otherwise a crash may lose acknowledged events."""
         self.appended_rows = self.appended_bytes = (
-            0  # since this was made; only the log's leader, one at a time, counts
+            0  # since the catalog was opened; changed by one thread at a time, the log's leader
         )
-        self._making = Lock()  # held while a partition or a schema is made
+        self._making = Lock()  # held while a partition or a schema is created
         self._given: dict[int, list[_Given]] = {}  # by topic, the latest first
         self._ordering = Lock()  # held while one of those lists changes
 
     def show(self, partition: Partition, piece: Piece) -> tuple[int, int]:
-        """Make a batch visible, and count it: called by the log's leader. Gives the rows and bytes unsealed before."""
+        """Make a batch visible and count it; called by the log's leader. Return the rows and bytes unsealed before."""
         before = self._state.publish(partition, piece)
         self.appended_rows += piece.rows
         self.appended_bytes += piece.size_bytes
@@ -220,7 +220,7 @@ class Ingest:
     def append(
         self, topic: Topic, given: Any, partition: str, producer: str | None, sequence: int | None, note: str = ""
     ) -> Receipt:
-        """Store a batch: all of it, durable as was asked for, and visible, or nothing. note: kept with the producer's.
+        """Store a batch, visible and with the catalog's durability: all of it or nothing. note: stored with its key.
 
         Raises InvalidEventError, InvalidRequestError, SequenceConflictError, OverloadedError, LogFailedError,
         ManifestFailedError, ClosedError.
@@ -252,8 +252,8 @@ class Ingest:
     def _same_of_a_family(
         self, topic: Topic, partition: Partition, key: tuple[str, int] | None, events: pa.Table | pa.RecordBatch | Rows
     ) -> ProducerEntry | None:
-        """The batch of that key if it holds the same events, in the columns of any family: the topic may have gained
-        one since, that batches like it go to now.
+        """The stored batch of that key if it has the same events, in the columns of any family: the topic may have
+        gained a family since, which batches like it now use.
         """
         producer, sequence = key or ("", 0)
         entry = partition.producers.get(producer, {}).get(sequence)
@@ -263,7 +263,7 @@ class Ingest:
             table = to_table(events, topic.binary_keys, [known.schema])
             if widened(known.schema, table.schema, topic.info.indexes, magnitudes_of(table)) != known.schema:
                 continue
-            with contextlib.suppress(InvalidEventError):  # a value that its columns do not take
+            with contextlib.suppress(InvalidEventError):  # a value that its columns do not accept
                 message = BatchAdapter(table.schema, known.schema).message(table)
                 if message.fingerprint(known.schema) == entry.fingerprint:
                     return entry
@@ -281,16 +281,14 @@ class Ingest:
         self._check_shipping()
         digest = message.fingerprint(schema.schema) if key else 0
         remembered = _remembered(partition, key, digest, message.rows)
-        if remembered is not None:  # what was stored needs no room
+        if remembered is not None:  # a stored batch needs no room
             return _receipt(topic, partition, remembered.first_index, remembered.count, duplicate=True)
         batch = _Batch(self, topic, partition, schema, message.rows, key, note)
         batch.hold(message, digest)
         return self._append(batch)
 
     def _small(self, topic: Topic, table: pa.Table | pa.RecordBatch, partition: str) -> SmallBatch | None:
-        """A batch of few events as one that is joined to others; None where it is not, or its types or its partition
-        are new.
-        """
+        """The batch as one that can be joined to others; None if it cannot be, or its types or partition are new."""
         place = topic.partitions.get(partition)
         if place is None or not 0 < table.num_rows <= MOST_JOINED:
             return None
@@ -303,7 +301,7 @@ class Ingest:
         return SmallBatch(self, topic, place, *found, batches[0])
 
     def _check_shipping(self) -> None:
-        """Raises OverloadedError where nothing may be acknowledged now, LogFailedError where nothing ever will be."""
+        """Raise OverloadedError if nothing may be acknowledged now, LogFailedError if nothing ever will be."""
         refusal = None if self._shipper is None else self._shipper.admit()
         if refusal is not None:
             raise OverloadedError(
@@ -311,7 +309,7 @@ class Ingest:
             )
 
     def _append(self, batch: _Batch) -> Receipt:
-        """Log a batch. Room that is reserved for it is given back where it is not published."""
+        """Log a batch. Release its reserved memory if it is not published."""
         kept = False
         try:
             if self.reserve is not None:
@@ -329,8 +327,8 @@ class Ingest:
         return batch.receipt()
 
     def small(self, topic: Topic, given: Any, partition: str) -> SmallBatch | None:
-        """A batch of few events, in columns that the topic knows, for `append_soon`; None where `append` is to take it.
-        Raises as that does.
+        """A batch for `append_soon`: few events, in columns that the topic knows; None if only `append` can store it.
+        Raises as `append`.
         """
         topic.check_there()
         if not isinstance(given, pa.RecordBatch | pa.Table | list) or len(given) > MOST_JOINED:
@@ -339,14 +337,14 @@ class Ingest:
         return self._small(topic, self._as_table(topic, events) if isinstance(events, list) else events, partition)
 
     def append_soon(self, batches: Sequence[SmallBatch]) -> None:
-        """Store batches for which no thread waits: of each `settled` is called when `outcome` can be asked. Raises
-        LogFailedError, ClosedError, and then nothing is called. Record indexes are reserved by who leads the log, so
+        """Store batches for which no thread waits. The `settled` of each is called once its `outcome` is available.
+        Raises LogFailedError, ClosedError; then nothing is called. The log's leader reserves the record indexes, so
         that the caller does not wait for the manifest.
         """
         self._log.submit(batches)
 
     def outcome(self, batch: SmallBatch) -> Receipt:
-        """What became of it; to be asked once. Raises as `append`."""
+        """The result of a settled batch. Call it once. Raises as `append`."""
         try:
             self._log.check_stored(batch)
         except BaseException:
@@ -357,9 +355,9 @@ class Ingest:
         return batch.receipt()
 
     def _tidy(self, batch: _Batch) -> None:
-        """After an append: have small batches put together, and the partition sealed where this one made it due."""
+        """After an append: merge small batches in memory, and wake the scheduler if the partition became due."""
         if batch.into.unsealed.alike >= MERGED:
-            with contextlib.suppress(MemoryError):  # the batch is stored: then small ones stay as they are
+            with contextlib.suppress(MemoryError):  # the batch is stored; the small ones then stay separate
                 self._state.put_together(batch.into)
         if batch.due:
             self._wake()
@@ -374,7 +372,7 @@ class Ingest:
                 return self._state.add_partition(info)
 
     def _fitted(self, topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, Message]:
-        """The schema that a batch is stored in, and the batch in its columns. Raises InvalidEventError."""
+        """The schema for a batch, and the batch in that schema's columns. Raises InvalidEventError."""
         given = self._given_of(topic, table.schema)
         magnitudes = magnitudes_at(table, given.measured) if given.measured else {}
         key = tuple(magnitudes.items())
@@ -391,7 +389,7 @@ class Ingest:
         return schema, adapter.message(table)
 
     def _given_of(self, topic: Topic, schema: pa.Schema) -> _Given:
-        """What is known of batches with those columns."""
+        """The entry for batches with these columns."""
         known = self._given.setdefault(topic.info.number, [])
         if known and (first := known[0]).schema.equals(schema):
             return first
@@ -408,7 +406,7 @@ class Ingest:
         given = table.schema
         known, wanted = self._choose(topic, given, magnitudes)
         if wanted != known:
-            BatchAdapter(given, wanted.schema).apply(table)  # what is refused makes no schema
+            BatchAdapter(given, wanted.schema).apply(table)  # a refused batch creates no schema
         schema = self.schema_for(topic, given, magnitudes)
         return schema, BatchAdapter(given, schema.schema)
 
@@ -418,8 +416,9 @@ class Ingest:
         return choose_schema(known, given, topic.info.indexes, binary_keys=topic.binary_keys, magnitudes=magnitudes)
 
     def schema_for(self, topic: Topic, given: pa.Schema, magnitudes: Mapping[str, int]) -> SchemaInfo:
-        """The schema that a batch with those columns is stored in, made where there is none. Raises InvalidEventError,
-        ManifestFailedError.
+        """The schema for batches with these columns, created if needed.
+
+        Raises InvalidEventError, ManifestFailedError.
         """
         with self._making:
             known, wanted = self._choose(topic, given, magnitudes)
@@ -429,14 +428,14 @@ class Ingest:
             return self._add_schema(topic, self._manifest.add_schema(wanted, known))
 
     def _add_schema(self, topic: Topic, info: SchemaInfo) -> SchemaInfo:
-        self._given.pop(topic.info.number, None)  # batches of the older schema go on in the newer one
+        self._given.pop(topic.info.number, None)  # batches of the older schema use the newer one from now on
         with self._state.view_lock:
             self._state.add_schema(info)
         return info
 
 
 def _fitted_by_value(topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, Message] | None:
-    """A batch whose types no family takes, in one that holds these very values; None where there is none."""
+    """Fit a batch whose types no family accepts into a family that can store these values; None if there is none."""
     for known in newest_of_families(list(topic.schemas.values())):
         types = {field.name: field.type for field in known.schema.arrow}
         if all(
@@ -452,17 +451,17 @@ def _columns(table: pa.Table | pa.RecordBatch) -> tuple[list[str], list[pa.DataT
 
 
 def _passes(limit: int, before: int, more: int) -> bool:
-    """Whether a sum reaches a limit, or a multiple of it, with this: only then is somebody told."""
+    """Whether `more` makes a sum reach the limit or a multiple of it: only then is the scheduler woken."""
     return before // limit != (before + more) // limit
 
 
 def definition(topic: Topic, partition: Partition, schema: SchemaInfo) -> bytes:
-    """The body of the log frame that says what a partition and a schema are."""
+    """The body of the log frame that defines a partition and a schema."""
     return json.dumps(topic.definition(partition, schema)).encode()
 
 
 def batch_key(producer: str | None, sequence: int | None) -> tuple[str, int] | None:
-    """What tells a batch from others, checked; None where nobody asked for that. Raises InvalidEventError."""
+    """The identity of a batch, checked; None if neither part is set. Raises InvalidEventError."""
     if producer is None and sequence is None:
         return None
     if producer is None or sequence is None:
@@ -474,7 +473,7 @@ def batch_key(producer: str | None, sequence: int | None) -> tuple[str, int] | N
 
 
 def _remembered(partition: Partition, key: tuple[str, int] | None, digest: int, count: int) -> ProducerEntry | None:
-    """The batch that a producer appended before under the same sequence. Raises SequenceConflictError."""
+    """The batch that a producer appended before under the same sequence, if any. Raises SequenceConflictError."""
     if key is None:
         return None
     producer, sequence = key
@@ -488,7 +487,7 @@ def _remembered(partition: Partition, key: tuple[str, int] | None, digest: int, 
 
 
 def _known(partition: Partition, key: tuple[str, int] | None, digest: int, count: int) -> ProducerEntry | None:
-    """The same for the log's leader, who sees every batch before this one; refuses what is too old to tell."""
+    """The same for the log's leader, which sees every earlier batch. Also raises SequenceForgottenError."""
     entry = _remembered(partition, key, digest, count)
     return entry if entry is not None or key is None else partition.remembered(*key)
 

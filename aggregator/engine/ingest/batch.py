@@ -1,4 +1,4 @@
-"""Tables of events as one message of the topic's schema. Nothing is stored here."""
+"""Converts tables of events to one message of the topic's schema. Stores nothing."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from esformat import InvalidEventError
 from esformat.parts import EventSchema, check_table, message_writer, to_arrow
 
 MAX_KEY_BYTES = 65_535
-"""Of a space or grouping, as in the segment format."""
+"""Maximum size of a space or grouping, as in the segment format."""
 
 
 class Message(NamedTuple):
-    """A batch in the columns of a schema, in memory of its own, as an Arrow IPC message."""
+    """A batch in the columns of a schema, copied into an Arrow IPC message."""
 
     stored: bytes
     rows: int
     min_timestamp: int
     max_timestamp: int
     told: tuple[str, ...] | None = None
-    """What `fingerprint_of` takes beside the bytes; None where these do not depend on the events' values alone."""
+    """The argument `told` for `fingerprint_of`; None if the bytes depend on more than the events' values."""
 
     def fingerprint(self, schema: EventSchema) -> int:
-        """As `fingerprint` gives it, of a message in the columns of a schema."""
+        """The fingerprint of the events. schema: the one whose columns this message has."""
         if self.told is not None:
             return fingerprint_of(self.told, self.stored)
         return fingerprint(pa.ipc.read_record_batch(self.stored, schema.arrow), self.stored)
 
 
 class BatchAdapter:
-    """How batches with one set of columns become batches of a schema; made once for each set of columns."""
+    """Converts batches with one set of columns to batches of a schema. Created once for each set of columns."""
 
     def __init__(self, given: pa.Schema, schema: EventSchema) -> None:
         self._schema = schema
         self._told = told_of(zip(schema.arrow.names, schema.arrow.types, strict=True))
         self._told_by_bytes = is_told_by_bytes(schema.arrow)
         known, places = set(schema.arrow.names), {name: place for place, name in enumerate(given.names)}
-        self._without_values = [name for name in given.names if name not in known]  # so they are no columns
-        self._writer = None  # None: only `apply` will do
+        self._without_values = [name for name in given.names if name not in known]  # so the schema lacks them
+        self._writer = None  # None: only `apply` can convert
         if len(places) == len(given):
             types = given.types
             found = ((field, places.get(field.name)) for field in schema.arrow)
@@ -52,17 +52,17 @@ class BatchAdapter:
 
     @staticmethod
     def _is_simple(field: pa.Field, kind: pa.DataType | None) -> bool:
-        """Whether a column of that type, or none, becomes the field without a look at its values."""
+        """Whether a column of that type, or a missing one, becomes the field without a check of its values."""
         if kind is None:
             return bool(field.nullable) or field.name == "grouping"
         return bool(kind == field.type) or (field.name == "timestamp" and kind == pa.int64())
 
     def apply(self, given: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
-        """The events of `given`, checked. Raises InvalidEventError, and says which column and row."""
+        """The events of `given`, checked. Raises InvalidEventError, which names the column and row."""
         return _one_batch(check_table(to_arrow(given).drop_columns(self._without_values), self._schema))
 
     def _checked_here(self, given: pa.RecordBatch | pa.Table) -> tuple[bytes, int, int, int] | None:
-        """A message that was written without Arrow's help; None where it takes that."""
+        """Write a message without Arrow's checks; None if these are needed."""
         if self._writer is None or self._texts is None:
             return None
         if isinstance(given, pa.RecordBatch):
@@ -76,7 +76,7 @@ class BatchAdapter:
         return Message(stored, rows, first, last, self._told if self._told_by_bytes and not nulls else None)
 
     def message(self, given: pa.RecordBatch | pa.Table) -> Message:
-        """A copy of the events of `given`, checked. Raises as `apply`."""
+        """A checked copy of the events of `given`, as a message. Raises as `apply`."""
         written = self._checked_here(given)
         if written is not None:
             return self._of_written(written, given.num_rows)
@@ -92,8 +92,9 @@ class BatchAdapter:
 
 
 def _texts_of(given: pa.Schema) -> bytes | None:
-    """For each column 1 where it holds UTF-8, as the writer of messages takes it; None where Arrow has more to check
-    than where values lie: columns with parts, and values that not all bits are, such as decimals and times of day.
+    """A byte for each column, 1 if it contains UTF-8 and 0 if not, for the message writer. None if Arrow must check
+    more than the bounds of values: nested columns, and types in which not every bit pattern is a value, such as
+    decimals and times of day.
     """
     kinds = given.types
     if not all(
@@ -110,7 +111,7 @@ _PLAIN = (
 
 
 def is_valid(batch: pa.RecordBatch | pa.Table) -> bool:
-    """Whether a batch holds what Arrow says that it does. Where not, `apply` tells what is wrong."""
+    """Whether a batch passes Arrow's full validation. If not, `apply` reports what is wrong."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Appended rows as Arrow tables: tables stay as they are, events and mappings become columns of the topic's types."""
+"""Appended rows as Arrow tables: tables are not changed, events and mappings become columns of the topic's types."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _is_bytes(kind: pa.DataType) -> bool:
 _ALIKE = (
     pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_timestamp, pt.is_time, pt.is_duration, pt.is_nested, _is_bytes,
 )  # fmt: skip
-"""A Python value tells which of these it is; how wide, in which unit or zone, is for the column to say."""
+"""Kinds of types that Python values distinguish. The column decides about width, unit and zone."""
 _UNFIT = (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError)
-_NULLS_OF_PANDAS = ("NaTType", "NAType")  # which Arrow takes for null in pandas' own frames only
+_NULLS_OF_PANDAS = ("NaTType", "NAType")  # Arrow takes these for null only in pandas' own frames
 
 
 def taken_in(given: Any) -> pa.Table | pa.RecordBatch | Rows:
-    """Tables, batches and anything with the Arrow C stream as Arrow; events and mappings as rows, looked at once.
+    """Tables, batches and anything with the Arrow C stream as Arrow; events and mappings as rows, iterated once.
 
     Raises InvalidEventError.
     """
@@ -51,7 +51,7 @@ def taken_in(given: Any) -> pa.Table | pa.RecordBatch | Rows:
 def to_table(
     events: pa.Table | pa.RecordBatch | Rows, binary_keys: bool, families: Sequence[EventSchema] = ()
 ) -> pa.Table | pa.RecordBatch:
-    """What `taken_in` gave, as Arrow. families: the newest schemas of a topic, whose types rows take on.
+    """Convert the result of `taken_in` to Arrow. families: the newest schemas of a topic, for the types of rows.
 
     Raises InvalidEventError.
     """
@@ -113,9 +113,9 @@ def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> 
 
 
 def _inferred(values: list[Any]) -> pa.Array:
-    """Values in the type that Arrow finds for them: times with a zone where one has, in nanoseconds where it has some.
+    """Values in the type that Arrow infers. Times get a zone if one has it, and nanoseconds if one needs them.
 
-    Raises TypeError where it takes one for what it is not, and what Arrow raises.
+    Raises TypeError if Arrow misreads a value, and everything that Arrow raises.
     """
     array = pa.array(values)
     kind = array.type
@@ -131,7 +131,7 @@ def _inferred(values: list[Any]) -> pa.Array:
 
 
 def _of_all_kinds(values: list[Any]) -> pa.Array | None:
-    """Values of several kinds in the type in which a topic that got them one after the other is read."""
+    """Values of several kinds, in the common type in which a topic would return them if they had arrived separately."""
     parts: dict[pa.DataType, list[int]] = {}
     written = []
     for row, value in enumerate(values):
@@ -154,7 +154,7 @@ def _of_all_kinds(values: list[Any]) -> pa.Array | None:
 
 
 def _as_json(value: Any) -> pa.Array | None:
-    """A value as its JSON; None for what JSON does not give back, such as pairs, which may be meant for a map."""
+    """A value as JSON; None for values that do not survive JSON, such as pairs, which may be meant for a map."""
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return pa.array([text], pa.string()) if json.loads(text) == value else None
@@ -163,7 +163,7 @@ def _as_json(value: Any) -> pa.Array | None:
 
 
 def _unfit(name: str, values: list[Any], reason: Exception) -> InvalidEventError:
-    """Why a column cannot be stored: Arrow speaks of C's types where a number is too large."""
+    """The error for a column that cannot be stored. For numbers that are too large, Arrow only speaks of C's types."""
     large = next(
         (row for row, value in enumerate(values) if type(value) is int and not -(2**63) <= value < 2**63), None
     )
@@ -179,7 +179,7 @@ def _unfit(name: str, values: list[Any], reason: Exception) -> InvalidEventError
 def _fitted(
     columns: Mapping[str, list[Any]], plain: dict[str, pa.Array], families: Sequence[EventSchema]
 ) -> dict[str, pa.Array] | None:
-    """The columns in types that a family takes, as Python has them where one takes them so; None where none does."""
+    """The columns in types that a family accepts, unchanged if a family accepts them so; None if no family does."""
     others = [(family, _of_other_types(family, columns, plain)) for family in families]
     if any(names == [] for _, names in others):
         return plain
@@ -195,7 +195,7 @@ def _fitted(
 def _of_other_types(
     family: EventSchema, columns: Mapping[str, list[Any]], plain: dict[str, pa.Array]
 ) -> list[str] | None:
-    """Columns that the family has in types that do not take theirs; None where one is of no type, and not of it."""
+    """Columns whose types the family does not accept; None if a column has no type and the family lacks it."""
     found = []
     for name in columns:
         if name in family.positions:
@@ -207,7 +207,7 @@ def _of_other_types(
 
 
 def _exactly(values: list[Any], kind: pa.DataType, plain: pa.Array | None) -> pa.Array | None:
-    """The values in a type like their own, if that loses nothing."""
+    """The values in the type `kind`, if it is of the same kind as their own and that loses nothing; else None."""
     if plain is not None and not any(alike(kind) and alike(plain.type) for alike in _ALIKE):
         return None
     try:

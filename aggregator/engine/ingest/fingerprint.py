@@ -1,10 +1,10 @@
 """Fingerprints of batches: equal for equal values, whatever their Arrow layout.
 
-The same are: whole numbers of one value, in whatever type (1, 1.0, 1.00); floats, and decimals, of one value; times of
-one moment, in whatever unit and zone; lists with the same items, of whatever kind; structs with the same members, in
-whatever order; all NaNs; a column or member without any value, and none at all.
-Not the same are: true and 1; 0.0 and -0.0; null, an empty text and an empty list; text and bytes; a time and a number;
-a time with a zone and one without; 1.5 as a float and as a decimal.
+Equal: whole numbers of the same value, in any type (1, 1.0, 1.00); floats, or decimals, of the same value; times of the
+same moment, in any unit and zone; lists with the same items, of any list type; structs with the same members, in any
+order; all NaNs; a column or member without any value, and a missing one.
+Different: true and 1; 0.0 and -0.0; null, an empty text and an empty list; text and bytes; a time and a number; a time
+with a zone and one without; 1.5 as a float and as a decimal.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _US_UTC = pa.timestamp("us", "UTC")
 _AS_THEY_ARE = (
     pa.int64(), pa.string(), pa.binary(), _US, _US_UTC, pa.duration("us"), pa.time64("ns"), pa.date32(),
 )  # fmt: skip
-"""Types that `_canonical` leaves as they are, where nothing is null, cut out or left over."""
+"""Types that `_canonical` does not change, if the array has no nulls, is no slice and has no unused bytes."""
 
 
 def fingerprint(batch: pa.RecordBatch, message: pa.Buffer | bytes) -> int:
-    """A number of 64 bits for the events of a batch, which `message` holds as Arrow writes it.
+    """A 64-bit fingerprint of the events of a batch. message: the same batch as an Arrow message.
 
-    Columns that it has no values in do not count: the topic may have gained them since it came first. Nor does what
-    lies under nulls, in the unused bits of bitmaps, or before and behind texts that were cut out of longer ones.
+    Columns without values do not count: the topic may have gained them since the batch was first sent. Neither do bytes
+    under nulls, unused bits of bitmaps, or bytes before and after texts that are slices of longer buffers.
     """
     given = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns = {name: _canonical(column) for name, column in given.items() if column.null_count < len(column)}
@@ -40,22 +40,22 @@ def fingerprint(batch: pa.RecordBatch, message: pa.Buffer | bytes) -> int:
 
 
 def fingerprint_of(told: Sequence[str], content: pa.Buffer | bytes) -> int:
-    """The fingerprint of columns of which `told_of` tells this, and which have these bytes as Arrow writes them."""
+    """The fingerprint of columns. told: their description from `told_of`. content: their Arrow message."""
     return checksum64("\0".join([*told, str(checksum64(content))]).encode())
 
 
 def told_of(columns: Iterable[tuple[str, pa.DataType]]) -> tuple[str, ...]:
-    """What counts of columns beside their values: name and type."""
+    """The part of columns, beside their values, that counts for fingerprints: name and type."""
     return tuple(f"{name}\0{kind}" for name, kind in columns)
 
 
 def is_told_by_bytes(schema: pa.Schema) -> bool:
-    """Whether all bytes of a message of columns without nulls depend on their values alone."""
+    """Whether all bytes of a message with these columns, without nulls, depend only on the values."""
     return all(kind in _AS_THEY_ARE for kind in schema.types)
 
 
 def _canonical(array: pa.Array) -> pa.Array:
-    """An array of the same values whose type and bytes depend on them alone; the same one where that is so already."""
+    """An array of the same values whose type and bytes depend only on them; the same array if that is already so."""
     kind = array.type
     if pt.is_struct(kind):
         return _struct(array)
@@ -72,21 +72,21 @@ def _canonical(array: pa.Array) -> pa.Array:
 
 
 def _copied(array: pa.Array) -> pa.Array:
-    """The values alone: nothing before or behind them, or under nulls."""
+    """A copy of only the values: without bytes before or after them, or under nulls."""
     return array.take(pa.array(np.arange(len(array))))
 
 
 def _struct(array: pa.StructArray) -> pa.Array:
-    parts = zip(array.type, array.flatten(), strict=True)  # a null is one of every child, too
+    parts = zip(array.type, array.flatten(), strict=True)  # a null struct is null in every child
     children = {field.name: child for field, child in parts if child.null_count < len(child)}
-    if not children:  # all that is left is which rows are null
+    if not children:  # only which rows are null remains
         return pa.StructArray.from_arrays([_copied(array.is_valid())], [""])
     ordered = {name: _canonical(children[name]) for name in sorted(children)}
     return pa.StructArray.from_arrays(list(ordered.values()), list(ordered), mask=array.is_null())
 
 
 def _bounds(array: pa.Array, width: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Where lists of one length begin and end among their items, those of nulls left out."""
+    """The offsets of fixed-size lists among their items, without the items of nulls."""
     return np.concatenate([[0], np.cumsum(np.asarray(array.is_valid()) * width)])
 
 
@@ -96,7 +96,7 @@ def _list(bounds: np.ndarray[tuple[int], np.dtype[np.int64]], items: pa.Array, a
 
 
 def _number(array: pa.Array) -> pa.Array:
-    """Whole numbers of 64 bits where all are such; else floats, or texts without zeros behind the point."""
+    """64-bit integers if all values are; else floats, or texts without trailing zeros after the point."""
     kind = array.type
     if pt.is_floating(kind):
         return _float(array)
@@ -122,7 +122,7 @@ def _float(array: pa.Array) -> pa.Array:
 
 
 def _time(array: pa.Array) -> pa.Array:
-    """Microseconds where they hold it, in UTC where there is a zone."""
+    """Microseconds if they are exact, in UTC if there is a zone."""
     kind = _US if array.type.tz is None else _US_UTC
     return _cast_if_whole(array, kind)
 
@@ -132,7 +132,7 @@ def _cast_if_whole(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array
     try:
         return array.cast(kind)
-    except pa.ArrowInvalid:  # digits would be lost, or it is too far away
+    except pa.ArrowInvalid:  # digits would be lost, or the value is out of range
         return array
 
 
@@ -150,7 +150,7 @@ _BY_VALUE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Ar
 
 
 def _is_plain(array: pa.Array) -> bool:
-    """Whether an array without parts has nothing but its values in its bytes."""
+    """Whether an array is not nested and its bytes contain nothing but its values."""
     kind = array.type
     if array.null_count or array.offset or pt.is_boolean(kind) or pt.is_nested(kind):
         return False

@@ -1,6 +1,6 @@
-"""Room for an append in memory, log and on disk, and hard limits: what has no room is refused.
+"""Quotas of memory, log and disk for appends: an append that would exceed one is refused.
 
-Limits of retention are not asked here: they say what is removed, and nobody is refused because of them.
+Retention limits do not count here: they decide what is removed, and no append is refused because of them.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from aggregator.storage.state.state import Topic
 from esformat import InvalidEventError
 
 INDEX_SHARE = 8
-"""Events that do not compress take more in a segment than in memory: indexes, at most one part in so many."""
+"""Incompressible events take more space in a segment than in memory: indexes add at most 1/INDEX_SHARE."""
 FLOOR_SHARE = 2
-"""Appends are refused below one part in so many of `min_free_bytes`: above it, retention makes room beside them."""
+"""Appends are refused below 1/FLOOR_SHARE of `min_free_bytes`: above it, retention makes room while they continue."""
 MARGIN_SHARE, MOST_MARGIN = 32, 4 << 20
-"""One part in so many of `disk_bytes`, up to so many bytes, is left for what the manifest notes of sealing."""
+"""1/MARGIN_SHARE of `disk_bytes`, at most MOST_MARGIN bytes, is left for what the manifest records about sealing."""
 RETRY_S = 1.0
 STEPS = 8
-"""Each time that as large a part of the memory is taken it is looked what is to be sealed."""
+"""The scheduler is woken each time that another 1/STEPS of the memory is taken, as something may be due for sealing."""
 
 
 class Quota:
-    """What appends may take of memory, log and disk, and what is taken. Safe to share between threads."""
+    """Limits what appends take of memory, log and disk, and counts what is taken. Thread-safe."""
 
     def __init__(self, storage: Storage, wake: Callable[[], None]) -> None:
-        """wake: called where something may be due to be sealed: memory or log fill up."""
+        """wake: called when memory or log fill up, so that something may be due for sealing."""
         self._objects = storage.objects
         self._layout, self._state, self._manifest = storage.layout, storage.state, storage.manifest
         self._log, self._budget, self._reserve = storage.log, storage.budget, storage.reserve
@@ -40,10 +40,10 @@ class Quota:
         retired = storage.manifest.retired_files()
         self._waiting: dict[int, tuple[int | None, int]] = {number: (None, size) for number, size, _ in retired}
         self.quarantine_bytes = 0
-        """When retention looked last."""
+        """Size of the quarantine when retention last measured it."""
 
     def total(self) -> int:
-        """Bytes on disk, and those of the segments that unsealed events will become: no less than that."""
+        """Bytes on disk, with an upper estimate of the segments that unsealed events will become."""
         return sum(self._parts().values())
 
     def _parts(self) -> dict[str, int]:
@@ -61,7 +61,7 @@ class Quota:
     # ------------------------------------------------------------ room for an append
 
     def check_size(self, size_bytes: int) -> None:
-        """Raises InvalidEventError for a batch that would never fit, however long somebody waits."""
+        """Raise InvalidEventError for a batch that is too large to ever fit."""
         limit = min(MAX_BODY_BYTES - 4096, self._budget.limit_bytes, self._limits.log_bytes // 2)
         if size_bytes > limit:
             raise InvalidEventError(
@@ -70,13 +70,13 @@ class Quota:
             )
 
     def check(self, size_bytes: int, memory_bytes: int) -> None:
-        """Raises OverloadedError where a batch of about that many bytes, in memory so many, would be refused now."""
+        """Raise OverloadedError if a batch of about `size_bytes`, in memory `memory_bytes`, would be refused now."""
         self._check_log(size_bytes)
         self._budget.check(memory_bytes)
         self.check_disk(2 * size_bytes)
 
     def reserve(self, size_bytes: int) -> None:
-        """Take memory for a batch. Raises OverloadedError where memory, log or disk have no room for it."""
+        """Reserve memory for a batch. Raises OverloadedError if memory, log or disk have no room for it."""
         self._check_log(size_bytes)
         held = self._budget.held_bytes
         self._budget.reserve(size_bytes)
@@ -89,7 +89,7 @@ class Quota:
             raise
 
     def release(self, size_bytes: int) -> None:
-        """Give back what was reserved for a batch that is not stored."""
+        """Release the memory reserved for a batch that is not stored."""
         self._budget.give_back(size_bytes)
 
     def _check_log(self, size_bytes: int) -> None:
@@ -99,13 +99,13 @@ class Quota:
             raise self._budget.refusal(f"the log holds {held:,} of {limit:,} bytes", size_bytes, limit)
 
     def check_disk(self, size_bytes: int) -> None:
-        """Raises DiskFullError where a hard limit has no room for so many bytes whose memory is reserved."""
+        """Raise DiskFullError if a hard limit has no room for `size_bytes`, whose memory is already reserved."""
         refusal = self.disk_refusal(size_bytes)
         if refusal is not None:
             raise refusal
 
     def disk_refusal(self, size_bytes: int) -> DiskFullError | None:
-        """Why the disk may not take so many bytes more now; None where it may."""
+        """Why the disk cannot take `size_bytes` more now; None if it can."""
         limit, floor = self._limits.disk_bytes, self._limits.min_free_bytes
         if self._reserve.trouble is not None:
             return _refused(self._reserve.trouble, "make room on the disk, as by removing the oldest events")
@@ -125,11 +125,11 @@ class Quota:
     # ------------------------------------------------------------ segments that wait for scans
 
     def waiting(self) -> int:
-        """Bytes of retired segments whose files are still there, as scans read them."""
+        """Bytes of retired segments whose files are kept because scans read them."""
         return sum(size for _, size in list(self._waiting.values()))
 
     def waiting_by_topic(self) -> Counter[int]:
-        """The same by the number of the topic; without what was retired before the catalog was opened."""
+        """The same by topic number, without segments that were retired before the catalog was opened."""
         sizes: Counter[int] = Counter()
         for topic, size in list(self._waiting.values()):
             if topic is not None:
@@ -137,13 +137,13 @@ class Quota:
         return sizes
 
     def retire(self, topic: Topic, segments: Iterable[SegmentInfo]) -> None:
-        """Count segments as waiting for scans; before they leave the count of live ones."""
+        """Count segments as waiting for scans. Called before they leave the count of live segments."""
         for segment in segments:
             if segment.number not in self._state.let_go:
                 self._waiting[segment.number] = (topic.info.number, segment.size_bytes)
 
     def gone(self, numbers: Iterable[int]) -> None:
-        """Files of retired segments are deleted."""
+        """Stop counting retired segments, whose files are deleted."""
         for number in numbers:
             self._waiting.pop(number, None)
 

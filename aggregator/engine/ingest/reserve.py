@@ -1,8 +1,8 @@
-"""Record indexes reserved in the manifest before unsynced appends use them.
+"""Reserves record indexes in the manifest before unsynced appends use them.
 
-After a crash of the machine nobody can tell which of them were given to events that are lost: the next opening passes
-over those that no event has. Where only the program died, the kernel still has what was written, and nothing is lost.
-With every append synced nothing is lost either, so nothing is reserved: docs/decisions/0025 says more.
+After a crash of the machine it is unknown which of them were assigned to lost events: the next opening skips those that
+no event has. If only the process died, the kernel still has what was written, and nothing is lost. If every append is
+synced nothing is lost either, so nothing is reserved. See docs/decisions/0025.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from aggregator.storage.manifest import Manifest
 from aggregator.storage.state.state import Partition
 
 FIRST = 1 << 12
-"""So many record indexes are reserved ahead of a partition's first append in a run, then each time twice as many,"""
+"""Number of record indexes reserved ahead of a partition's first append in a run. It doubles each time,"""
 MOST = 1 << 20
-"""up to so many: half a second of appends at full speed."""
+"""up to this number: half a second of appends at full speed."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def where_written(directory: Path) -> str:
-    """The boot of the kernel that has what is written to a directory now, and which directory that is; "" where the
-    system does not tell. The same text at two times: what was written at the first one is there at the second.
+    """An identifier of the running kernel and of a directory; "" if the system provides none. If it is the same at two
+    times, everything written to the directory by the first is still there at the second.
     """
     with suppress(OSError):
         found = directory.stat()
@@ -32,7 +32,7 @@ def where_written(directory: Path) -> str:
 
 
 class Reserve:
-    """Reserves record indexes of partitions. Safe to share between threads."""
+    """Reserves record indexes of partitions. Thread-safe."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -40,7 +40,7 @@ class Reserve:
         self._ahead: dict[int, int] = {}
 
     def keep_ahead(self, partition: Partition, end: int) -> None:
-        """Reserve more where less than half of what was reserved is left above `end`: before others wait for it.
+        """Reserve more if less than half of the last reservation is left above `end`, before any append must wait.
 
         Raises ManifestFailedError.
         """
@@ -48,14 +48,14 @@ class Reserve:
             self._extend(partition, end)
 
     def cover(self, partition: Partition, end: int) -> None:
-        """See to it that all record indexes below `end` are reserved. Raises ManifestFailedError."""
+        """Ensure that all record indexes below `end` are reserved. Raises ManifestFailedError."""
         if end > partition.reserved_index:
             self._extend(partition, end)
 
     def _extend(self, partition: Partition, end: int) -> None:
         with self._lock:
             ahead = self._ahead.get(partition.number, 0)
-            if end + ahead // 2 < partition.reserved_index:  # somebody was quicker
+            if end + ahead // 2 < partition.reserved_index:  # another thread was faster
                 return
             ahead = min(MOST, max(FIRST, 2 * ahead))
             self._manifest.reserve({partition.number: end + ahead})

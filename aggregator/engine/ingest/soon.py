@@ -1,4 +1,4 @@
-"""Appends of an event loop, for which no thread waits: those of one turn of the loop go to the log together."""
+"""Appends from an event loop, without a waiting thread: batches of one turn of the loop go to the log together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aggregator.model import Receipt
 
 
 async def appended(ingest: Ingest, append: Callable[[], Receipt], batch: SmallBatch | None) -> Receipt:
-    """Store a small batch, or have a thread call `append` where there is none. Raises as `Ingest.append`."""
+    """Store a small batch; if it is None, call `append` in a thread. Raises as `Ingest.append`."""
     if batch is None:
         return await asyncio.to_thread(append)
     loop = asyncio.get_running_loop()
@@ -23,15 +23,15 @@ async def appended(ingest: Ingest, append: Callable[[], Receipt], batch: SmallBa
 
 
 class _Lane:
-    """Batches of one event loop on their way to the log of one catalog, and back. It refers to neither."""
+    """Batches of one event loop on their way to the log of one catalog, and back. Has no reference to either."""
 
     def __init__(self) -> None:
         self._going: list[_Sent] = []
         self._back: deque[_Sent] = deque()
-        self._coming = Lock()  # held while one is put there
+        self._coming = Lock()  # held while a batch is added to `_back`
 
     def add(self, sent: _Sent) -> None:
-        """Have a batch go with the others of this turn of the loop."""
+        """Send a batch with the others of this turn of the loop."""
         if not self._going:
             sent.loop.call_soon(self._go)
         self._going.append(sent)
@@ -40,12 +40,12 @@ class _Lane:
         going, self._going = self._going, []
         try:
             going[0].ingest.append_soon([sent.batch for sent in going])
-        except Exception as error:  # noqa: BLE001  it belongs to those who await
+        except Exception as error:  # noqa: BLE001  raised to the awaiting callers
             for sent in going:
                 sent.fail(error)
 
     def take_back(self, sent: _Sent) -> None:
-        """Called by any thread, or by several, when a batch is settled. The first of many batches wakes the loop."""
+        """Called from any thread, even several times, when a batch is settled. The first of many wakes the loop."""
         with self._coming:
             if sent.is_back:
                 return
@@ -64,7 +64,7 @@ class _Lane:
 
 
 class _Sent:
-    """A batch, and who awaits its receipt, unless cancelled or gone with the loop."""
+    """A batch, and the future for its receipt, which may be cancelled or belong to a closed loop."""
 
     __slots__ = ("batch", "future", "ingest", "is_back", "lane", "loop")
 
@@ -75,21 +75,21 @@ class _Sent:
         batch.settled = self
 
     def __call__(self) -> None:
-        """The log says that the batch is settled."""
+        """Called by the log when the batch is settled."""
         self.lane.take_back(self)
 
     def tell(self) -> None:
-        """Say what became of it."""
+        """Set the future to the receipt or the error."""
         try:
             receipt = self.ingest.outcome(self.batch)
-        except Exception as error:  # noqa: BLE001  it belongs to whoever awaits it
+        except Exception as error:  # noqa: BLE001  raised to the awaiting caller
             self.fail(error)
         else:
             if self._is_awaited:
                 self.future.set_result(receipt)
 
     def fail(self, error: Exception) -> None:
-        """Say that it is not stored."""
+        """Set the future to an error: the batch is not stored."""
         if self._is_awaited:
             self.future.set_exception(error)
 

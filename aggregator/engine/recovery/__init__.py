@@ -1,1 +1,1 @@
-"""Opening after a crash, and rebuilding what was lost."""
+"""Recovery: opening after a crash, and rebuilding a lost manifest."""

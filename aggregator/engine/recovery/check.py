@@ -1,10 +1,10 @@
-"""Consistency check at opening: files that differ from the manifest are swept, taken in or set aside.
+"""Consistency check at opening: files that differ from the manifest are deleted, adopted or moved to quarantine.
 
-What a crash leaves in the normal course is swept: files that were being written, segments whose events are still in
-the log, segments made from others that are still there. Anything else is a problem and is reported: files that the
-manifest names and that are missing or damaged, files that it does not name and that hold events of their own, as where
-an old copy of the manifest was put back. Sizes are compared for all segments; contents are checked when they are read,
-and by `check_contents`.
+What a crash normally leaves is deleted: half-written files, segments whose events are still in the log, segments made
+from others that still exist. Everything else is reported as a problem: files that the manifest names but that are
+missing or damaged, and files that it does not name but that have events of their own, for example because an old copy
+of the manifest was put back. Sizes are compared for all segments; contents are checked when they are read, and by
+`check_contents`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KEPT, TAKEN_IN, SET_ASIDE = "reported", "taken in", "set aside in quarantine"
 
 
 class ConsistencyCheck:
-    """The checks of one opening. `swept`: names below the root of files that a crash left and nobody needs."""
+    """The checks of one opening. `swept`: the deleted files that a crash had left, relative to the root."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class ConsistencyCheck:
         change: int,
         objects: Objects,
     ) -> None:
-        """change: the manifest's last one, as it was found. objects: the catalog's store."""
+        """change: the manifest's last change, as it was found. objects: the catalog's store."""
         self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
         self.swept: list[str] = []
         self.last_number = 0
-        """The largest of the segment files that were there."""
+        """The largest number of the segment files that were found."""
         self.is_old_copy = False
-        """Whether the manifest lacked something that was found: it can be older than segments, log and facts."""
+        """Whether the manifest lacked something that was found: it may be older than segments, log and its backup."""
         self._began_us = clock()
         self._missing: set[int] = set()
         self._absent: list[SegmentInfo] = []  # see `report_missing`
@@ -69,7 +69,7 @@ class ConsistencyCheck:
         self._rows, self._objects = StoredRows(manifest), objects
 
     def check_manifest(self, noted: int) -> None:
-        """Tell of changes of the manifest that are lost. noted: up to which it had come, as the log says."""
+        """Report changes of the manifest that are lost. noted: its last change, according to the log."""
         if self._change < noted:
             what = (
                 f"its last {noted - self._change} changes are lost: what segments, log and facts tell is brought back"
@@ -77,7 +77,7 @@ class ConsistencyCheck:
             self._report(self._layout.manifest, what, TAKEN_IN)
 
     def check_segments(self) -> None:
-        """Hold the segment files against the manifest. Before the log is read back. Raises OSError."""
+        """Compare the segment files with the manifest. Called before the log is replayed. Raises OSError."""
         retired = {number for number, _, _ in self._manifest.retired()}
         files: dict[int, os.DirEntry[str]] = {}
         sizes: dict[int, int] = {}
@@ -104,17 +104,19 @@ class ConsistencyCheck:
             self._replace_or_set_aside(Path(files[info.number].path), info)
 
     def _is_named(self, info: SegmentInfo) -> bool:
-        """Whether no orphan took the place of a segment that the manifest named."""
+        """Whether the manifest still names the segment: no orphan has replaced it."""
         return info.number in self._state.partitions[info.partition][0].segments
 
     def _look_at_stored(
         self, named: Mapping[int, SegmentInfo], there: Container[int], absent: list[SegmentInfo]
     ) -> set[int]:
-        """Know which segments of the store have files, whatever a crash left; gives the numbers of all."""
+        """Update which segments of the store have local files, whatever a crash left. Return the numbers of all
+        segments in the store.
+        """
         stored = self._rows.all()
         known = {each.number for each in stored}
         missing = [info for info in absent if info.number not in known]
-        if missing and self._objects.settings is not None:  # an old copy of the manifest: they were let go since
+        if missing and self._objects.settings is not None:  # an old copy of the manifest: they were evicted since
             with contextlib.suppress(StoreError):
                 lacking = {info.number for info in self._objects.lacking(missing)}
                 self._rows.add([info for info in missing if info.number not in lacking], local=False)
@@ -131,7 +133,7 @@ class ConsistencyCheck:
     # ------------------------------------------------------------ files that the manifest does not name
 
     def _check_orphans(self, paths: dict[int, Path], missing: list[SegmentInfo]) -> None:
-        """missing: segments that the manifest names, and that are not there."""
+        """Delete, adopt or quarantine these files. missing: segments that the manifest names and that have no files."""
         if not paths:
             return
         found: list[tuple[Path, FoundSegment]] = []
@@ -148,7 +150,7 @@ class ConsistencyCheck:
                     path, f"a file that the manifest does not name: {error.message}", f"{SET_ASIDE}: {aside.name}"
                 )
         there = {each.info.number for _, each in found}
-        # Made from others: unfinished work where all of those are there, else what is left of them.
+        # Made from others: unfinished work if all of those still exist, else what remains of them.
         made = [each for _, each in found if not all(n in there or self._is_live(n) for n in each.replaces)]
         made = [each for each in made if not self._is_let_go(each, missing)]
         superseded = {number for each in made for number in each.replaces}
@@ -162,7 +164,7 @@ class ConsistencyCheck:
             for path, each in found
             if not self._is_torn(path, each, sealed.get(each.info.number, []), spans[each.info.partition], logged)
         ]
-        # Below the last event that only such files have the files count, above it the log: see `_report_between`.
+        # Up to the last event that only such files have, the files count; after it, the log: see `_report_between`.
         ends: dict[int, int] = {}
         for _, each in found:
             info = each.info
@@ -182,13 +184,13 @@ class ConsistencyCheck:
             self._report_between(partition, logged.outside(partition, taken.get(partition, ()), begins[partition], end))
 
     def _is_live(self, number: int) -> bool:
-        """Whether the manifest names a segment, and its file is there."""
+        """Whether the manifest names a segment, and it has a file or was evicted."""
         named = any(number in topic.segments for topic in self._state.topics.values())
         return named and (number in self._state.let_go or self._layout.segment(number).exists())
 
     def _is_let_go(self, each: FoundSegment, missing: list[SegmentInfo]) -> bool:
-        """Whether the manifest knows all events of a file that was made from others, without it: another was made in
-        its place, as where the manifest could not be written when it was finished.
+        """Whether the manifest has all events of a file that was made from others, without that file: another was made
+        instead, for example because the manifest could not be written when the file was finished.
         """
         info = each.info
         known = self._state.partitions.get(info.partition)
@@ -202,11 +204,11 @@ class ConsistencyCheck:
         )
 
     def is_in_log(self, batch: QuarantinedBatch) -> bool:
-        """Whether the log holds the events of a quarantined batch."""
+        """Whether the log has the events of a quarantined batch."""
         return LoggedEvents(self._layout.log).holds(batch.partition, [(batch.first_index, batch.last_index + 1)])
 
     def _is_new_seal(self, each: FoundSegment) -> bool:
-        """Whether a file is as it was sealed, with events that the manifest did not know, and let go."""
+        """Whether a file is directly from a seal, and has events that the manifest does not know to be sealed."""
         return not each.replaces and each.info.last_index >= self._sealed_index(each.info.partition)
 
     def _sealed_index(self, partition: int) -> int:
@@ -216,9 +218,9 @@ class ConsistencyCheck:
     def _is_torn(
         self, path: Path, each: FoundSegment, mine: Collection[Span], spans: Collection[Span], logged: LoggedEvents
     ) -> bool:
-        """Whether a file is a part of a seal that did not end, with events that the log lost with its end. Events of
-        other families that only the log has lie between: they count, and the file is set aside. mine, spans: record
-        indexes of its events, and of those of all such files of the partition.
+        """Whether a file is part of an unfinished seal, with events that the log lost together with its end, and with
+        events of other families between them that only the log has. Then the log counts, and the file is moved to
+        quarantine. mine, spans: record indexes of its events, and of those of all such files of the partition.
         """
         info = each.info
         if logged.holds(info.partition, mine) or not logged.lacks_only_the_end(info.partition, mine):
@@ -231,8 +233,8 @@ class ConsistencyCheck:
         return True
 
     def _report_between(self, partition: int, passed_over: list[tuple[int, int]]) -> None:
-        """Events of the log that lie between those of files that were taken in, and in none of these: where a crash
-        came in the middle of a seal of several families, and the log has lost a part of one of them since.
+        """Report events of the log that are between those of adopted files, and in none of them: a crash interrupted a
+        seal of several families, and the log has since lost a part of one of them.
         """
         if passed_over:
             count, first, end = sum(end - first for first, end in passed_over), passed_over[0][0], passed_over[-1][1]
@@ -262,7 +264,9 @@ class ConsistencyCheck:
         self._report(path, f"another file came in its place, whole, with {lost} events less", TAKEN_IN)
 
     def check_contents(self, topic: Topic) -> list[int]:
-        """Read a topic's segment files from end to end and set the damaged ones aside; gives their numbers."""
+        """Read a topic's segment files from end to end, move damaged ones to quarantine and report missing ones. Return
+        the numbers of both.
+        """
         bad: list[int] = []
         stored = {each.number for each in self._rows.all()}
         for info in self._segments(topic):
@@ -271,10 +275,10 @@ class ConsistencyCheck:
                 whole = file_checksum(path) == info.checksum
             except FileNotFoundError:
                 whole = False
-            if whole or info.number not in topic.segments:  # retention was quicker
+            if whole or info.number not in topic.segments:  # retention was faster
                 continue
             there = path.exists()
-            if not there and info.number in stored:  # it was let go
+            if not there and info.number in stored:  # it was evicted
                 continue
             bad.append(info.number)
             if there:
@@ -293,7 +297,7 @@ class ConsistencyCheck:
         self._report(path, f"the segment is damaged ({_described(info)}): {why}", action)
 
     def forget_solved(self, damaged: Collection[int]) -> None:
-        """Forget what earlier openings found wrong of segments that are whole now. damaged: those that are not."""
+        """Forget problems, found by earlier openings, of segments that are now whole. damaged: those that are not."""
         topics = list(self._state.topics.values())
         whole = {info.number for topic in topics for info in self._segments(topic)}.difference(damaged)
         known = [(problem, segment_number(Path(problem.subject).name)) for problem in self._manifest.problems()]
@@ -301,9 +305,9 @@ class ConsistencyCheck:
         self._manifest.forget_problems(problem for problem in solved if problem.subject.startswith("segments/"))
 
     def give_up(self, topic: Topic, missing_objects: Container[int] = ()) -> list[Problem]:
-        """Take segments whose files are not there out of a topic, so that scans go on without them.
+        """Remove segments without files from a topic, so that scans continue without them.
 
-        missing_objects: numbers of segments that the store should have and has not.
+        missing_objects: numbers of segments that the store should have, but lacks.
         """
         stored = {each.number for each in self._rows.all() if each.number not in missing_objects}
         missing = [info for info in self._segments(topic) if not self._layout.segment(info.number).exists()]
@@ -324,11 +328,11 @@ class ConsistencyCheck:
         with self._state.view_lock:
             return topic.segments.view()
 
-    # ------------------------------------------------------------ the log and the facts
+    # ------------------------------------------------------------ the log and the manifest backup
 
     def check_facts(self, change: int) -> None:
-        """Where the facts were noted at a later change than the manifest's last one, the manifest is an old copy: bring
-        back what it does not know. After the log was read back. Raises OSError, ManifestFailedError.
+        """If the manifest backup is newer than the manifest, the manifest is an old copy: restore what it lacks. Called
+        after the log is replayed. change: the backup's. Raises OSError, ManifestFailedError.
         """
         if change <= self._change:
             return
@@ -353,8 +357,8 @@ class ConsistencyCheck:
         self._report(path, "; ".join([message, *restored.missing]), TAKEN_IN)
 
     def report_missing(self) -> None:
-        """Tell of segments whose files are missing, but for those of which every event is hidden, or whose topic is
-        deleted: they went, and an old copy of the manifest names them. After `check_facts`. Raises ManifestFailedError.
+        """Report segments whose files are missing, except if all their events are hidden or their topic is deleted:
+        then an old copy of the manifest names deleted segments. Called after `check_facts`. Raises ManifestFailedError.
         """
         for info in self._absent:
             topic, _ = self._state.partitions[info.partition]
@@ -367,7 +371,7 @@ class ConsistencyCheck:
                 self._report_missing(self._layout.segment(info.number), info)
 
     def report_log(self, recovered: Recovered, replay: Replay) -> None:
-        """Say what the log has lost, and keep what cannot be read before its files are deleted. Raises OSError."""
+        """Report what the log has lost, and copy unreadable files before they are deleted. Raises OSError."""
         damaged: dict[Path, list[str]] = {}
         for damage in recovered.damages:
             damaged.setdefault(damage.path, []).append(damage.told)
@@ -389,7 +393,7 @@ class ConsistencyCheck:
             message = f"{end - first} events are missing: record indexes {first} to {end - 1} of {place}"
             self._report(self._layout.log, message, KEPT)
 
-    # ------------------------------------------------------------ telling
+    # ------------------------------------------------------------ reporting
 
     def _name(self, path: Path) -> str:
         return str(path.relative_to(self._layout.root))
@@ -400,7 +404,7 @@ class ConsistencyCheck:
         logger.info("swept %s, which a crash left", path)
 
     def _report_missing(self, path: Path, info: SegmentInfo) -> None:
-        """Say that a segment is missing, once in an opening; of one that was set aside that is known."""
+        """Report a missing segment, once per opening. If it is in quarantine, its problem is already known."""
         if info.number in self._missing:
             return
         self._missing.add(info.number)
@@ -419,7 +423,7 @@ class ConsistencyCheck:
 
 
 def adopt_segment(state: CatalogState, manifest: Manifest, found: FoundSegment) -> None:
-    """Take a segment file in, with all that it tells of its topic, in the place of those that it was made from."""
+    """Add a segment file, with everything it records about its topic, and replace the segments it was made from."""
     facts = found.facts | {"columns": found.schema.to_json()}
     topic_info = adopt_topic(state, manifest, facts)
     adopt_schema(state, manifest, topic_info, facts)
@@ -438,7 +442,7 @@ def adopt_segment(state: CatalogState, manifest: Manifest, found: FoundSegment) 
 
 
 def _is_hidden(topic: Topic, info: SegmentInfo) -> bool:
-    """Whether all events of a segment are of one space, and were erased."""
+    """Whether all events of a segment are of one space that was erased."""
     cuts = topic.tombstones.get((info.partition, info.min_space), ()) if info.min_space == info.max_space else ()
     return any(cut.erases and info.last_index < cut.end_index for cut in cuts)
 

@@ -1,7 +1,7 @@
-"""`promote`: a directory that followed a server becomes a catalog that is written to.
+"""`promote`: turns a directory that followed a server into a catalog that can be written.
 
-What the server gave out after the follower heard from it last is not known here. So nobody gets the record indexes
-that it may have given: each partition goes on far behind the last that was copied, as after a crash without syncs.
+The record indexes that the server assigned after the follower last heard from it are unknown here. To reuse none of
+them, each partition continues far after the last copied one, as after a crash without syncs.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from aggregator.storage.state.state import CatalogState
 from esformat.parts import sync_directory
 
 PASSED_OVER = 1 << 32
-"""So many record indexes of each partition are passed over: more than an hour of a million a second."""
+"""Number of record indexes that each partition skips: more than an hour at a million a second."""
 
 
 def promote(layout: Layout, clock: Callable[[], int]) -> Following:
-    """Make a follower's directory an ordinary catalog; gives how far it had come. Interrupted, it can be done again.
+    """Turn a follower's directory into an ordinary catalog. Return how far it had come. Can be repeated if interrupted.
 
-    Raises CatalogNotFoundError, InvalidRequestError (it follows nobody, is not whole, or its catalog has a store),
+    Raises CatalogNotFoundError, InvalidRequestError (it follows nobody, is incomplete, or its catalog has a store),
     CatalogLockedError (the follower runs), OSError.
     """
     if not layout.root.is_dir():
@@ -46,7 +46,7 @@ def promote(layout: Layout, clock: Callable[[], int]) -> Following:
             _pass_over(layout, manifest, clock)
             named = {segment.number for segment in manifest.load().segments}
         for number, path in segment_files(layout).items():
-            if number not in named:  # it was copied for a manifest that did not come, or is not needed any more
+            if number not in named:  # copied for a manifest that never arrived, or no longer needed
                 path.unlink()
         layout.following.unlink()
         sync_directory(layout.root)
@@ -56,7 +56,7 @@ def promote(layout: Layout, clock: Callable[[], int]) -> Following:
 
 
 def _refuse_stores(layout: Layout, manifest: Manifest) -> None:
-    """Of a catalog with a store the lease says who writes, and segments may lie there alone."""
+    """Raise if the catalog has a store: its lease decides who writes, and some segments may be only in the store."""
     settings = StoredRows(manifest).settings()
     if settings is not None:
         raise InvalidRequestError(
@@ -76,4 +76,4 @@ def _pass_over(layout: Layout, manifest: Manifest, clock: Callable[[], int]) -> 
             reached = max(partition.next_index, partition.sealed_index, partition.reserved_index, logged)
             ends[number] = reached + PASSED_OVER
     manifest.reserve(ends)
-    manifest.put(WRITTEN, "")  # nobody can tell that nothing is lost
+    manifest.put(WRITTEN, "")  # nothing proves that no event is lost

@@ -1,8 +1,8 @@
-"""`rebuild_manifest`: the manifest made anew from segments, log and facts, where it is lost or damaged.
+"""`rebuild_manifest`: rebuilds a lost or damaged manifest from segments, log and the manifest backup.
 
-Segments tell their topic, partition, schema, producers and what they were made from, the log what is not sealed, and
-`catalog.facts` what neither can tell: docs/decisions/0032-facts.md has the list. Without that file the rest is brought
-back, and the report says so.
+Segments record their topic, partition, schema, producers and what they were made from. The log has the unsealed events.
+The backup, `catalog.facts`, has what neither can record: docs/decisions/0032-facts.md has the list. Without it the rest
+is restored, and the report says so.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from esformat.parts import sync_directory
 
 _NEW = "manifest.sqlite.rebuilding"
 Place = Path | Source
-"""Where a segment is: its file, or an object of the store."""
+"""The location of a segment: its file, or an object of the store."""
 
 
 def rebuild(
@@ -47,23 +47,23 @@ def rebuild(
     progress: Callable[[int, int], None] = lambda done, total: None,
     address: str | None = None,
 ) -> RebuildReport:
-    """Make the manifest anew. Every segment is read from end to end, in the store those that are only there; a damaged
-    file is set aside, and so is what is left of the old manifest. progress: called with the bytes done and in all.
-    address: of the store; None: as the facts have it.
+    """Rebuild the manifest. Every segment is read from end to end, from the store if it has no file. Damaged files, and
+    what is left of the old manifest, are moved to quarantine. progress: called with the bytes done, and the total.
+    address: of the store; None: as in the manifest backup.
 
-    Raises CatalogNotFoundError, CatalogLockedError, StoreError, OSError; then the old manifest is as it was.
+    Raises CatalogNotFoundError, CatalogLockedError, StoreError, OSError; then the old manifest is unchanged.
     """
     if not (layout.segments.is_dir() or layout.log.is_dir()):
         raise CatalogNotFoundError("no catalog found: neither segments nor a log", path=str(layout.root))
     lock = WriterLock(layout.writer_lock)
     try:
-        for path in layout.root.glob(_NEW + "*"):  # of an attempt that was interrupted
+        for path in layout.root.glob(_NEW + "*"):  # from an interrupted attempt
             path.unlink()
         undo_adding(layout, ())
         new = layout.root / _NEW
         manifest = Manifest(new)
         try:
-            if layout.log.is_dir():  # readers, who may be there, know that there were so many
+            if layout.log.is_dir():  # there may be readers that know of these changes
                 manifest.count_from(Marks.read(layout.log).change or 0)
             report = _fill(layout, manifest, clock, progress, known_store(layout, address))
         finally:
@@ -73,7 +73,7 @@ def rebuild(
         for path in manifest_files(layout.manifest):
             if path.exists():
                 set_aside(layout, path)
-        os.replace(new, layout.manifest)  # noqa: PTH105  the rename is the point at which it counts
+        os.replace(new, layout.manifest)  # noqa: PTH105  the rename makes it valid
         sync_directory(layout.root)
         return report
     finally:
@@ -97,9 +97,9 @@ def _fill(
     unfinished, between = _unfinished(layout, [each for number, each in found.items() if number not in superseded])
     rows = 0
     newest_first = [each for number, (_, each) in sorted(found.items(), reverse=True) if number not in unfinished]
-    for each in newest_first:  # the newest tells the latest policies of its topic
+    for each in newest_first:  # the newest has the latest policies of its topic
         adopt_topic(state, manifest, each.facts)
-    for each in reversed(newest_first):  # those that others were made from first: their files stay while somebody scans
+    for each in reversed(newest_first):  # inputs of merges first: scans may keep their files
         adopt_segment(state, manifest, each)
         rows += each.info.rows if each.info.number not in superseded else 0
     _retire(state, manifest, [found[number][1].info for number in superseded])
@@ -132,7 +132,9 @@ def _read_all(
     store: StoreSettings | None,
     quarantined: list[str],
 ) -> tuple[dict[int, tuple[Place, FoundSegment]], dict[int, StoredSegment]]:
-    """Every segment by number, with where it is; and those that the store has. quarantined: gets names of others."""
+    """Read every segment. Return them by number with their locations, and those that the store has. quarantined:
+    receives the names of unusable ones.
+    """
     files = segment_files(layout)
     objects = Objects(lambda: store, layout.cache, read_only=True)
     there = {} if store is None else listed(objects)
@@ -171,7 +173,7 @@ def _read_all(
 
 
 def _retire(state: CatalogState, manifest: Manifest, infos: Collection[SegmentInfo]) -> None:
-    """Take segments out that turned out to be made into others."""
+    """Retire segments that others were made from."""
     for info in infos:
         topic, _ = state.partitions[info.partition]
         if info.number in topic.segments:
@@ -186,7 +188,7 @@ def _note_stored(
     there: dict[int, StoredSegment],
     far: set[int],
 ) -> None:
-    """Note the store, and which of the segments lie there."""
+    """Record the store, and which of the segments it has."""
     if store is None:
         return
     rows = StoredRows(manifest)
@@ -197,8 +199,8 @@ def _note_stored(
 
 
 def _take_deleted(layout: Layout, state: CatalogState, manifest: Manifest) -> None:
-    """Know first which topics were deleted: what is left of them is not taken in."""
-    with contextlib.suppress(FileNotFoundError, CorruptManifestError, UnknownVersionError):  # `_restore` says so
+    """Record which topics were deleted, before anything else is adopted: their remains are not."""
+    with contextlib.suppress(FileNotFoundError, CorruptManifestError, UnknownVersionError):  # `_restore` reports it
         facts, _ = read_facts(layout.facts)
         for topic in facts.topics:
             if topic.deleted:
@@ -208,12 +210,12 @@ def _take_deleted(layout: Layout, state: CatalogState, manifest: Manifest) -> No
                 sealed = {partition.number: partition.sealed_index}
                 state.add_partition(manifest.add_partition(partition.topic, partition.name, partition.number))
                 known = state.partitions[partition.number][1]
-                known.sealed_index = known.next_index = partition.sealed_index  # positions may be there
+                known.sealed_index = known.next_index = partition.sealed_index  # positions may point there
                 manifest.apply(Edit(sealed=sealed))
 
 
 def _take_batches(layout: Layout, state: CatalogState, manifest: Manifest) -> None:
-    """Take in the quarantined batches, the newest last. One that cannot be read stays where it is."""
+    """Adopt the quarantined batches, the newest last. One that cannot be read stays where it is."""
     for number, path in sorted(batch_files(layout).items()):
         with contextlib.suppress(CorruptLogError):
             found = describe_batch(path, number)
@@ -228,8 +230,8 @@ def _take_batches(layout: Layout, state: CatalogState, manifest: Manifest) -> No
 def _restore(
     layout: Layout, state: CatalogState, manifest: Manifest, quarantined: list[str], clock: Callable[[], int]
 ) -> tuple[Restored, tuple[str, ...], Mapping[int, int]]:
-    """Bring back what the facts tell; a file of them that cannot be used is set aside. Gives what was brought back,
-    what is missing, and for each partition the record index behind the last event in the log.
+    """Restore what the manifest backup has; an unusable backup is moved to quarantine. Return what was restored, what
+    is missing, and for each partition the record index after its last event in the log.
     """
     path = layout.facts
     try:
@@ -256,8 +258,9 @@ def _without_facts(name: str, why: str) -> str:
 
 
 def _unfinished(layout: Layout, found: Collection[tuple[Place, FoundSegment]]) -> tuple[set[int], list[str]]:
-    """Segments that a crash left of a seal of several families: the log has others between their events, which no
-    segment has. It has all of that seal, and the next opening takes it from there. Gives also what cannot be helped.
+    """Segments that a crash left of a seal of several families: between their events, the log has others that are in no
+    segment. The log has all of that seal, and the next opening recovers it from there. Also return, in sentences, what
+    cannot be recovered.
     """
     if not layout.log.is_dir():
         return set(), []
@@ -288,7 +291,7 @@ def _unfinished(layout: Layout, found: Collection[tuple[Place, FoundSegment]]) -
 
 
 def _between(info: SegmentInfo, mine: Collection[tuple[Place, FoundSegment]], logged: LoggedEvents) -> int:
-    """How many events the log has within the span of a segment that neither it nor another one of these has."""
+    """Number of events that the log has within the span of a segment, and that are in none of these segments."""
     if info.rows == info.last_index + 1 - info.first_index:
         return 0
     overlapping = [(path, each.info) for path, each in mine if _overlap(info, each.info)]
@@ -301,10 +304,11 @@ def _overlap(one: SegmentInfo, other: SegmentInfo) -> bool:
 
 
 def _superseded(found: dict[int, FoundSegment], far: Container[int]) -> set[int]:
-    """Segments whose events another one holds that was made from them.
+    """Segments whose events are in another one that was made from them.
 
-    far: those that lie in the store alone. They may have stayed there longer than what was made of them, and of that
-    again: where one has record indexes of a newer one of its kind, these are the same events.
+    far: segments that only the store has. They may have stayed there longer than the segments made from them, and
+    others made from those: if one shares record indexes with a newer one of its partition and schema, these are the
+    same events.
     """
     gone = {number for each in found.values() for number in each.replaces if number in found}
     kinds: dict[tuple[int, int], list[SegmentInfo]] = {}

@@ -23,26 +23,26 @@ from esformat.parts import EventSchema
 
 
 class Replay:
-    """Takes frames of the log in. What the manifest has lost of topics and partitions comes from definitions."""
+    """Applies frames of the log. Restores topics and partitions that the manifest has lost from definitions."""
 
     def __init__(self, state: CatalogState, manifest: Manifest | None, clock: Callable[[], int]) -> None:
-        """manifest: where lost definitions are added; None where they are only read: the log of a copy can be ahead of
-        its manifest.
+        """manifest: receives lost definitions. None: only read them, as the log of a copy may be ahead of its
+        manifest.
         """
         self._state, self._manifest, self._clock = state, manifest, clock
         self.events = 0
         self.size_bytes = 0
         self.unreadable: list[tuple[Frame, str]] = []
         self.missing: list[tuple[int, int, int]] = []
-        """Record indexes [first, end) of partitions, by number, that were given, and lie in no segment and no frame."""
-        self._adopted: set[int] = set()  # partitions of which nobody knows what was sealed
+        """Lost events: partition number and record indexes [first, end) that are in no segment and no frame."""
+        self._adopted: set[int] = set()  # partitions whose sealed index is unknown
 
     def run(self, directory: Path) -> Recovered:
-        """Read the log of a directory."""
+        """Replay the log of a directory."""
         return recover(directory, self.take)
 
     def take(self, frame: Frame) -> None:
-        """Take one frame in."""
+        """Apply one frame."""
         try:
             if frame.head.kind == FrameKind.DEFINITION:
                 self._define(json.loads(bytes(frame.body)))
@@ -67,7 +67,7 @@ class Replay:
         if prefix.producer:
             key = (head.partition, prefix.producer, prefix.sequence, prefix.fingerprint)
             partition.keep_producer(ProducerEntry(*key, head.first_index, head.count, prefix.note))
-        if head.first_index + head.count <= partition.visible_end:  # sealed, or taken in before
+        if head.first_index + head.count <= partition.visible_end:  # sealed, or applied before
             return
         if self._manifest is not None and head.partition not in self._adopted:
             lost = partition.outside_holes(partition.visible_end, head.first_index)
@@ -77,7 +77,7 @@ class Replay:
         if len(batch) != head.count:
             raise CorruptLogError(f"a frame of {head.count} events holds {len(batch)}")
         piece = make_piece(head.first_index, schema, batch, message.size, self._clock())
-        if head.first_index < partition.visible_end:  # a segment has it, but for erased events at its end
+        if head.first_index < partition.visible_end:  # a segment has it, except for erased events at its end
             piece = piece.from_index(partition.visible_end)
         self._state.publish(partition, piece)
         self._state.put_together(partition)
@@ -97,17 +97,17 @@ class Replay:
 def adopt_definitions(
     directory: Path, state: CatalogState, manifest: Manifest, clock: Callable[[], int]
 ) -> dict[int, tuple[int, int]]:
-    """Take in what the log of a directory tells of topics, schemas and partitions; gives for each partition the record
-    index of the first event that it holds, and the one after the last. Raises OSError.
+    """Adopt the topics, schemas and partitions that the log of a directory defines. Return for each partition the
+    record index of its first event in the log, and the one after its last. Raises OSError.
     """
     spans: dict[int, tuple[int, int]] = {}
     replay = Replay(state, manifest, clock)
     for start, path in list_files(directory):
         try:
             data = read_file(path, start)
-        except CorruptLogError:  # frames know their places: they can be read without the header
+        except CorruptLogError:  # frames record their positions: they can be read without the header
             data = memoryview(path.read_bytes())
-        except UnknownVersionError:  # opening will say so
+        except UnknownVersionError:  # the next opening reports it
             continue
         for item in read_frames(data, path, start):
             if isinstance(item, Frame) and item.head.kind == FrameKind.DEFINITION:
@@ -119,7 +119,7 @@ def adopt_definitions(
 
 
 def _batch(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    """The events of a frame, every offset and text checked. Raises CorruptLogError."""
+    """The events of a frame, with every offset and text checked. Raises CorruptLogError."""
     try:
         batch = pa.ipc.read_record_batch(message, schema)
         batch.validate(full=True)
@@ -129,11 +129,11 @@ def _batch(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def adopt_topic(state: CatalogState, manifest: Manifest | None, facts: dict[str, Any]) -> TopicInfo:
-    """The topic that a definition or a segment tells of, added to the manifest where that has lost it."""
+    """The topic that a definition or a segment describes, added to the manifest if that has lost it."""
     number, name = facts["topic_number"], facts["topic"]
     if state.has_topic(number):  # perhaps under another name: it was renamed since
         return state.topic_of(number).info
-    if name in state.topics:  # it was deleted or renamed, and nobody knows that any more
+    if name in state.topics:  # it was deleted or renamed, and the record of that is lost
         name = f"{name} ({number})"
     info = TopicInfo(
         number,
@@ -149,7 +149,7 @@ def adopt_topic(state: CatalogState, manifest: Manifest | None, facts: dict[str,
 
 
 def adopt_schema(state: CatalogState, manifest: Manifest | None, topic: TopicInfo, facts: dict[str, Any]) -> None:
-    """The same for a schema."""
+    """Add the schema that a definition or a segment describes to the manifest, if that has lost it."""
     if facts["schema"] not in state.topic_of(topic.number).schemas:
         schema = EventSchema.from_json(facts["columns"])
         found = stored_magnitudes(facts["magnitudes"], schema)
@@ -158,7 +158,7 @@ def adopt_schema(state: CatalogState, manifest: Manifest | None, topic: TopicInf
 
 
 def adopt_partition(state: CatalogState, manifest: Manifest | None, topic: TopicInfo, facts: dict[str, Any]) -> None:
-    """The same for a partition."""
+    """Add the partition that a definition or a segment describes to the manifest, if that has lost it."""
     if facts["partition"] not in state.partitions:
         number, name = facts["partition"], facts["name"]
         known = None if manifest is None else manifest.add_partition(topic.number, name, number)

@@ -12,12 +12,12 @@ from aggregator.storage.state.state import CatalogState, Topic
 
 _SHOWN = 5
 _UNKNOWN = 1 << 22
-"""Record indexes that a run which does not sync may have reserved after the facts were noted: of a second or so."""
+"""Number of record indexes that a run without syncs may have reserved since the backup: those of about a second."""
 
 
 @dataclass(slots=True)
 class Restored:
-    """What was brought back. pipes: how many. hidden: spaces of topics that are being erased or truncated."""
+    """What was restored. pipes: number of pipes. hidden: number of spaces that are being erased or truncated."""
 
     pipes: int = 0
     hidden: int = 0
@@ -25,7 +25,7 @@ class Restored:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What could not be brought back, in a sentence."""
+        """What could not be restored, in a sentence."""
         if not self.contradictions:
             return ()
         shown = ", ".join(self.contradictions[:_SHOWN]) + (", …" if len(self.contradictions) > _SHOWN else "")
@@ -38,10 +38,10 @@ class Restored:
 def restore(
     facts: Facts, change: int, state: CatalogState, manifest: Manifest, logged: Mapping[int, tuple[int, int]]
 ) -> Restored:
-    """Bring back what is missing. The state has what segments and log tell; it and the manifest are both changed.
+    """Restore what is missing. The state has what segments and log record; both it and the manifest are changed.
 
-    change: of the manifest, when the facts were noted. logged: for each partition the record index of the first event
-    that the log holds, and the one after the last. Raises ManifestFailedError.
+    facts: from the manifest backup. change: the manifest's change when the backup was written. logged: for each
+    partition the record index of its first event in the log, and the one after its last. Raises ManifestFailedError.
     """
     work = _Restoring(facts, state, manifest)
     work.names()
@@ -75,7 +75,7 @@ class _Restoring:
         return agrees
 
     def names(self) -> None:
-        """Give topics the names that the facts have: segments and log tell those of before."""
+        """Give topics the names in the backup: segments and log have earlier ones."""
         known = {topic.info.number: topic.info for topic in self._state.topics.values()}
         noted = {topic.number: topic for topic in self._facts.topics if topic.number in known and not topic.deleted}
         agreed = {n: topic for n, topic in noted.items() if topic.created_us == known[n].created_us}
@@ -87,7 +87,9 @@ class _Restoring:
             self._state.add_topic(replace(known[number], name=name))
 
     def topic(self, topic: TopicInfo) -> bool:
-        """What the facts say of policies is the newest: they are noted before a change is acknowledged."""
+        """Restore a topic; False if the state contradicts it. The backup has the newest policies, as it is written
+        before a change is acknowledged.
+        """
         if not self._state.has_topic(topic.number):
             if topic.name in self._state.topics:
                 return False
@@ -132,7 +134,7 @@ class _Restoring:
         return True
 
     def indexes(self, partitions: list[PartitionInfo], logged: Mapping[int, tuple[int, int]]) -> None:
-        """Let no record index be given twice: opening passes over those that are reserved here and that nobody has."""
+        """Ensure that no record index is assigned twice: opening skips those that are reserved here and unused."""
         reserved: dict[int, int] = {}
         for noted in partitions:
             topic, known = self._state.partitions[noted.number]
@@ -143,7 +145,7 @@ class _Restoring:
             if noted.sealed_index <= known.sealed_index:
                 continue
             first, end = logged.get(noted.number, (0, 0))
-            if end > known.sealed_index:  # events that the log holds are no longer in a segment: they count
+            if end > known.sealed_index:  # the log has events that are no longer in a segment: they count
                 reserved[noted.number] = max(noted.sealed_index, noted.reserved_index)
             sealed = {noted.number: noted.sealed_index if end <= known.sealed_index else min(first, noted.sealed_index)}
             if sealed[noted.number] > known.sealed_index:
@@ -161,7 +163,7 @@ class _Restoring:
         self._manifest.put(UNSYNCED, str(int(self._facts.settings.unsynced)))
 
     def tombstones(self, partitions: set[int]) -> None:
-        """Hide again what was hidden in these partitions, and in no other that has the number of one."""
+        """Hide again what was hidden in these partitions, and not in others with the same numbers."""
         stones = [each for each in self._facts.tombstones if each.partition in partitions and self._can_be(each)]
         if stones:
             self._manifest.apply(Edit(tombstones=stones))
@@ -169,7 +171,7 @@ class _Restoring:
         self.done.hidden = len({(self._state.partitions[each.partition][0].info.number, each.space) for each in stones})
 
     def _can_be(self, stone: Tombstone) -> bool:
-        """Whether the topic has such keys."""
+        """Whether the topic can have such a key."""
         if self._state.partitions[stone.partition][0].binary_keys:
             return True
         try:

@@ -1,4 +1,4 @@
-"""Segments that lie in a catalog's store alone, described for a manifest that is rebuilt."""
+"""Describes segments that only a catalog's store has, for rebuilding the manifest."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from esformat import CorruptSegmentError, EsdbError
 
 @dataclass(frozen=True, slots=True)
 class FoundObject:
-    """An object as it tells of itself, or why it cannot be used."""
+    """An object with its own description, or the reason why it cannot be used."""
 
     stored: StoredSegment
     found: FoundSegment | EsdbError
 
 
 def known_store(layout: Layout, address: str | None) -> StoreSettings | None:
-    """Where a catalog's store is: as the facts say, at `address` where that is given; None where nobody knows."""
+    """The settings of a catalog's store: from the manifest backup, or `address` if that is set; None if unknown."""
     settings = None
-    with contextlib.suppress(OSError, CorruptManifestError, UnknownVersionError):  # who rebuilds tells of it
+    with contextlib.suppress(OSError, CorruptManifestError, UnknownVersionError):  # the rebuild reports it
         settings = read_facts(layout.facts)[0].settings.store
     if address is not None and (settings is None or settings.address != address.rstrip("/")):
         settings = StoreSettings(address.rstrip("/"))
@@ -38,7 +38,7 @@ def known_store(layout: Layout, address: str | None) -> StoreSettings | None:
 
 
 def listed(objects: Objects) -> dict[int, StoredSegment]:
-    """The segments that the store has, by number; of one that is there twice the newest. Raises StoreError."""
+    """The segments that the store has, by number; the newest if one is there twice. Raises StoreError."""
     newest: dict[int, int] = {}
     there: dict[int, StoredSegment] = {}
     for found in objects.store.list(FOLDER):
@@ -56,7 +56,7 @@ def describe_objects(
     local: Container[int],
     progress: Callable[[int], None],
 ) -> Iterator[FoundObject]:
-    """Read every object whose segment is not `local`, one after the other. progress: called with the bytes of each.
+    """Read every object whose segment is not in `local`, one after the other. progress: called with the bytes of each.
 
     Raises StoreError, OSError.
     """

@@ -1,1 +1,1 @@
-"""The memtable becomes segments."""
+"""Sealing: the memtable becomes segments."""

@@ -1,8 +1,8 @@
-"""Choose segments to merge into larger ones. Values in, values out.
+"""Choose segments to merge into larger ones. Pure functions.
 
-Segments of one partition and schema merge in the order of their record indexes. By itself the catalog merges `fan_in`
-neighbours of one level into one of the next: the older events are, the larger their segments, and each event is
-written once for each level.
+Segments of one partition and schema merge in the order of their record indexes. The catalog automatically merges
+`fan_in` neighbours of one level into one of the next: the older events are, the larger their segments, and each event
+is written once for each level.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from aggregator.model import SegmentInfo
 from aggregator.policy import Limits, Retention
 
 MAX_INPUTS = 32
-"""At most so many are merged at once: each is open, with a cache of its own."""
+"""Maximum number of segments in one merge: each is open, with its own cache."""
 MAX_SEGMENT_BYTES = 512 << 20
-"""Segments do not grow beyond it by merging."""
+"""Segments do not grow beyond this size by merging."""
 SHARES = 10
-"""A merged segment is at most one part in so many of what retention keeps, which so drops a little at a time."""
+"""A merged segment has at most 1/SHARES of what retention keeps, so that retention removes little at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeLimits:
-    """How large a merged segment may become: in bytes, and in µs between its first and last event."""
+    """Maximum size of a merged segment, in bytes, and span from its first to its last event, in µs."""
 
     max_bytes: int = MAX_SEGMENT_BYTES
     max_span_us: int | None = None
 
 
 def merge_limits(policy: Retention, limits: Limits) -> MergeLimits:
-    """The limits that leave retention something to choose from."""
+    """Merge limits that leave retention enough segments to choose from."""
     sizes = [kept // SHARES for kept in (policy.bytes, policy.partition_bytes) if kept is not None]
-    if limits.max_bytes is not None:  # which counts the merged segment and, as long as they are there, the others
+    if limits.max_bytes is not None:  # it counts the merged segment and, until they are deleted, its inputs
         sizes.append(limits.max_bytes // (2 * SHARES))
     span = None if policy.age_us is None else policy.age_us // SHARES
     return MergeLimits(min([MAX_SEGMENT_BYTES, *sizes]), span)
 
 
 def merges_due(segments: Iterable[SegmentInfo], limits: MergeLimits, fan_in: int) -> list[list[SegmentInfo]]:
-    """Groups to merge by itself: `fan_in` neighbours of one level. Each in the order of record indexes."""
+    """Groups to merge automatically: `fan_in` neighbours of one level, in the order of record indexes."""
     groups = []
     for run in _runs(segments):
         for _, same in groupby(run, key=lambda segment: segment.level):
@@ -49,7 +49,7 @@ def merges_due(segments: Iterable[SegmentInfo], limits: MergeLimits, fan_in: int
 
 
 def merges_possible(segments: Iterable[SegmentInfo], limits: MergeLimits) -> list[list[SegmentInfo]]:
-    """Groups to merge where somebody asks for it: all neighbours that fit together."""
+    """Groups to merge on request: all neighbours that fit together."""
     return [group for run in _runs(segments) for group in _packed(run, limits, MAX_INPUTS) if len(group) > 1]
 
 
@@ -64,7 +64,7 @@ def _runs(segments: Iterable[SegmentInfo]) -> Iterator[list[SegmentInfo]]:
 
 
 def _packed(run: Sequence[SegmentInfo], limits: MergeLimits, most: int) -> Iterator[list[SegmentInfo]]:
-    """Cut a run into groups, each as large as the limits allow."""
+    """Cut a sequence of segments into groups as large as the limits allow."""
     group: list[SegmentInfo] = []
     size = low = high = 0
     for segment in run:

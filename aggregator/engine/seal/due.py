@@ -1,4 +1,4 @@
-"""Choose partitions to seal now, and how much of each. Values in, values out."""
+"""Choose partitions to seal now, and how much of each. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aggregator.policy import Limits, Retention
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is needed to decide whether a partition is sealed now."""
+    """The facts that decide whether a partition is sealed now."""
 
     partition: int
     rows: int
@@ -26,11 +26,12 @@ class Load:
 def sealed_at_once(
     most: int, keeps: Retention, catalog_bytes: int | None, partitions: int = 1, shrinks: float = 1.0
 ) -> int:
-    """Bytes that become one segment: `most`, or fewer where topic or catalog keep few, so that little goes at a time;
-    but so many that as many segments as are kept can hold as many bytes as are kept.
+    """Maximum bytes in memory to seal into one segment: `most`, or less if topic or catalog keep little, so that
+    retention removes little at a time; but enough that the number of segments kept can contain the bytes kept.
 
-    catalog_bytes: what the catalog keeps. partitions: so many share what topic and catalog keep. shrinks: so many bytes
-    in memory become one of a segment, in which topics count what they keep; a catalog counts its log as well.
+    catalog_bytes: maximum size of the catalog. partitions: number of partitions that share the limits of topic and
+    catalog. shrinks: bytes in memory per byte of a segment. Topics' limits count segments; the catalog's limit also
+    counts its log, so it is taken without `shrinks`.
     """
     for kept, segments, shared_by, smaller in (
         (keeps.bytes, keeps.segments, partitions, shrinks),
@@ -46,16 +47,16 @@ def sealed_at_once(
 def choose_to_seal(
     loads: Sequence[Load], limits: Limits, log_bytes: int, now_us: int, wanted_bytes: int = 0
 ) -> list[int]:
-    """Partitions to seal now: those past a roll limit, and, where a budget is half used, those that would free most.
+    """Partitions to seal now: those past a roll limit, and, if a budget is half used, those that would free most.
 
-    wanted_bytes: what a batch takes for which there was no memory.
+    wanted_bytes: size of a batch for which there was no memory.
     """
     chosen = [
         load.partition
         for load in loads
         if load.rows >= load.max_rows
         or load.size_bytes >= load.max_bytes
-        or not 0 <= now_us - load.oldest_us < load.max_age_us  # a clock that went back seals too early, never never
+        or not 0 <= now_us - load.oldest_us < load.max_age_us  # a clock set back seals too early, not never
     ]
     left = [load for load in loads if load.partition not in set(chosen)]
     held = sum(load.size_bytes for load in left)
@@ -68,5 +69,5 @@ def choose_to_seal(
 
 
 def next_due_us(loads: Iterable[Load]) -> int | None:
-    """When the first of them comes of age; None without any."""
+    """When the first partition reaches its maximum age; None if there are none."""
     return min((load.oldest_us + load.max_age_us for load in loads), default=None)

@@ -1,6 +1,6 @@
-"""Find the events that cannot be sealed by trying halves, and halves of what fails.
+"""Find the events that cannot be sealed, by bisection.
 
-Nothing is kept here: what seals is written again, together, by who asked.
+Nothing is kept here: the caller writes the sealable events again, together.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from aggregator.model import SchemaInfo
 from aggregator.storage.memtable.piece import Piece
 
 MAX_TRIALS = 200
-"""So often parts of one batch are tried: enough to find five rows in a million. What then still fails is one piece."""
+"""Maximum number of parts of a batch to try: enough to find five rows in a million. After that, parts are not split."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """Adjoining events that cannot be sealed, of one schema, and why not."""
+    """Adjacent events of one schema that cannot be sealed, and the reason."""
 
     pieces: tuple[Piece, ...]
     error: Exception
 
 
 class Isolation:
-    """Parts batches into groups that can be sealed and those that cannot. `run` it once."""
+    """Splits batches into groups that can be sealed and events that cannot. `run` it once."""
 
     def __init__(
         self,
@@ -32,23 +32,24 @@ class Isolation:
         check_system: Callable[[Exception], None],
         plain: Callable[[SchemaInfo], Piece | None],
     ) -> None:
-        """attempt: tries to seal and gives the error; what it raises is not the data's fault, and ends all this.
+        """attempt: tries to seal, and returns the error. What it raises is not the data's fault, and ends the search.
 
-        check_system: raises the error where nothing at all can be sealed now. plain: an event without values, in the
-        columns of a schema, if it takes one: where even that fails, no event of the schema is tried alone.
+        check_system: raises the error if nothing at all can be sealed now. plain: returns an event without values in
+        the columns of a schema, or None if the schema requires values. If even that event fails, no event of the schema
+        is tried alone.
         """
         self._attempt, self._check_system, self._plain = attempt, check_system, plain
         self._trials = 0
         self._hopeless: dict[int, bool] = {}  # by schema
         self.sealable: list[list[Piece]] = []
-        """Groups of batches, in order, each of which was tried."""
+        """Groups of batches, in order, each of which was tried and can be sealed."""
         self.poison: list[Poison] = []
 
     def run(self, pieces: Sequence[Piece]) -> None:
-        """Part the batches of a partition, in order. Raises MemoryError, and what the two functions raise."""
+        """Split the batches of a partition, in order. Raises MemoryError, and as `attempt` and `check_system`."""
         self._part(pieces)
         found, self.poison = _joined(self.poison), []
-        for one in found:  # what failed once could be what the system had not just then
+        for one in found:  # the system may have lacked something the first time
             self._check_system(one.error)
             error = self._attempt(one.pieces)
             if error is None:
@@ -80,7 +81,7 @@ class Isolation:
         return self._hopeless[schema.number]
 
     def _part_rows(self, piece: Piece, error: Exception) -> None:
-        """Part a batch that fails alone."""
+        """Split a batch that fails alone."""
         if piece.rows == 1 or self._trials >= MAX_TRIALS:
             self.poison.append(Poison((piece,), error))
             return
@@ -95,7 +96,7 @@ class Isolation:
 
 
 def _joined(found: Sequence[Poison]) -> list[Poison]:
-    """Poison that adjoins and is of one schema is one."""
+    """Join adjacent poison of one schema."""
     joined: list[Poison] = []
     for one in found:
         last = joined[-1].pieces[-1] if joined else None

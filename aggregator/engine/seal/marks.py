@@ -1,7 +1,7 @@
-"""Notes of seals under way, so that the next opening knows which events crashed the process.
+"""Notes on running seals, so that the next opening knows which events crashed the process.
 
-Nothing is synced: what counts is that the process ended, not the machine. A note that cannot be written or read is as
-good as none.
+Nothing is synced: only crashes of the process count, not of the machine. A note that cannot be written or read counts
+as none.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _MAX_BYTES = 1 << 20
 
 
 class SealingMarks:
-    """Which partitions are being sealed, from which record index on, and how often the process ended at that."""
+    """Which partitions are being sealed, from which record index on, and how often the process ended doing so."""
 
     def __init__(self, layout: Layout) -> None:
-        """Count what was under way when the last process ended."""
+        """Count the seals that were running when the last process ended."""
         self._path = layout.root / NAME
         self._lock = Lock()
         self._under_way: dict[int, int] = {}  # partition -> first record index
@@ -42,13 +42,13 @@ class SealingMarks:
             self._write()
 
     def times_ended(self, partition: int, first_index: int) -> int:
-        """How often in succession the process ended while it sealed a partition from that record index on."""
+        """How often in a row the process ended while it sealed a partition from that record index on."""
         first, often = self._ended.get(partition, (-1, 0))
         return often if first == first_index else 0
 
     @contextmanager
     def sealing(self, partition: int, first_index: int) -> Iterator[None]:
-        """While a partition is sealed. Errors are no ends."""
+        """Note that a partition is being sealed. An error does not count as an end of the process."""
         with self._lock:
             self._under_way[partition] = first_index
             self._write()

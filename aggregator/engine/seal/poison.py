@@ -1,7 +1,7 @@
-"""Events that cannot be sealed: put into quarantine, taken out of it when they are erased, counted and removed.
+"""The quarantine for events that cannot be sealed: adds batches, removes erased events from them, and deletes them.
 
-In one order: the file is written and synced; the manifest gets its row, in the transaction in which the partition's
-sealed index passes it; then the log lets go of the events. What leaves goes the other way round: the row, then the
+A batch is added in this order: the file is written and synced; the manifest gets its row, in the transaction in which
+the partition's sealed index passes it; then the log releases the events. It is deleted in reverse: the row, then the
 file. A crash leaves a file without a row, and `check` finds out whether its events are anywhere else.
 """
 
@@ -37,29 +37,29 @@ from esformat.parts import sync_directory
 logger = logging.getLogger("aggregator")
 
 REASON_CHARACTERS = 300
-"""So much of an error's message is kept."""
+"""Maximum length of the error that is stored with a batch."""
 SAID_EVERY_US = 10_000_000
-"""How often the log says that something was set aside."""
+"""Minimum time between log messages about new batches, in µs."""
 
 
 class Quarantine:
-    """The quarantined batches of a catalog that is open for writing. Safe to share between threads."""
+    """The quarantined batches of a catalog that is open for writing. Thread-safe."""
 
     def __init__(self, layout: Layout, state: CatalogState, manifest: Manifest, clock: Callable[[], int]) -> None:
         self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
         self.lock = RLock()
-        """Held while a batch changes or leaves, and while events are hidden: none is put back that was erased."""
+        """Held while a batch changes or is deleted, and while events are hidden, so that no erased event returns."""
         self._next = 1 + max([*batch_files(layout), *(batch.number for batch in manifest.quarantined())], default=0)
-        self._spared: set[int] = set()  # numbers of files without a row that stay: those being written, unreadable ones
+        self._spared: set[int] = set()  # numbers of files to keep without a row: being written, or unreadable
         self._said_us = 0
         self._unsaid = 0
 
     def batches(self, topic: Topic | None = None) -> list[QuarantinedBatch]:
-        """Those of a topic, or of all."""
+        """The batches of a topic, or all."""
         found = self._manifest.quarantined()
         return found if topic is None else [b for b in found if self._state.partitions[b.partition][0] is topic]
 
-    # ------------------------------------------------------------ coming
+    # ------------------------------------------------------------ adding
 
     def write(
         self,
@@ -70,9 +70,9 @@ class Quarantine:
         producers: Sequence[ProducerEntry],
         created_us: int,
     ) -> QuarantinedBatch | None:
-        """Write the file of events that are not hidden; None where there are none. `keep` or `discard` it then.
+        """Write the file of the events that are not hidden; None if there are none. `keep` or `discard` it afterwards.
 
-        Where they cannot be told apart from hidden ones, all of them are gone, and that is a problem. Raises OSError.
+        If they cannot be separated from hidden events, all are dropped, and a problem is reported. Raises OSError.
         """
         batches = [with_indexes(piece) for piece in poison.pieces]
         first, last = poison.pieces[0], poison.pieces[-1]
@@ -104,7 +104,7 @@ class Quarantine:
         )
 
     def keep(self, batches: Iterable[QuarantinedBatch]) -> None:
-        """They have their rows now."""
+        """Mark batches as having their rows."""
         found = list(batches)
         with self.lock:
             self._spared.difference_update(batch.number for batch in found)
@@ -112,7 +112,7 @@ class Quarantine:
             self._say(batch)
 
     def discard(self, batches: Iterable[QuarantinedBatch]) -> None:
-        """Delete files that got no rows."""
+        """Delete the files of batches that got no rows."""
         with self.lock:
             for batch in batches:
                 batch_path(self._layout, batch.number).unlink(missing_ok=True)
@@ -127,10 +127,10 @@ class Quarantine:
         self._said_us, self._unsaid = now, 0
         logger.error("set aside in quarantine: %s%s", describe(batch, self._state), more)
 
-    # ------------------------------------------------------------ going
+    # ------------------------------------------------------------ removing
 
     def remove(self, batches: Iterable[QuarantinedBatch]) -> list[QuarantinedBatch]:
-        """Let go of batches, files and all; gives those that were still there. Raises ManifestFailedError, OSError."""
+        """Delete batches and their files. Return those that still existed. Raises ManifestFailedError, OSError."""
         with self.lock:
             there = {batch.number for batch in self._manifest.quarantined()}
             gone = [batch for batch in batches if batch.number in there]
@@ -141,7 +141,7 @@ class Quarantine:
         return gone
 
     def sweep(self) -> None:
-        """Delete the files of batches that left. Raises OSError."""
+        """Delete the files of batches that have no row any more. Raises OSError."""
         with self.lock:
             known = {batch.number for batch in self._manifest.quarantined()} | self._spared
             gone = [path for number, path in batch_files(self._layout).items() if number not in known]
@@ -151,9 +151,9 @@ class Quarantine:
                 sync_directory(self._layout.quarantine)
 
     def erase(self, topic: Topic, partition: Partition, hidden: Hidden) -> None:
-        """Take the hidden events out of the batches of a partition, from the disk as well.
+        """Remove the hidden events from the batches of a partition, also from disk.
 
-        A batch whose events cannot be told apart, or read, goes as a whole, and that is a problem.
+        A batch that cannot be read, or whose events cannot be separated, is dropped whole, and a problem is reported.
         Raises OSError, ManifestFailedError.
         """
         with self.lock:
@@ -173,7 +173,7 @@ class Quarantine:
             span = (batch.first_index, batch.last_index)
             self._report_lost(topic, partition, batch.rows, span, error)
             left, facts = [], {}
-        if left:  # of the error's message only its kind: it may name what is erased
+        if left:  # keeps only the type of the error, whose message may name what is erased
             producers = [ProducerEntry(**entry) for entry in facts.pop("producers")]
             made.append(self._write(left, facts, producers, batch.created_us, batch.reason.partition(":")[0]))
         with self._state.edit_lock:
@@ -193,9 +193,9 @@ class Quarantine:
     # ------------------------------------------------------------ at opening
 
     def check(self, sealed: Mapping[int, int], in_log: Callable[[QuarantinedBatch], bool]) -> None:
-        """Hold the files against the manifest, after the log was read back.
+        """Compare the files with the manifest, after the log is replayed.
 
-        sealed: for each partition what the manifest knew to be sealed when it was opened. in_log: whether the log has a
+        sealed: for each partition its sealed index in the manifest as it was opened. in_log: whether the log has a
         batch's events.
 
         Raises OSError, ManifestFailedError.
@@ -211,7 +211,7 @@ class Quarantine:
                 self._spared.add(number)
                 continue
             if self._state.is_deleted(found.facts["topic_number"]):
-                continue  # it is swept
+                continue  # `sweep` deletes it
             if found.batch.partition not in self._state.partitions:
                 self._report(path.name, "the manifest does not know its topic: it may be an old copy", "left there")
                 self._spared.add(number)
@@ -233,7 +233,7 @@ class Quarantine:
 
 
 def describe(batch: QuarantinedBatch, state: CatalogState) -> str:
-    """What a batch is, and why it is where it is, in a sentence."""
+    """A sentence that says what a batch is and why it is in quarantine."""
     topic, partition = state.partitions[batch.partition]
     return (
         f"{batch.rows} events of topic {topic.info.name!r}, partition {partition.name!r}, record indexes "
@@ -242,7 +242,7 @@ def describe(batch: QuarantinedBatch, state: CatalogState) -> str:
 
 
 def problems_of(batches: Iterable[QuarantinedBatch], state: CatalogState) -> list[Problem]:
-    """What is wrong while batches are in quarantine. It is no more when they have left."""
+    """The problems of batches in quarantine, which last as long as the batches are there."""
     action = "set aside in quarantine: `aggregator quarantine` shows, exports, retries and drops it"
     return [
         Problem(f"quarantine/{file_name(batch.number)}", describe(batch, state), action, batch.created_us)
@@ -255,6 +255,6 @@ def _reaches(batch: QuarantinedBatch, cuts: Iterable[Cut]) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """The error in one line, as far as it is kept."""
+    """The error in one line, shortened for storage."""
     text = " ".join(f"{type(error).__name__}: {getattr(error, 'message', None) or error}".split())
     return text if len(text) <= REASON_CHARACTERS else text[: REASON_CHARACTERS - 1] + "…"

@@ -1,8 +1,8 @@
-"""Write segments in a child process, so that encoding never delays appends or reads.
+"""Writes segments in a child process, so that encoding never delays appends or reads.
 
-It is begun with the catalog, and anew where something ended it. It writes into a directory of its own in `staging/`;
-a segment gets its name here. So a process that outlives its parent for a moment leaves nothing that the next one to
-open the catalog could take for a segment.
+The process starts with the catalog, and again after it has ended. It writes into its own directory in `staging/`, and
+this process renames the segment into place. So a child that outlives its parent for a moment leaves nothing that the
+next opening could mistake for a segment.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from esformat import UsageError
 from esformat.parts import sync_directory
 
 POSSIBLE = hasattr(socket, "send_fds")
-"""Where there are Unix sockets."""
+"""Whether the system has the Unix sockets that this needs."""
 PREFIX = "sealing-"
-"""How the directories in `staging/` begin; they are swept when a catalog is opened."""
+"""Prefix of the directories in `staging/`, which are deleted when a catalog is opened."""
 END_S = 10.0
-"""How long the process may take to end."""
+"""Seconds that the process may take to end, before it is killed."""
 _PROGRAM = (
     "import json, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.path[:] = json.loads(sys.argv[2]); "
     "from esformat.parts import hide_pandas, import_late; hide_pandas(); import_late(); "
@@ -50,11 +50,11 @@ _PROGRAM = (
 
 
 class SealingProcess:
-    """Writes segments in another process, one at a time. Safe to share between threads; close it."""
+    """Writes segments in another process, one at a time. Thread-safe; close it after use."""
 
     def __init__(self, layout: Layout, *, begin: bool = True, called: str = "sealing") -> None:
-        """begin: now; else when there is something to write, as where the system gives no process now. called: what its
-        command says that it is for.
+        """begin: start the process now; else, or if the system cannot start it now, when there is something to write.
+        called: its purpose, shown in its command line.
         """
         self._layout, self._called = layout, called
         self._folder = staging(layout) / f"{PREFIX}{secrets.token_hex(8)}"
@@ -67,7 +67,7 @@ class SealingProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, if there is one."""
+        """The id of the process; None if there is none."""
         return None if self._running is None else self._running[0].pid
 
     def write_segment(
@@ -84,9 +84,9 @@ class SealingProcess:
         threads: int | None = None,
         hidden: Hidden | None = None,
     ) -> SegmentInfo | None:
-        """As `segment_file.write_segment`, from batches of schemas of one family; None where every event is hidden.
+        """Like `segments.file.write_segment`, from batches with schemas of one family; None if every event is hidden.
 
-        Raises also SealingFailedError, whose `ended` says whether the process was ended meanwhile.
+        Also raises SealingFailedError, whose `ended` says whether the process ended meanwhile.
         """
         given = tuple(producers)
 
@@ -100,20 +100,22 @@ class SealingProcess:
         return info
 
     def merge(self, path: Path, sources: Sequence[str], properties: Mapping[str, str]) -> Merged:
-        """As `segment_file.merge_segments`, from files. Raises also SealingFailedError."""
+        """Like `segments.file.merge_segments`, from files. Also raises SealingFailedError."""
         merged = self._made(path, lambda staged: self._ask(MergeTask(staged, tuple(sources), dict(properties))))
         assert isinstance(merged, Merged)
         return merged
 
     def give_up(self) -> None:
-        """End the process in the middle of what it does, if anything: whoever waits for that is told that it ended."""
+        """End the process even in the middle of a task: the waiting caller gets SealingFailedError."""
         running = self._running
         if running is not None:
             with contextlib.suppress(OSError):
                 running[1].shutdown(socket.SHUT_RDWR)
 
     def _made(self, path: Path, ask: Callable[[Path], Any]) -> Any:
-        """What `ask` gives, which has a file written under a name of its own: it gets the path's, or there is none."""
+        """Call `ask` with a staging path to write a file there, rename the file to `path`, and return the result. On
+        errors, or if `ask` returns None, there is no file.
+        """
         if path.exists():
             raise UsageError("the file exists", path=str(path))
         staged = self._folder / path.name
@@ -150,7 +152,7 @@ class SealingProcess:
                 hint="the next attempt starts it again; if it keeps failing, give it more memory or seal in threads",
                 ended=True,
             ) from None
-        except BaseException:  # somebody gave up waiting: the answer to this must not be taken for that to another
+        except BaseException:  # waiting was interrupted: the late answer must not be mistaken for another task's
             self._end()
             raise
         if isinstance(answer, Exception):
@@ -164,7 +166,7 @@ class SealingProcess:
             try:
                 modules = json.dumps([path for path in sys.path if isinstance(path, str)])
                 command = [sys.executable, "-P", "-c", _PROGRAM, str(its.fileno()), modules, self._called]
-                process = subprocess.Popen(  # noqa: S603  this interpreter, and nothing that anybody gave
+                process = subprocess.Popen(  # noqa: S603  this interpreter, without user input
                     [*command, str(self._layout.root)],
                     pass_fds=[its.fileno()],
                     stdin=subprocess.DEVNULL,
@@ -186,12 +188,12 @@ class SealingProcess:
                 process.wait()
 
     def leave_to_parent(self) -> None:
-        """In a forked process: the writing one must see it when its parent ends."""
+        """In a forked process: close the socket, so that the writing process notices when its parent ends."""
         if self._running is not None:
             self._running[1].close()
 
     def close(self) -> None:
-        """End the process. What it was writing is given up."""
+        """End the process. What it is writing is abandoned."""
         with self._lock:
             self._end()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -199,8 +201,8 @@ class SealingProcess:
 
 @contextmanager
 def _shared(batches: Sequence[pa.RecordBatch]) -> Iterator[int]:
-    """The descriptor of a file without a name that holds batches as Arrow streams, one after the other, each of one
-    schema. It lies in memory where the system has such files.
+    """The descriptor of an unnamed file that contains batches as consecutive Arrow streams, each of one schema. The
+    file is in memory if the system supports that.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("aggregator-sealing")

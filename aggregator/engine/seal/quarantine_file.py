@@ -1,7 +1,7 @@
 """The file of one quarantined batch: an Arrow IPC file of its events and their record indexes, as they were appended.
 
-What the manifest knows of it stands in the schema's metadata, so that a lost manifest can be rebuilt. Reading it never
-looks at more columns than it must: the others may be what could not be sealed.
+The schema's metadata has everything that the manifest knows of the batch, so that a lost manifest can be rebuilt.
+Reading never touches more columns than it must: the others may be what could not be sealed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def file_name(number: int) -> str:
 
 
 def batch_path(layout: Layout, number: int) -> Path:
-    """Where a quarantined batch lies."""
+    """The path of a quarantined batch."""
     return layout.quarantine / file_name(number)
 
 
 def batch_files(layout: Layout) -> dict[int, Path]:
-    """The files of quarantined batches that are there, by number; what a crash left half written is deleted."""
+    """The files of quarantined batches, by number. Deletes files that a crash left half written."""
     found = {}
     for path in entries(layout.quarantine):
         stem, suffix, _ = path.name.partition(SUFFIX)
@@ -49,7 +49,7 @@ def batch_files(layout: Layout) -> dict[int, Path]:
 
 
 def damaged_files(layout: Layout) -> list[Path]:
-    """What else lies in quarantine: segments, log files and copies of the manifest that were set aside."""
+    """The other files in quarantine: segments, log files and copies of the manifest."""
     if not layout.quarantine.is_dir():
         return []
     return sorted(path for path in layout.quarantine.iterdir() if SUFFIX not in path.name)
@@ -67,7 +67,7 @@ def write_batch(
 ) -> QuarantinedBatch:
     """Write events with their record indexes to a file that is complete and synced under its name when this returns.
 
-    facts: of the topic, partition and schema, as a definition in the log has them. Raises OSError, pa.ArrowException.
+    facts: of the topic, partition and schema, as in a definition in the log. Raises OSError, pa.ArrowException.
     """
     path = batch_path(layout, number)
     make_directory(path.parent)
@@ -101,19 +101,19 @@ def _described(path: Path, facts: Mapping[str, Any]) -> QuarantinedBatch:
 
 @dataclass(frozen=True, slots=True)
 class FoundBatch:
-    """A file as it tells of itself: what the manifest has of it, and what a definition in the log has."""
+    """A file, described by its metadata: the batch's row for the manifest, and the facts of a definition in the log."""
 
     batch: QuarantinedBatch
     facts: dict[str, Any]
 
     @property
     def producers(self) -> list[ProducerEntry]:
-        """Batches of producers whose events lie in the file."""
+        """Batches of producers whose events are in the file."""
         return [ProducerEntry(**entry) for entry in self.facts["producers"]]
 
 
 def describe_batch(path: Path, number: int) -> FoundBatch:
-    """What a file holds. Raises CorruptLogError where it is no whole file of that number; OSError."""
+    """Describe a file. Raises CorruptLogError if it is not a complete file of that number; OSError."""
     try:
         with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
             facts = json.loads(reader.schema.metadata[PROPERTY.encode()])
@@ -127,7 +127,7 @@ def describe_batch(path: Path, number: int) -> FoundBatch:
 
 
 def read_batches(layout: Layout, batch: QuarantinedBatch) -> list[pa.RecordBatch]:
-    """The events, with their record indexes. Raises CorruptLogError for a file that is damaged; OSError."""
+    """The events with their record indexes. Raises CorruptLogError if the file is damaged; OSError."""
     path = batch_path(layout, batch.number)
     if file_checksum(path) != batch.checksum:
         raise CorruptLogError("the checksum of a quarantined batch does not match", path=str(path))
@@ -141,12 +141,12 @@ def read_batches(layout: Layout, batch: QuarantinedBatch) -> list[pa.RecordBatch
 
 
 def read_facts(layout: Layout, number: int) -> dict[str, Any]:
-    """What a file tells of its topic, partition and schema. Raises CorruptLogError, OSError."""
+    """The facts that a file records about its topic, partition and schema. Raises CorruptLogError, OSError."""
     return describe_batch(batch_path(layout, number), number).facts
 
 
 def count_space(layout: Layout, batch: QuarantinedBatch, space: bytes) -> int:
-    """How many events of a space a batch holds. Raises CorruptLogError, OSError."""
+    """Number of events of a space in a batch. Raises CorruptLogError, OSError."""
     path = batch_path(layout, batch.number)
     try:
         keys = _read(path, ("space",))
@@ -156,14 +156,14 @@ def count_space(layout: Layout, batch: QuarantinedBatch, space: bytes) -> int:
 
 
 def hides(layout: Layout, batch: QuarantinedBatch, hidden: Hidden) -> bool:
-    """Whether some event of a batch is hidden. Raises pa.ArrowException, OSError."""
+    """Whether any event of a batch is hidden. Raises pa.ArrowException, OSError."""
     mask = hidden_rows(_read(batch_path(layout, batch.number), _KEYS), hidden)
     return mask is not None and bool(mask.any())
 
 
 def without_hidden(batches: Iterable[pa.RecordBatch], hidden: Hidden) -> list[pa.RecordBatch]:
-    """The events that are not hidden, in buffers that hold no others. Raises CorruptLogError where Arrow cannot tell
-    them apart.
+    """The events that are not hidden, in buffers without any others. Raises CorruptLogError if Arrow cannot separate
+    them.
     """
     left = []
     for batch in batches:
@@ -182,7 +182,7 @@ def without_hidden(batches: Iterable[pa.RecordBatch], hidden: Hidden) -> list[pa
 
 
 def _read(path: Path, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a file; of the others nothing is read."""
+    """Read some columns of a file, and nothing of the others."""
     with pa.OSFile(str(path)) as file:
         with pa.ipc.open_file(file) as reader:
             places = [reader.schema.get_field_index(name) for name in columns]

@@ -1,14 +1,14 @@
-"""Unsealed events become a segment, in one order:
+"""Seals unsealed events into a segment, in this order:
 
-1. the segment file is written, synced and gets its name, and its directory is synced (`esformat` does that, or
-   `seal.process` where a process of its own writes);
+1. the segment file is written, synced and renamed into place, and its directory is synced (by `esformat`, or by
+   `seal.process` if a separate process writes);
 2. the manifest gets its row, with the partition's sealed index and its producers, in one transaction;
-3. readers see the segment in place of the unsealed events;
+3. readers see the segment instead of the unsealed events;
 4. log files whose events are all sealed are deleted, oldest first.
 
-A crash before 2 leaves a file that the manifest does not name: it is swept when the catalog is opened, and its events
-are in the log. A crash after 2 leaves log files with sealed events: they are passed over when the log is read back, and
-then deleted. What cannot be deleted is tried again by the scheduler, whether or not there is more to seal.
+A crash before step 2 leaves a file that the manifest does not name: the next opening deletes it, and its events are in
+the log. A crash after step 2 leaves log files with sealed events: the replay skips these, and the files are then
+deleted. The scheduler retries failed deletions, even if there is nothing more to seal.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from esformat import ClosedError
 from esformat.parts import make_schema
 
 NOT_THE_DATA = (OSError, ClosedError, ManifestFailedError, LogFailedError)
-"""What fails for a reason of the system: it is tried again, for ever."""
+"""Errors of the system, not of the events: sealing is retried indefinitely."""
 MOST_ENDS = 2
-"""So often in succession this process may end while it seals the same events; then another process seals them."""
+"""How many times in a row this process may end while it seals the same events; then another process seals them."""
 
 MOST_SHRINKS = 4.0
-"""Segments that are smaller still count as if they were not: what comes next may not be."""
+"""Maximum compression ratio that is assumed, even if segments are smaller: the next events may compress less."""
 
 _Write = Callable[..., SegmentInfo | None]
 
@@ -63,7 +63,7 @@ class _Written:
 
 
 class Sealer:
-    """Seals partitions. Safe to share between threads; one partition is sealed by one thread at a time."""
+    """Seals partitions. Thread-safe; each partition is sealed by one thread at a time."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class Sealer:
         clock: Callable[[], int],
         write: _Write | None = None,
     ) -> None:
-        """kept_bytes: what the catalog keeps; None: all. clock: the time segments are made at, each its own.
-        write: what writes a segment, as `SealingProcess.write_segment` does; None: it is written here.
+        """kept_bytes: maximum size of the catalog; None: unlimited. clock: creation times of segments, never the same
+        twice. write: writes a segment, like `SealingProcess.write_segment`; None: write it in this process.
         """
         self._state, self._manifest, self._log = storage.state, storage.manifest, storage.log
         self._layout, self._budget, self._kept_bytes, self.clock = storage.layout, storage.budget, kept_bytes, clock
@@ -86,19 +86,19 @@ class Sealer:
         self._lock = Lock()
         self._releasing = Lock()
         self.seals = 0
-        """How often a partition was sealed since the catalog was opened."""
+        """Number of seals since the catalog was opened."""
         self.quarantine = quarantine
-        """Where events go that cannot be sealed."""
+        """Receives events that cannot be sealed."""
         self.stopping = False
-        """Give up soon what takes many attempts."""
+        """Set to abort work that takes many attempts."""
         self._marks = SealingMarks(storage.layout)
         self._written: dict[int, _Written] = {}  # by partition
         self._shrinks: dict[int, float] = {}  # by topic; see `sealed_at_once`
-        self._rolls: dict[int, tuple[TopicInfo, int, float, int]] = {}  # by topic: from what, and what came of it
-        self._ended: dict[int, int] = {}  # partition -> end of the events at which the process that writes them ended
+        self._rolls: dict[int, tuple[TopicInfo, int, float, int]] = {}  # by topic: inputs and result of `roll_bytes`
+        self._ended: dict[int, int] = {}  # partition -> end of the events on which the writing process last ended
 
     def take_number(self) -> int:
-        """A number for a new segment. Raises CatalogLockedError where another writer may give the same."""
+        """A number for a new segment. Raises CatalogLockedError if another writer may assign the same."""
         self._manifest.check_mine()
         with self._lock:
             number = self._next_segment
@@ -106,7 +106,7 @@ class Sealer:
             return number
 
     def take_numbers(self, numbers: Iterable[int]) -> bool:
-        """Take these numbers for new segments. False, and nothing changes, where one of them was given before.
+        """Take these numbers for new segments. Returns False and changes nothing if one of them was assigned before.
 
         Raises as `take_number`.
         """
@@ -119,7 +119,7 @@ class Sealer:
             return True
 
     def loads(self) -> list[Load]:
-        """What each partition holds that is not being sealed."""
+        """The load of each partition that is not being sealed."""
         pinning = set(self._log.pinning(self._state.sealed()))
         with self._state.view_lock:
             found = []
@@ -142,7 +142,7 @@ class Sealer:
             return found
 
     def roll_bytes(self, topic: Topic) -> int:
-        """Bytes at which a partition of a topic is sealed."""
+        """The size at which a partition of a topic is sealed, in bytes."""
         shrinks = self._shrinks.get(topic.info.number, 1.0)
         known = self._rolls.get(topic.info.number)
         if known is None or (known[0], known[1], known[2]) != (topic.info, len(topic.partitions), shrinks):
@@ -153,7 +153,7 @@ class Sealer:
         return known[3]
 
     def _note_size(self, topic: Topic, held_bytes: int, stored_bytes: int) -> None:
-        """Learn from a seal how much smaller segments are than what they were made of."""
+        """Learn from a seal how much smaller segments are than their events in memory."""
         if stored_bytes:
             shrinks = min(max(1.0, held_bytes / stored_bytes), MOST_SHRINKS)
             before = self._shrinks.get(topic.info.number, 1.0)
@@ -168,11 +168,11 @@ class Sealer:
         sealed: Callable[[], None] = lambda: None,
         begun_only: bool = False,
     ) -> list[SegmentInfo]:
-        """Write what a partition holds to segments, one after the other; gives none where there is nothing.
+        """Write the unsealed events of a partition to segments, one after the other. Return the segments.
 
-        sealed: called after each. begun_only: finish a seal that failed, and leave events that came later.
-        Events that cannot be sealed go to quarantine. Raises OSError, AggregatorError, esformat.EsdbError where the
-        system cannot do it; then the events stay in memory and in the log, and the next call tries again.
+        sealed: called after each. begun_only: only finish a seal that failed, and leave later events unsealed.
+        Events that cannot be sealed go to quarantine. Raises OSError, AggregatorError, esformat.EsdbError if the system
+        is at fault; then the events stay in memory and in the log, and the next call tries again.
         """
         written: list[SegmentInfo] = []
         with partition.seal_lock:
@@ -219,7 +219,7 @@ class Sealer:
         return written.segments
 
     def _end_of(self, partition: Partition, frozen: Unsealed) -> int:
-        """The record index that sealing these events reaches: what follows and cannot be read is passed over."""
+        """The record index up to which sealing these events reaches: unreadable events that follow are skipped."""
         with self._state.view_lock:
             following = partition.unsealed.pieces
             if not following or following[0].first_index >= partition.unreadable_end:
@@ -227,7 +227,7 @@ class Sealer:
         return frozen.end_index
 
     def pass_unreadable(self) -> None:
-        """Let the log go that holds nothing but events that cannot be read; they were reported, with a copy of it."""
+        """Release log files that contain only unreadable events, which were reported, with a copy of the files."""
         for topic, partition in list(self._state.partitions.values()):
             with partition.seal_lock, self._state.edit_lock:
                 end = partition.unreadable_end
@@ -243,7 +243,7 @@ class Sealer:
         producers: Sequence[ProducerEntry],
         threads: int | None,
     ) -> _Written:
-        """Write the segments of events; of those that cannot be sealed, quarantined batches."""
+        """Write events to segments, and those that cannot be sealed to quarantined batches."""
 
         def write(
             pieces: Sequence[Piece], schemas: Iterable[SchemaInfo], by: _Write | None = self._write_segment
@@ -252,7 +252,7 @@ class Sealer:
 
         number = partition.number
         if POSSIBLE and self._marks.times_ended(number, frozen.pieces[0].first_index) >= MOST_ENDS:
-            with closing(SealingProcess(self._layout)) as process:  # which may end as often as it must
+            with closing(SealingProcess(self._layout)) as process:  # which may end any number of times
                 return self._set_aside(topic, partition, frozen, producers, partial(write, by=process.write_segment))
         try:
             return _Written(write(frozen.pieces, tuple(topic.schemas.values())))
@@ -260,7 +260,7 @@ class Sealer:
             raise
         except Exception as error:
             if getattr(error, "ended", False) and self._ended.get(number) != frozen.end_index:
-                self._ended[number] = frozen.end_index  # the second time it is taken for the fault of the events
+                self._ended[number] = frozen.end_index  # only a second time are the events blamed
                 raise
             self._check_system(topic, partition, error)
         return self._set_aside(topic, partition, frozen, producers, write)
@@ -273,10 +273,10 @@ class Sealer:
         producers: Sequence[ProducerEntry],
         write: Callable[[Sequence[Piece], Iterable[SchemaInfo]], list[SegmentInfo]],
     ) -> _Written:
-        """Find what cannot be sealed; write that to quarantine, and the rest to segments."""
+        """Find the events that cannot be sealed; write them to quarantine, and the rest to segments."""
 
         def seal(pieces: Sequence[Piece]) -> list[SegmentInfo]:
-            return write(pieces, [piece.schema for piece in pieces])  # not in newer columns, which may be the reason
+            return write(pieces, [piece.schema for piece in pieces])  # not newer schemas, which may be at fault
 
         def attempt(pieces: Sequence[Piece]) -> Exception | None:
             if self.stopping:
@@ -285,7 +285,7 @@ class Sealer:
                 self._discard(seal(pieces))
             except NOT_THE_DATA:
                 raise
-            except Exception as error:  # noqa: BLE001  whatever it is: it is told, and kept with the events
+            except Exception as error:  # noqa: BLE001  stored with the events as the reason
                 return error.with_traceback(None)
             return None
 
@@ -297,7 +297,7 @@ class Sealer:
                 written.segments.extend(seal([piece for group in isolation.sealable for piece in group]))
             except NOT_THE_DATA:
                 raise
-            except Exception:  # noqa: BLE001  each group was tried, but not all of them together
+            except Exception:  # noqa: BLE001  each group was tried, but not all together
                 for group in isolation.sealable:
                     written.segments.extend(seal(group))
             hidden, now = hidden_in(topic.tombstones, partition.number), self.clock()
@@ -312,14 +312,14 @@ class Sealer:
         return written
 
     def _check_system(self, topic: Topic, partition: Partition, error: Exception) -> None:
-        """Raise an error where not even a plain event can be sealed: then the events that met it are not its reason."""
+        """Raise the error if not even a plain event can be sealed: then the events are not at fault."""
         info = SchemaInfo(0, topic.info.number, 0, make_schema(pa.schema([]), (), binary_keys=topic.binary_keys))
         plain = plain_piece(info)
         assert plain is not None
         by = self._write_segment or self._write_here
         try:
             self._discard(self._write(topic, partition, [plain], [info], (), 1, by=by))
-        except Exception:  # noqa: BLE001  the first error is told
+        except Exception:  # noqa: BLE001  the first error is raised
             raise error from None
 
     def _write(
@@ -345,7 +345,7 @@ class Sealer:
                     partition=(partition.number, partition.name), schema=schema, producers=producers,
                     now_us=self.clock(), threads=threads, hidden=hidden,
                 )  # fmt: skip
-                written.extend([] if info is None else [info])  # all of it was erased before it was sealed
+                written.extend([] if info is None else [info])  # None: all was erased before sealing
         except BaseException:
             for number in numbers:
                 with contextlib.suppress(OSError):
@@ -354,20 +354,20 @@ class Sealer:
         return written
 
     def _discard(self, written: Iterable[SegmentInfo]) -> None:
-        """Delete segment files that nobody needs."""
+        """Delete segment files that are not needed."""
         for info in written:
-            with contextlib.suppress(OSError):  # it is swept when the catalog is opened
+            with contextlib.suppress(OSError):  # the next opening deletes it
                 self._layout.segment(info.number).unlink(missing_ok=True)
 
     def forget(self, partition: Partition) -> None:
-        """Delete files that were written for a partition and got no rows. Under its seal lock."""
+        """Delete files that were written for a partition and have no rows. Called under its seal lock."""
         written = self._written.pop(partition.number, None)
         if written is not None:
             self._discard(written.segments)
             self.quarantine.discard(written.quarantined)
 
     def release_log(self) -> None:
-        """Delete log files that hold sealed events only. Raises OSError; then they are left for the next call."""
+        """Delete log files that contain only sealed events. Raises OSError; then the next call tries again."""
         with self._releasing:
             sealed = self._state.sealed()
             if not self._log.releasable(sealed):
@@ -386,7 +386,7 @@ def _write_here(
     hidden: Hidden,
     **facts: Any,
 ) -> SegmentInfo | None:
-    """Write a segment in this process. known: templates of earlier ones."""
+    """Write a segment in this process. known: templates of earlier segments."""
     table = sealing_table(batches, schema.schema, hidden)
     if not len(table):
         return None
@@ -395,7 +395,7 @@ def _write_here(
 
 
 def _producers_to_keep(partition: Partition, end: int) -> list[ProducerEntry]:
-    """Of producers with batches that are being sealed, all that is remembered of them below record index `end`."""
+    """All remembered batches below record index `end`, of the producers that have batches being sealed."""
     kept: list[ProducerEntry] = []
     for window in list(partition.producers.values()):
         entries = [entry for entry in list(window.values()) if entry.first_index < end]

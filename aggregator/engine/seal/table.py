@@ -1,4 +1,4 @@
-"""Unsealed batches as the table that a segment is written from. It is made where the segment is written."""
+"""Unsealed batches as the table that a segment is written from, built in the process that writes the segment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from esformat.parts import EventSchema
 
 
 def with_indexes(piece: Piece) -> pa.RecordBatch:
-    """The events of a batch as they came, and their record indexes."""
+    """The events of a batch as they were appended, with their record indexes."""
     field = pa.field(RECORD_INDEX, pa.int64(), nullable=False)
     columns = [*piece.batch.columns, pa.array(piece.record_indexes())]
     return pa.RecordBatch.from_arrays(columns, schema=piece.batch.schema.append(field))
@@ -25,7 +25,7 @@ def with_indexes(piece: Piece) -> pa.RecordBatch:
 def families(
     pieces: Sequence[Piece], schemas: Iterable[SchemaInfo]
 ) -> Iterator[tuple[SchemaInfo, list[pa.RecordBatch]]]:
-    """Pieces with their record indexes, by family, with the newest schema of each."""
+    """The batches with their record indexes, grouped by family, each with the newest schema of its family."""
     newest = {info.family: info for info in newest_of_families(schemas)}
     for family in dict.fromkeys(piece.schema.family for piece in pieces):
         yield newest[family], [with_indexes(piece) for piece in pieces if piece.schema.family == family]
@@ -39,7 +39,7 @@ def sealing_table(batches: Iterable[pa.RecordBatch], schema: EventSchema, hidden
 
 
 def _conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """A batch of an older schema of a family in a newer one: columns that were added since are null."""
+    """Convert a batch from an older schema of a family to a newer one: columns that were added since are null."""
     if batch.schema.equals(target):
         return batch
     known = set(batch.schema.names)
@@ -51,7 +51,7 @@ def _conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def plain_piece(schema: SchemaInfo) -> Piece | None:
-    """An event without values in the columns of a schema; None where one of them must have a value."""
+    """An event without values in the columns of a schema; None if one of them requires a value."""
     arrow = schema.schema.arrow
     if any(not field.nullable for field in schema.schema.fields):
         return None

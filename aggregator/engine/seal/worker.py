@@ -1,7 +1,8 @@
 """The child process that writes segments: its requests, its answers, its main loop.
 
-It gets tasks over a socket, one at a time, each with the descriptor of a file that holds the events as an Arrow
-stream. It ends when the socket does: with the catalog, or with the process that had it open, whatever ended that.
+It receives tasks over a socket and does one at a time. A task to seal events comes with the descriptor of a file that
+contains them as Arrow streams. The process ends when the socket closes: with the catalog, or with the process that
+opened the catalog, however that ends.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from aggregator.storage.state.tombstones import Hidden
 from esformat import EsdbError
 
 NICE = 5
-"""How far it stands back behind threads that append and read."""
+"""Niceness of the process, which yields to threads that append and read."""
 LOOK_S = 1.0
-"""How often it looks whether its parent is still there: a process that was forked from that may hold the socket."""
+"""Seconds between checks that the parent still exists: a process forked from the parent may keep the socket open."""
 _LENGTH = struct.Struct("<Q")
 _known = TopicTemplates()
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A segment to write under a name of its own, from batches in a shared file; see `SealingProcess.write_segment`."""
+    """A segment to write at a staging path, from batches in a shared file; see `SealingProcess.write_segment`."""
 
     path: Path
     number: int
@@ -57,7 +58,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """A segment to write under a name of its own, from files; see `SealingProcess.merge`."""
+    """A segment to write at a staging path, from files; see `SealingProcess.merge`."""
 
     path: Path
     sources: tuple[str, ...]
@@ -68,18 +69,18 @@ Work = Task | MergeTask
 
 
 def send(channel: socket.socket, message: object, descriptors: tuple[int, ...] = ()) -> None:
-    """Send a message, and descriptors beside its length. Raises OSError where nobody is there."""
+    """Send a message; descriptors go with its length. Raises OSError if the other end is closed."""
     body = pickle.dumps(message)
     socket.send_fds(channel, [_LENGTH.pack(len(body))], descriptors)
     channel.sendall(body)
 
 
 def receive(channel: socket.socket) -> tuple[Any, list[int]]:
-    """The next message, which came from this program, and its descriptors. Raises EOFError where none comes."""
+    """Receive the next message, which this program has sent, and its descriptors. Raises EOFError at the end."""
     head, descriptors, _, _ = socket.recv_fds(channel, _LENGTH.size, 1)
     head += _exactly(channel, _LENGTH.size - len(head))
     (length,) = _LENGTH.unpack(head)
-    return pickle.loads(_exactly(channel, length)), descriptors  # noqa: S301  a socket of parent and child alone
+    return pickle.loads(_exactly(channel, length)), descriptors  # noqa: S301  only parent and child have the socket
 
 
 def _exactly(channel: socket.socket, count: int) -> bytes:
@@ -96,8 +97,8 @@ def _exactly(channel: socket.socket, count: int) -> bytes:
 
 
 def run(descriptor: int) -> None:
-    """Do what comes over the socket with that descriptor, until it ends; then so does the process."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # those are for the parent, which then says when to end
+    """Do the tasks that arrive over the socket with that descriptor, until it closes; then the process ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # these are for the parent, which then ends this process
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
@@ -113,7 +114,7 @@ def run(descriptor: int) -> None:
 
 
 def _listen(channel: socket.socket, tasks: queue.SimpleQueue[tuple[Work, list[int]]], parent: int) -> None:
-    """Take tasks in; end the process with its parent, also in the middle of one."""
+    """Receive tasks. End the process with its parent, even in the middle of a task."""
     try:
         while True:
             while not select.select([channel], [], [], LOOK_S)[0]:
@@ -125,20 +126,20 @@ def _listen(channel: socket.socket, tasks: queue.SimpleQueue[tuple[Work, list[in
             tasks.put((task, descriptors))
     except (EOFError, OSError):
         os._exit(0)
-    except BaseException:  # noqa: BLE001  such as a message without its descriptor, where there are too many already
+    except BaseException:  # noqa: BLE001  such as a lost descriptor because too many are open
         traceback.print_exc(file=sys.stderr)
         os._exit(1)
 
 
 def _answer(task: Work, descriptors: list[int]) -> SegmentInfo | Merged | Exception | None:
-    """What came of a task; an error is an answer, too."""
+    """Do a task and return its result, which may be an error."""
     try:
         if isinstance(task, MergeTask):
             return merge_segments(task.sources, task.path, task.properties)
         return _write(task, *descriptors)
     except (EsdbError, OSError, MemoryError) as error:
         return error.with_traceback(None)
-    except Exception as error:  # noqa: BLE001  the parent is told, and where it came from stands in its log
+    except Exception as error:  # noqa: BLE001  sent to the parent; the traceback goes to stderr
         traceback.print_exc(file=sys.stderr)
         return SealingFailedError(f"writing a segment failed: {error!r}", path=str(task.path))
     finally:
@@ -147,8 +148,8 @@ def _answer(task: Work, descriptors: list[int]) -> SegmentInfo | Merged | Except
 
 
 def _write(task: Task, events: int) -> SegmentInfo | None:
-    """Write the segment; None, and no file, where every event is hidden."""
-    shared = mmap.mmap(events, 0, access=mmap.ACCESS_READ)  # unmapped with the last table that looks into it
+    """Write the segment; None, and no file, if every event is hidden."""
+    shared = mmap.mmap(events, 0, access=mmap.ACCESS_READ)  # unmapped with the last table that refers to it
     table = sealing_table(_batches(pa.py_buffer(shared)), task.schema.schema, task.hidden)
     if not len(table):
         return None
@@ -160,7 +161,7 @@ def _write(task: Task, events: int) -> SegmentInfo | None:
 
 
 def _batches(shared: pa.Buffer) -> Iterator[pa.RecordBatch]:
-    """Batches of several schemas: streams that follow each other."""
+    """Yield batches of several schemas from consecutive streams."""
     reader = pa.BufferReader(shared)
     while reader.tell() < shared.size:
         with pa.ipc.open_stream(reader) as stream:

@@ -1,1 +1,1 @@
-"""What a catalog does by itself: retention, compaction, erasure."""
+"""Automatic upkeep of a catalog: retention, compaction, erasure."""

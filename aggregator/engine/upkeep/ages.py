@@ -19,21 +19,21 @@ logger = logging.getLogger("aggregator")
 
 NOTE_EVERY_US = 60_000_000
 SUBJECT = "clock"
-"""What the problem of a doubted clock concerns."""
+"""The subject of the problem that reports a doubted clock."""
 
 
 def steady_us() -> int:
-    """A time that passes whatever somebody does to the clock, also while the machine sleeps: µs."""
+    """A time in µs that is independent of changes to the clock, and also advances while the machine sleeps."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
 
 
 def written_us(manifest: Manifest) -> int:
-    """When the manifest was last written to, by the clock of the file system."""
+    """When the manifest was last written, by the clock of the file system."""
     return max(path.stat().st_mtime_ns for path in manifest_files(manifest.path)[:2] if path.exists()) // 1000
 
 
 class Ages:
-    """Tells the time that ages are counted by. Safe to share between threads."""
+    """The time that ages are counted by. Thread-safe."""
 
     def __init__(self, state: CatalogState, manifest: Manifest, clock: Callable[[], int]) -> None:
         self._state, self._manifest, self._clock = state, manifest, clock
@@ -51,7 +51,7 @@ class Ages:
             return self._ages.now(self._clock(), steady_us())
 
     def report(self) -> ClockReport:
-        """What is believed."""
+        """Which time is believed."""
         with self._lock:
             wall_us = self._clock()
             return report_of(wall_us, self._ages.now(wall_us, steady_us()), self._ages)
@@ -65,7 +65,7 @@ class Ages:
         return self.report()
 
     def note(self) -> None:
-        """Keep what is believed, judge what is doubted, and tell of it: to be called again and again."""
+        """Store the believed time, judge a doubted clock, and report changes. Called regularly."""
         with self._lock:
             believed_us = self._ages.now(self._clock(), steady_us())
             if self._noted_us is None or abs(believed_us - self._noted_us) >= NOTE_EVERY_US:
@@ -76,7 +76,7 @@ class Ages:
         self._tell()
 
     def _arrived(self) -> list[int]:
-        """The newest timestamp of each partition that got events since this was asked last, and has them unsealed."""
+        """The newest timestamp of each partition that has unsealed events and received some since the last call."""
         with self._state.view_lock:
             found = []
             for number, (_, partition) in self._state.partitions.items():
@@ -112,7 +112,7 @@ class Ages:
 
 
 def report_of(wall_us: int, believed_us: int, ages: AgeClock) -> ClockReport:
-    """What an `AgeClock` believes, as users are told."""
+    """The report for users on what an `AgeClock` believes."""
     doubt = ages.doubt
     if doubt is None:
         return ClockReport(wall_us, believed_us, believed=True, agreed_s=0, events_for=0, events_against=0)

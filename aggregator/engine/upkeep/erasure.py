@@ -1,11 +1,15 @@
-"""Erased and truncated spaces, from the moment that events are hidden until they are gone from disk.
+"""Erases and truncates spaces: hides their events, then deletes them from disk.
 
-A tombstone hides a space's events of a partition below a record index, durably. Then, in one order: unsealed events are
-sealed without them; quarantined batches and segments that hold them are rewritten; the log begins a new file, and the
-files before it go when all in them is sealed; old segment files go when no scan reads them; the tombstone goes, and
-what the manifest kept of the key is overwritten. Until then a crash costs nothing: the tombstone is still there. What
-streams were truncated by takes the same way, but for the log and the old files: nobody promised that they are gone by
-then.
+A tombstone durably hides a space's events of a partition below a record index. Then, in this order:
+
+1. unsealed events are sealed without the hidden ones;
+2. quarantined batches and segments that contain hidden events are rewritten;
+3. the log begins a new file, and the earlier files are deleted once everything in them is sealed;
+4. old segment files are deleted once no scan reads them;
+5. the tombstone is deleted, and what the manifest kept of the key is overwritten.
+
+Until then a crash loses nothing: the tombstone is still there. Truncations of streams take the same steps, but do not
+wait for the log and the old files, whose deletion they do not promise.
 """
 
 from __future__ import annotations
@@ -29,8 +33,8 @@ from aggregator.storage.state.tombstones import Hidden, count_hidden, erased_spa
 
 @dataclass(frozen=True, slots=True)
 class _Clean:
-    """No live segment holds the space: it is gone when the log begins at `position` or later, and every segment that
-    was retired up to `change` has left the disk.
+    """No live segment contains the space: it is gone once the log begins at `position` or later, and every segment that
+    was retired up to `change` is deleted from disk.
     """
 
     position: int
@@ -38,7 +42,7 @@ class _Clean:
 
 
 class Erasures:
-    """Hides spaces and sees to it that they go. `advance` is called by one thread at a time."""
+    """Hides spaces and then deletes them. Only one thread at a time may call `advance`."""
 
     def __init__(
         self, storage: Storage, sealer: Sealer, rewriter: Rewriter, removal: Removal, streams: StreamIndex
@@ -49,18 +53,18 @@ class Erasures:
         self._quarantine = sealer.quarantine
         self._clean: dict[tuple[int, bytes, Cut], _Clean] = {}
         self.rewritten = 0
-        """Segments rewritten since the catalog was opened."""
+        """Number of segments rewritten since the catalog was opened."""
 
     def hide(self, topic: Topic, space: bytes, events: int) -> Erasure:
-        """Hide every event of a space that is visible now. `events`: how many, for the report.
+        """Hide every event of a space that is visible now. `events`: their number, for the report.
 
-        Raises StoreUnreachableError where that is not in the catalog's store after a while.
+        Raises StoreUnreachableError if the catalog's store does not know after a while.
         """
         state = self._state
         with self._quarantine.lock, state.edit_lock:
             topic.check_there()
             quarantined = {batch.partition for batch in self._quarantine.batches(topic)}
-            waiting = bool(self._removal.waiting())  # whose files may hold the space as well
+            waiting = bool(self._removal.waiting())  # whose files may also contain the space
             with state.view_lock:
                 logged = self._log.partitions()
                 ends = {
@@ -81,7 +85,7 @@ class Erasures:
         return Erasure(topic.info.name, shown, {names[s.partition]: s.end_index for s in stones}, events)
 
     def truncate(self, cuts: Mapping[tuple[int, bytes], Cut]) -> None:
-        """Hide the events of spaces of partitions that are cut off. Raises ManifestFailedError; then none is hidden."""
+        """Hide the events that cuts cover, by partition and space. Raises ManifestFailedError; then none is hidden."""
         now = self._clock()
         with self._quarantine.lock, self._state.edit_lock:
             self._put(
@@ -93,7 +97,7 @@ class Erasures:
         self._manifest.keep_facts()
 
     def _put(self, stones: Sequence[Tombstone]) -> None:
-        """Under the edit lock."""
+        """Store tombstones. Called under the edit lock."""
         stones = [stone for stone in stones if not self._state.partitions[stone.partition][0].leaving]
         if stones:
             change = self._manifest.apply(Edit(tombstones=stones))
@@ -102,10 +106,10 @@ class Erasures:
                 self._state.add_tombstones(stones)
 
     def advance(self, topic: Topic) -> list[bytes]:
-        """Do what can be done now for the hidden events of a topic; gives the erased spaces that are gone now.
+        """Do everything possible now to delete a topic's hidden events. Return the erased spaces that are now gone.
 
-        A segment that cannot be read holds up nothing but what may lie in it.
-        Raises OSError, AggregatorError, esformat.EsdbError, Stopped; the next call goes on.
+        A segment that cannot be read delays only spaces that it may contain.
+        Raises OSError, AggregatorError, esformat.EsdbError, Stopped; the next call continues.
         """
         before = erased_spaces(topic.tombstones)
         errors = FirstError()
@@ -145,7 +149,7 @@ class Erasures:
                 if self._removal.replace(topic, [segment], added, "erased"):
                     self.rewritten += 1
                 else:
-                    self._removal.discard(added)  # retention was quicker
+                    self._removal.discard(added)  # retention was faster
             self._removal.sweep()
         clean = _Clean(self._log.end, self._state.change)
         holding, unread = self._holding(topic, partition, left, errors)
@@ -158,7 +162,7 @@ class Erasures:
     def _rewritten(
         self, topic: Topic, partition: Partition, segment: SegmentInfo, hidden: Hidden, counts: Mapping[bytes, int]
     ) -> SegmentInfo | None:
-        """The segment without its hidden events, of which it has some; whole spaces go without much encoding."""
+        """The segment without its hidden events, of which it has some. Whole spaces take little encoding to remove."""
         source = self._pool.get(segment)
         whole = {space: found.num_events for space in counts if (found := source.find(space)) is not None}
         if whole == counts:
@@ -168,10 +172,10 @@ class Erasures:
     def _holding(
         self, topic: Topic, partition: Partition, hidden: Hidden, errors: FirstError
     ) -> tuple[dict[SegmentInfo, dict[bytes, int]], set[bytes]]:
-        """Segments with hidden events, and how many of each space; and spaces that may lie in segments that cannot be
-        read.
+        """Segments with hidden events, with their number for each space; and the spaces that may be in segments that
+        cannot be read.
 
-        A segment may reach beyond a cut and have hidden events all the same: it was begun before the cut was noted.
+        A segment may extend beyond a cut and still have hidden events: it was begun before the cut was recorded.
         """
         with self._state.view_lock:
             view = topic.segments.view()
@@ -195,7 +199,7 @@ class Erasures:
         return found, unread
 
     def _fulfil(self, topic: Topic) -> None:
-        """Forget tombstones of which nothing is left where they promise so."""
+        """Delete tombstones whose events are gone from everywhere that they promise."""
         waiting = min((change for _, _, change in self._removal.waiting()), default=1 << 62)
         gone = set()
         for (number, space), cuts in topic.tombstones.items():
@@ -214,7 +218,7 @@ class Erasures:
             self._manifest.keep_facts()
             if any(cut.erases for _, _, cut in gone):
                 self._manifest.scrub()
-            with self._state.view_lock:  # only now they are gone, keys and all
+            with self._state.view_lock:  # only now are they gone, including their keys
                 self._state.change = max(self._state.change, change)
                 left = {key: [cut for cut in cuts if (*key, cut) not in gone] for key, cuts in topic.tombstones.items()}
                 topic.tombstones = {key: tuple(cuts) for key, cuts in left.items() if cuts}
@@ -223,7 +227,9 @@ class Erasures:
 
 
 def _reaches_unsealed(partition: Partition, cut: Cut) -> bool:
-    """Whether a cut can hide events that are not sealed; of an erased space none may stay in the log either."""
+    """Whether a cut may hide unsealed events. For an erased space, whether any events below the cut's end are unsealed:
+    none may stay in the log.
+    """
     if partition.sealed_index >= cut.end_index:
         return False
     if cut.erases:
@@ -237,7 +243,7 @@ def _reaches_unsealed(partition: Partition, cut: Cut) -> bool:
 
 
 def _may_hold(topic: Topic, partition: Partition, space: bytes) -> bool:
-    """Whether unsealed events or segments of a partition can be of a space. Under the view lock."""
+    """Whether unsealed events or segments of a partition may contain a space. Called under the view lock."""
     if partition.unsealed.pieces or partition.sealing is not None:
         return True
     return bool(topic.segments.view().select(Bounds(space=space, partition=partition.number)))

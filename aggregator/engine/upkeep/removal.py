@@ -1,8 +1,9 @@
-"""Remove segments: first from the manifest and the view, then, once no scan reads them, from disk.
+"""Removes segments: first from the manifest and the view, then, once no scan reads them, from disk.
 
-In one order: the manifest retires them, with what comes in their place, in one transaction; scans that begin see the
-change; files go when no scan that began before is left; then the manifest forgets them, but for those that lie in a
-store as well (`tier`). A crash on the way leaves files that the manifest still names as retired, and they go later.
+In this order: the manifest retires them and adds their replacements, in one transaction; scans that begin from then on
+see the change; the files are deleted once all earlier scans have ended; then the manifest forgets the segments, except
+those that a store also has (`tier`). A crash leaves files that the manifest still names as retired: they are deleted
+later.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from esformat.parts import sync_directory
 
 
 class UnlessRemoved:
-    """Leaves the work in it undone where a file of segments is not there because one was taken out meanwhile."""
+    """Ignores the error of a missing segment file in its body if one of the segments was removed meanwhile."""
 
     def __init__(self, topic: Topic, segments: Sequence[SegmentInfo]) -> None:
         self._topic, self._segments = topic, segments
@@ -39,23 +40,23 @@ class UnlessRemoved:
 
 
 class Removal:
-    """Retires segments and deletes their files. Safe to share between threads."""
+    """Retires segments and deletes their files. Thread-safe."""
 
     def __init__(self, storage: Storage, quota: Quota, streams: StreamIndex) -> None:
         self._state, self._manifest, self._layout = storage.state, storage.manifest, storage.layout
         self._pins, self._pool, self._quota, self._streams = storage.pins, storage.pool, quota, streams
         self._sweeping = Lock()
         self.retired = 0
-        """Segments that were taken out, and not replaced, since the catalog was opened."""
+        """Number of segments retired without a replacement since the catalog was opened."""
         self.remove_objects: Callable[[], object] = lambda: None
-        """Does with objects of the store what `sweep` does with files; the tier has its own."""
+        """Does for objects in the store what `sweep` does for files. Set by the tier."""
         self.lingers: Callable[[int], bool] = lambda position: False
-        """Whether the store may have what was logged before a position, and is gone here; the shipper has its own."""
+        """Whether the store may still have what was logged before a position and is gone here. Set from the shipper."""
 
     def replace(self, topic: Topic, retired: Sequence[SegmentInfo], added: Sequence[SegmentInfo], reason: str) -> bool:
-        """Put segments in the place of others. False, and nothing changes, where one of those is gone already.
+        """Replace segments by others. Returns False and changes nothing if one of them is already gone.
 
-        Raises ManifestFailedError; then the new files are gone.
+        Raises ManifestFailedError; then the new files are deleted.
         """
         return uninterrupted(lambda: self._replace(topic, retired, added, reason))
 
@@ -67,7 +68,7 @@ class Removal:
             try:
                 change = self._manifest.apply(Edit(added=added, retired=numbers, reason=reason))
             except BaseException:
-                with contextlib.suppress(EsdbError, OSError):  # else the next opening does it
+                with contextlib.suppress(EsdbError, OSError):  # else the next opening cleans up
                     self._manifest.settle()
                     named = {segment.number for segment in self._manifest.load(since=self._state.change).segments}
                     self.discard([segment for segment in added if segment.number not in named])
@@ -77,7 +78,7 @@ class Removal:
             return True
 
     def retire(self, topic: Topic, segments: Sequence[SegmentInfo], reason: str) -> list[SegmentInfo]:
-        """Take segments out; gives those that were still there."""
+        """Retire segments without replacements. Return those that still existed."""
         return uninterrupted(lambda: self._retire(topic, segments, reason))
 
     def _retire(self, topic: Topic, segments: Sequence[SegmentInfo], reason: str) -> list[SegmentInfo]:
@@ -92,16 +93,16 @@ class Removal:
             return there
 
     def discard(self, made: Sequence[SegmentInfo]) -> None:
-        """Delete new files that found no place."""
+        """Delete new files that were not used."""
         for segment in made:
             self._layout.segment(segment.number).unlink(missing_ok=True)
 
     def waiting(self) -> list[tuple[int, int, int]]:
-        """Segments that are retired and whose files or objects are still there: number, bytes, change."""
+        """Retired segments whose files or objects still exist: number, bytes, change."""
         return self._manifest.retired()
 
     def sweep(self) -> int:
-        """Delete files of retired segments that no scan of any process reads; gives the bytes that came free."""
+        """Delete files of retired segments that no scan of any process reads. Return the bytes freed."""
         with self._sweeping:
             self._pins.keep_file()
             gone: list[int] = []
@@ -121,13 +122,13 @@ class Removal:
                 path = self._layout.segment(number)
                 try:
                     path.unlink(missing_ok=True)
-                except OSError as error:  # one that cannot go keeps no other
+                except OSError as error:  # a file that cannot be deleted does not block others
                     failed = failed or error
                     continue
                 folders.add(path.parent)
                 gone.append(number)
                 freed += size_bytes
-            for folder in folders:  # before the manifest forgets them: what it does not know must not come back
+            for folder in folders:  # before the manifest forgets them: an unknown file must not reappear
                 sync_directory(folder)
             if gone:
                 self._quota.gone(gone)
@@ -137,7 +138,7 @@ class Removal:
             return freed
 
     def is_read(self, change: int) -> bool:
-        """Whether a scan reads a snapshot older than a change. The stream index, which is soon done, is waited for."""
+        """Whether a scan reads a snapshot older than a change. Waits for scans of the stream index, which end soon."""
         if not self._pins.holds_before(change):
             return False
         self._streams.wait()

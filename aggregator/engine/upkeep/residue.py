@@ -23,21 +23,21 @@ from aggregator.storage.state.state import Snapshot, Topic
 from aggregator.storage.state.tombstones import erased_spaces
 
 LEAST_SEARCHED_BYTES = 4
-"""Shorter keys stand by chance in any file."""
+"""Minimum length of keys to search for in the manifest: shorter ones occur by chance in any file."""
 
 
 def look_for(
     space: bytes, topic: Topic, snapshot: Snapshot, pool: SegmentPool, layout: Layout, manifest: Manifest, visible: int
 ) -> Traces:
-    """Search segments, those that are retired and those in the store included, memory, log, quarantined batches and
-    manifest. The snapshot is pinned.
+    """Search segments (including retired ones and those in the store), memory, log, quarantined batches and manifest.
+    The snapshot must be pinned.
 
     Raises OSError, esformat.CorruptSegmentError for a segment, CorruptLogError for a batch that cannot be read.
     """
     batches = [piece.batch for part in snapshot.unsealed for piece in part.pieces]
     partitions = {number for number, _ in snapshot.partitions}
     stored = {each.number: each for each in StoredRows(manifest).all()}
-    retired = [  # before the look begins: what is merged meanwhile is in the snapshot
+    retired = [  # read before the search: the snapshot has those merged meanwhile
         stored.get(number, StoredSegment(number, 0, size, local=True)) for number, size, _ in manifest.retired()
     ]
     held = [each.number for each in (*snapshot.segments, *retired) if _holds(pool, each, space)]
@@ -67,7 +67,7 @@ def _holds(pool: SegmentPool, segment: SegmentInfo | StoredSegment, space: bytes
 
 def _count(batch: pa.RecordBatch, space: bytes) -> int:
     spaces = batch.column("space")
-    with contextlib.suppress(pa.ArrowInvalid):  # bytes that are no text: no event can have them
+    with contextlib.suppress(pa.ArrowInvalid):  # bytes that are not text: no event can have them
         wanted = pa.scalar(space, pa.binary()).cast(spaces.type)
         return int(pc.sum(pc.equal(spaces, wanted)).as_py() or 0)
     return 0
@@ -76,12 +76,12 @@ def _count(batch: pa.RecordBatch, space: bytes) -> int:
 def _set_aside(layout: Layout, batch: QuarantinedBatch, space: bytes) -> int:
     try:
         return count_space(layout, batch, space)
-    except FileNotFoundError:  # it went meanwhile
+    except FileNotFoundError:  # deleted meanwhile
         return 0
 
 
 def _logged(directory: Path, topic: Topic, partitions: set[int], space: bytes) -> int:
-    """Events of the space in the log's files."""
+    """Number of events of the space in the log's files."""
     count = 0
     for start, path in list_files(directory):
         try:
@@ -94,14 +94,14 @@ def _logged(directory: Path, topic: Topic, partitions: set[int], space: bytes) -
             if isinstance(item, Frame) and item.head.kind == FrameKind.EVENTS and item.head.partition in partitions:
                 prefix, begin = EventsPrefix.decode(item.body)
                 schema = topic.schemas.get(prefix.schema)
-                if schema is not None:  # else it came just now, to another process
+                if schema is not None:  # else another process has just added it
                     batch = pa.ipc.read_record_batch(pa.py_buffer(item.body[begin:]), schema.schema.arrow)
                     count += _count(batch, space)
     return count
 
 
 def _stored(path: Path, space: bytes, longer: set[bytes]) -> int:
-    """How often the bytes stand in a file other than as a part of longer keys."""
+    """How often the bytes occur in a file, except as a part of longer keys."""
     if len(space) < LEAST_SEARCHED_BYTES:
         return 0
     try:
@@ -116,7 +116,7 @@ def _stored(path: Path, space: bytes, longer: set[bytes]) -> int:
 
 
 def _noted(path: Path, space: bytes) -> int:
-    """How often the space is noted as hidden in the file of facts."""
+    """How often the manifest backup records the space as hidden."""
     try:
         return path.read_bytes().count(b'"space":"%s"' % space.hex().encode())
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def _noted(path: Path, space: bytes) -> int:
 
 
 def _places(stored: bytes, part: bytes) -> Iterator[int]:
-    """Where the bytes of `part` begin."""
+    """The offsets at which `part` occurs."""
     at = stored.find(part)
     while at >= 0:
         yield at

@@ -1,7 +1,7 @@
-"""Choose the segments that retention removes. Values in, values out.
+"""Choose the segments that retention removes. Pure functions.
 
-The oldest go first: those that were sealed first, so that late events and a clock that went back do not make what has
-just arrived the oldest. Age alone is counted by the events' own timestamps.
+The oldest are removed first. These are the ones that were sealed first, so that late events, or a clock that was set
+back, do not make new arrivals the oldest. Only the limit on age uses the events' own timestamps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from aggregator.model import QuarantinedBatch, SegmentInfo
 from aggregator.policy import Retention
 
 Kept = SegmentInfo | QuarantinedBatch
-"""What retention keeps or removes as a whole."""
+"""The unit that retention keeps or removes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What the catalog as a whole may take, and what there is. Bytes; None: no limit.
+    """Disk limits and usage of the catalog as a whole, in bytes; None: no limit.
 
-    other_bytes: of everything that is no segment and stays: log, manifest, quarantine, reserve.
-    free_bytes: on the disk, with what retired segments will give back.
+    other_bytes: size of everything except segments, which stays: log, manifest, quarantine, reserve.
+    free_bytes: free space on the disk, including what retired segments will free.
     """
 
     max_bytes: int | None
@@ -41,15 +41,15 @@ class Space:
 
 
 def oldest_first(segments: Iterable[Kept]) -> list[Kept]:
-    """Segments and quarantined batches in the order in which they were sealed or set aside."""
+    """Segments and quarantined batches in the order in which they were sealed or quarantined."""
     return sorted(segments, key=lambda segment: (segment.created_us, segment.first_index, segment.number))
 
 
 def expired(segments: Sequence[Kept], policy: Retention, now_us: int) -> list[Expired]:
-    """The segments and quarantined batches of a topic that its policy no longer keeps: by age, by what its partitions
-    keep, by what it keeps itself; of each, oldest first.
+    """The segments and quarantined batches of a topic that its policy no longer keeps: by age, then by the limits of
+    each partition, then by those of the topic; the oldest first in each case.
 
-    One goes by age when its newest event is too old.
+    One expires by age when its newest event is too old.
     """
     doomed: list[Expired] = []
     kept: list[Kept] = []
@@ -72,7 +72,7 @@ def expired(segments: Sequence[Kept], policy: Retention, now_us: int) -> list[Ex
 
 
 def _over(kept: Sequence[Kept], max_segments: int | None, max_bytes: int | None, whose: str = "") -> list[Expired]:
-    """The first of these, until what is left keeps to the limits. Batches are no segments."""
+    """The first of these, until the rest is within the limits. Batches do not count as segments."""
     doomed: list[Expired] = []
     kept_bytes = sum(segment.size_bytes for segment in kept)
     count = sum(isinstance(segment, SegmentInfo) for segment in kept)
@@ -89,8 +89,8 @@ def _over(kept: Sequence[Kept], max_segments: int | None, max_bytes: int | None,
 
 
 def over_limit(segments: Sequence[Kept], space: Space) -> list[Expired]:
-    """The segments and quarantined batches, of all topics, that must go so that the catalog fits on its disk, oldest
-    first. The batches are part of `space.other_bytes`.
+    """The segments and quarantined batches, of all topics, to remove so that the catalog is within `space`, the oldest
+    first. The batches are already part of `space.other_bytes`.
     """
     doomed: list[Expired] = []
     held = space.other_bytes + sum(segment.size_bytes for segment in segments if isinstance(segment, SegmentInfo))

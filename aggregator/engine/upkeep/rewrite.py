@@ -1,7 +1,7 @@
-"""New segment files from old ones: several merged into one, or one without the events of erased spaces.
+"""Writes new segment files from old ones: several merged into one, or one without its hidden events.
 
-Only files are made here; `removal` puts them in the place of the old ones. What a file replaces stands in it, so that
-a manifest that is rebuilt takes one or the other.
+This only writes files; `removal` replaces the old ones. Each file records which segments it replaces, so that a rebuilt
+manifest uses either it or them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from esformat.parts import SharedFile
 
 
 class Stopped(esformat.ClosedError):
-    """The work was given up because the catalog is being closed."""
+    """The work was aborted because the catalog is being closed."""
 
 
 class FirstError:
-    """Goes on past what fails, for whatever reason: `with` it for each piece of work, then `tell` the first error.
-    Stopping is none.
+    """Continues after errors: run each piece of work in a `with` block of it, then `tell` raises the first error.
+    `Stopped` is not suppressed.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class FirstError:
 
 
 class Rewriter:
-    """Makes new segment files. Safe to share between threads."""
+    """Writes new segment files. Thread-safe."""
 
     def __init__(
         self,
@@ -73,14 +73,12 @@ class Rewriter:
         take_number: Callable[[], int],
         process: SealingProcess | None = None,
     ) -> None:
-        """process: merges local files, so that nothing else waits for Python's lock meanwhile; None: they are merged
-        here.
-        """
+        """process: merges local files, so that this process does not wait for the GIL; None: merge in this process."""
         self._layout, self._pool, self._take_number, self._process = layout, pool, take_number, process
         self._stopping = False
 
     def stop(self) -> None:
-        """Give up what is being written, soon."""
+        """Abort what is being written, soon."""
         self._stopping = True
         if self._process is not None:
             self._process.give_up()
@@ -89,15 +87,15 @@ class Rewriter:
         self.go_on()
 
     def go_on(self) -> None:
-        """Raises Stopped once it is to stop."""
+        """Raise Stopped after `stop` was called."""
         if self._stopping:
             raise Stopped("the catalog is being closed", path=str(self._layout.root))
 
     def merge(self, topic: Topic, partition: Partition, group: Sequence[SegmentInfo]) -> SegmentInfo:
-        """One segment of several of one schema, which are given in the order of their record indexes.
+        """Merge segments of one schema, given in the order of their record indexes, into one.
 
-        Memory is needed for a few blocks and a number for each event. Raises OSError, esformat.EsdbError; then there
-        is no file. Raises Stopped.
+        Uses memory for a few blocks, and a number for each event. Raises OSError, esformat.EsdbError, Stopped; then no
+        file is left.
         """
         number = self._take_number()
         info = group[0]._replace(
@@ -123,15 +121,15 @@ class Rewriter:
         try:
             return self._process.merge(out, [source.name for source in sources], properties)
         except SealingFailedError:
-            self.go_on()  # which may be why
+            self.go_on()  # stopping may be the reason
             raise
 
     def without(
         self, topic: Topic, partition: Partition, segment: SegmentInfo, spaces: Sequence[bytes]
     ) -> SegmentInfo | None:
-        """A segment without the events of some spaces, of which it has at least one; None where no event is left.
+        """A segment without the events of some spaces, of which it has at least one; None if no event is left.
 
-        Raises as `merge`, and esformat.CorruptSegmentError where the new file turns out to hold something of them.
+        Raises as `merge`, and esformat.CorruptSegmentError if the new file still contains any of them.
         """
         source = self._pool.get(segment)
         found = [space for space in map(source.find, spaces) if space is not None]
@@ -140,7 +138,7 @@ class Rewriter:
         number = self._take_number()
         info = segment._replace(number=number)
         with self._making(number, topic, [segment]) as out:
-            from esformat import tools  # here: slow to import
+            from esformat import tools  # imported here: slow to import
 
             report = tools.erase(
                 self._pool.source(segment),
@@ -157,7 +155,7 @@ class Rewriter:
 
     @staticmethod
     def _described(out: Path, info: SegmentInfo) -> SegmentInfo:
-        """The info with what a file without erased spaces still has."""
+        """The info, updated from a file without erased spaces."""
         with esformat.open(out, cache_bytes=0) as left:
             low, high = left.min_timestamp, left.max_timestamp
             assert low is not None
@@ -172,7 +170,7 @@ class Rewriter:
     def without_hidden(
         self, topic: Topic, partition: Partition, segment: SegmentInfo, hidden: Hidden
     ) -> SegmentInfo | None:
-        """A segment without its hidden events; None where no event is left. Every event is re-encoded.
+        """A segment without its hidden events; None if no event is left. Every event is re-encoded.
 
         Raises as `merge`.
         """
@@ -208,7 +206,7 @@ class Rewriter:
 
     @contextmanager
     def _making(self, number: int, topic: Topic, group: Sequence[SegmentInfo]) -> Iterator[Path]:
-        """Where a segment is written in the place of others; whatever fails, nothing is left there."""
+        """The path at which to write a segment that replaces others. On any error the file is deleted."""
         out = self._layout.segment(number)
         make_directory(out.parent)
         old = {segment.number for segment in group}
@@ -238,7 +236,7 @@ class Rewriter:
         )
 
     def _producers(self, group: Iterable[SegmentInfo]) -> list[ProducerEntry]:
-        """What the segments remember of producers: the newest batches of each."""
+        """The producers' batches that the segments record: the newest of each producer."""
         windows: dict[str, dict[int, ProducerEntry]] = {}
         for segment in group:
             facts = stored_facts(self._pool.get(segment).properties)
@@ -248,6 +246,6 @@ class Rewriter:
 
 
 def _end_space(segment: esformat.Segment, *, reverse: bool = False) -> bytes:
-    """The first space of a segment, or the last."""
+    """The first space of a segment, or with `reverse` the last."""
     (event,) = segment.scan(limit=1, reverse=reverse, columns=["space"])
     return event.space if isinstance(event.space, bytes) else event.space.encode()

@@ -1,4 +1,4 @@
-"""The background work of a catalog: sealing, syncing, chores. One thread and a small pool."""
+"""The background work of a catalog: sealing, syncing, chores. Uses one thread and two small pools."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from esformat import EsdbError
 logger = logging.getLogger("aggregator")
 
 NICE = 5
-"""How far background threads stand back behind those that append and read. One that the system puts aside while it
-holds the interpreter's lock holds up everybody: next to full load, reads of the newest events wait half as long."""
+"""Niceness of background threads, which yield to those that append and read: near full load, reads of the newest events
+wait half as long. But a thread that the system suspends while it holds the GIL holds up all others."""
 
 
 @dataclass(slots=True, eq=False)
 class _Chore:
-    """Work that is done again where somebody asked for it while it was being done."""
+    """Work that is repeated if it was requested again while it was running."""
 
     work: Callable[[], None]
     due: bool = False
@@ -37,14 +37,14 @@ class _Chore:
 
 
 def _stand_back() -> None:
-    """Lower the priority of the thread that calls, and of those that it will begin."""
-    if sys.platform == "linux":  # elsewhere it is that of the process
+    """Lower the priority of the calling thread and of threads that it will start."""
+    if sys.platform == "linux":  # elsewhere this would affect the whole process
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
 class Scheduler:
-    """The background work of a writer. `wake` it when something may be due."""
+    """Runs the background work of a writer. `wake` it when something may be due."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Scheduler:
         limits: Limits,
         chores: Sequence[Callable[[], None]] = (),
     ) -> None:
-        """limits: when to seal. chores: retention, compaction; each is called after a seal, and about once a
-        tick, by one thread.
+        """limits: decide when to seal. chores: retention, compaction …: each is called after a seal, and about once a
+        tick, by one thread at a time.
         """
         self._state, self._sealer, self._log, self._budget = storage.state, sealer, storage.log, storage.budget
         self._limits, self._durability, self._clock = limits, storage.durability, storage.clock
@@ -70,32 +70,32 @@ class Scheduler:
         self._chore_pool = ThreadPoolExecutor(len(self._chores), "aggregator-chore", _stand_back)
         self._called = False
         self._back_off: dict[int, tuple[float, float]] = {}  # partition -> not before, and the next pause
-        self._failing: dict[object, str] = {}  # what failed when it was last done, and what came of it
+        self._failing: dict[object, str] = {}  # what failed when it last ran, with its message
         self._thread = Thread(target=self._run, name="aggregator-maintenance", daemon=True)
         self._thread.start()
 
     @property
     def problem(self) -> str | None:
-        """What fails now, as far as that is known; None while all is well."""
+        """The latest known failure that still persists; None if there is none."""
         return next(reversed(list(self._failing.values())), None)
 
     def sealing_problem(self) -> str | None:
-        """Why partitions cannot be sealed now; None while they can."""
+        """Why partitions cannot be sealed now; None if they can."""
         return next((why for what, why in list(self._failing.items()) if isinstance(what, int)), None)
 
     def wake(self) -> None:
-        """Look now whether something is due."""
+        """Check now whether anything is due."""
         with self._condition:
             self._woken = True
             self._condition.notify()
 
     def run_chores(self) -> None:
-        """Something was sealed, or a limit was passed: let the chores look at it, now or as soon as they are done."""
+        """Run the chores now, or again once they are done, because something was sealed or a limit was passed."""
         self._called = True
         self.wake()
 
     def stop(self) -> None:
-        """Finish what is being done and begin nothing more."""
+        """Finish running work and start no more."""
         with self._condition:
             self._stopping = True
             self._condition.notify()
@@ -125,7 +125,7 @@ class Scheduler:
                     self._start_chores()
                 pause = self._pause()
                 self._failing.pop(self, None)
-            except Exception as error:  # noqa: BLE001  it shows as trouble; without this thread nothing would be done
+            except Exception as error:  # noqa: BLE001  reported; the thread must go on
                 self._report(self, "background work", error)
 
     def _pause(self) -> float:
@@ -143,15 +143,15 @@ class Scheduler:
         chosen = choose_to_seal(loads, self._limits, self._log.size_bytes, self._clock(), self._budget.wanted_bytes)
         begun = [number for number, (_, p) in list(self._state.partitions.items()) if p.sealing is not None]
         for number in self._back_off.keys() - {*begun, *(load.partition for load in loads)}:
-            self._sealed(number)  # somebody else did
+            self._sealed(number)  # by another thread
         for number in dict.fromkeys([*begun, *chosen]):
             running = self._running.get(number)
             if running is not None and not running.done():
                 continue
             if now >= self._back_off.get(number, (0.0, 0.0))[0]:
-                # perhaps no seal failed, and another thread is at it: nothing is due once that has finished
+                # perhaps no seal has failed and another thread is sealing: then nothing is due once that has finished
                 sealing = self._running[number] = self._pool.submit(self._seal, number, number not in chosen)
-                sealing.add_done_callback(lambda _: self.wake())  # more may be due by then, and nobody tells twice
+                sealing.add_done_callback(lambda _: self.wake())  # more may be due by then, without another wake
 
     def _seal(self, number: int, begun_only: bool) -> None:
         topic, partition = self._state.partitions[number]
@@ -159,7 +159,7 @@ class Scheduler:
         try:
             threads = max(1, self._workers // max(1, busy))
             self._sealer.seal(topic, partition, threads=threads, sealed=self.run_chores, begun_only=begun_only)
-        except Exception as error:  # noqa: BLE001  it shows as trouble, and is tried again
+        except Exception as error:  # noqa: BLE001  reported as trouble, and retried
             least, most = self._back_off_s
             pause = min(most, 2 * self._back_off.get(number, (0.0, least / 2))[1])
             self._back_off[number] = (time.monotonic() + pause, pause)
@@ -169,8 +169,8 @@ class Scheduler:
         self.run_chores()
 
     def _cut_log(self) -> None:
-        """Delete what seals could not delete, and where the log is half full the newest file as well, if it holds
-        nothing else: what is sealed must not stand in the way of what comes.
+        """Delete log files that seals could not delete. If the log is half full and everything in it is sealed, also
+        delete the newest file: sealed events must not take the room of new ones.
         """
         if self._log.size_bytes > self._limits.log_bytes // 2 and self._log.is_sealed(self._state.sealed()):
             self._log.roll()
@@ -187,7 +187,7 @@ class Scheduler:
                 chore.running = True
                 try:
                     self._chore_pool.submit(self._do, chore)
-                except RuntimeError:  # no thread to be had
+                except RuntimeError:  # no thread is available
                     chore.running = False
                     raise
 
@@ -203,7 +203,7 @@ class Scheduler:
             self._report(chore, "upkeep", error)
         finally:
             chore.running = False
-            if chore.due and not self._stopping:  # somebody asked after the last look
+            if chore.due and not self._stopping:  # requested after the last check
                 self.run_chores()
 
     def _report(self, who: object, what: str, error: Exception) -> None:

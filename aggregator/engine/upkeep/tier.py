@@ -1,14 +1,15 @@
-"""The store of a catalog: sealed segments go there, and files go from the disk, each in one order.
+"""The tier: moves sealed segments between the disk and the store of a catalog, each move in a fixed order.
 
-Up: the file is read and held against its checksum; it is put, whole; its size is looked at; the manifest notes it. A
-crash on the way leaves an object that nobody names, which the next attempt finds or puts again.
+Upload: the file is read and compared with its checksum; it is uploaded whole; the object's size is checked; the
+manifest records it. A crash on the way leaves an unnamed object, which the next attempt finds or uploads again.
 
-Down: the object is read back and held against the checksum; the manifest notes that the file goes; it goes. Whoever
-reads it goes on with the object. A crash on the way leaves a file, which the next opening counts again.
+Eviction: the object is read back and compared with the checksum; the manifest records the eviction; the file is
+deleted. Its readers continue with the object. A crash on the way leaves a file, which the next opening counts again.
 
-Away: a segment was retired, its file is gone, no scan reads it and no snapshot in the store names it: its object goes,
-then the manifest forgets it, in the order in which they were retired. So an erasure is done when the store is rid of
-it, and a manifest that is rebuilt meets nothing whose successor it does not meet as well.
+Deletion: once a segment is retired, its file is deleted, no scan reads it and no snapshot in the store names it, its
+object is deleted; then the manifest forgets it. Objects are deleted in the order in which segments were retired. So an
+erasure is complete when nothing is left in the store, and a rebuilt manifest that finds a segment also finds its
+successor.
 """
 
 from __future__ import annotations
@@ -45,22 +46,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger("aggregator")
 
 UPLOADS = 4
-"""Segments that are put at once, each in several parts if it is large."""
+"""Number of segments uploaded in parallel, each in several parts if it is large."""
 BACK_OFF_S = (1.0, 60.0)
-"""How long nothing is asked of a store that failed: the first time, twice as long each time, and at most."""
+"""First and longest pause after the store failed, in seconds. The pause doubles each time."""
 DELETED_AT_ONCE = 100
-"""Objects that go in their order are forgotten so many at once."""
+"""Number of objects that are deleted in their order and forgotten at a time."""
 STRAYS_AT_ONCE = 8
-"""So many objects that nobody names are deleted at once."""
+"""Number of stale objects deleted in parallel."""
 LOOK_S = 30.0
-"""How often it is looked what has grown too old to stay here, while no segment comes or goes."""
+"""Seconds between searches for segments too old to stay on the disk, while no segment is added or removed."""
 _PROBE = "probe"
 
 
 def lost_objects(
     objects: Objects, segments: Iterable[SegmentInfo], *, read: bool, look: Callable[[], None] = lambda: None
 ) -> list[SegmentInfo]:
-    """Of segments that the store should have, those that it does not have, or not whole. read: read every object.
+    """The segments, of those that the store should have, that it lacks or that are damaged. read: read every object.
 
     look: called now and then. Raises StoreError.
     """
@@ -75,7 +76,7 @@ def lost_objects(
 
 
 class Tier:
-    """Segments between disk and store, of a catalog that is open for writing. Safe to share between threads."""
+    """Moves segments between disk and store, for a catalog that is open for writing. Thread-safe."""
 
     def __init__(self, storage: Storage, removal: Removal, ages: Ages) -> None:
         self._storage, self._state, self._layout = storage, storage.state, storage.layout
@@ -84,26 +85,26 @@ class Tier:
         self._rows = StoredRows(storage.manifest)
         self._arrived = {each.number for each in self._rows.all()}
         self._damaged: set[int] = set()  # segments whose files are damaged or missing
-        self._moving = Lock()  # held by whoever changes where files or objects are
+        self._moving = Lock()  # held while files or objects are moved
         self._pushing = Lock()
-        self._one_by_one = False  # puts failed: perhaps many at once are too slow for each of them
-        self._after = 0.0  # nothing is asked of the store before
+        self._one_by_one = False  # uploads failed: perhaps in parallel each is too slow
+        self._after = 0.0  # no request is sent before this time
         self._pause_s = BACK_OFF_S[0]
-        self._looked = (-1, 0.0)  # the change that was seen when all was last done, and until when that is enough
+        self._looked = (-1, 0.0)  # the change at which everything was last done, and until when that suffices
         removal.remove_objects = lambda: self._asking(self.remove)
         self.stopping = False
         self.kept: Callable[[], Container[str]] = tuple
-        """Names of objects that manifests in the store still name; whoever publishes these has its own."""
+        """The names of objects that manifests in the store still name. Set from the shipper, which publishes these."""
         self.check_mine: Callable[[], None] = lambda: None
-        """Raises FencedError where another writer has taken the catalog over in the store."""
+        """Raises FencedError if another writer took over the catalog in the store."""
         self.announce: Callable[[], None] = lambda: None
-        """Publishes a manifest that names retired segments no more."""
+        """Publishes a manifest that no longer names retired segments."""
         self.tidy: Callable[[bool], list[Stored]] = lambda dry_run: []
-        """Deletes what else the store need not keep; with `dry_run` only tells."""
+        """Deletes everything else that the store no longer needs, and returns it; with `dry_run` only returns it."""
         self.pushed = self.pushed_bytes = self.failures = 0
-        """Since the catalog was opened: segments that arrived, their bytes, and attempts that failed."""
+        """Since the catalog was opened: segments uploaded, their bytes, and attempts that failed."""
         self.problem: str | None = None
-        """Why the store was of no use when it was last asked."""
+        """Why the last use of the store failed; None if it did not."""
 
     @property
     def has_store(self) -> bool:
@@ -111,8 +112,8 @@ class Tier:
         return self._objects.settings is not None
 
     def work(self) -> None:
-        """What upkeep calls again and again: put what is new, let go what need not be here, remove what was retired.
-        Raises what `_asking` does.
+        """Upload new segments, evict those that need not be local, and delete retired ones. Called regularly. Raises as
+        `_asking`.
         """
         change = self._state.change
         if self._looked[0] == change and time.monotonic() < self._looked[1]:
@@ -121,9 +122,9 @@ class Tier:
             self._looked = change, time.monotonic() + LOOK_S
 
     def _asking(self, *steps: Callable[[], object]) -> bool:
-        """Do what needs the store, unless there is none or it failed just now; whether all was done.
+        """Run steps that need the store, unless there is none or it has just failed. Return whether all were done.
 
-        A store that fails is left alone for a while. Raises what it failed with, when the other steps are done.
+        A store that fails is left alone for a while. The first error is raised after the other steps.
         """
         if not self.has_store or time.monotonic() < self._after:
             return False
@@ -146,7 +147,7 @@ class Tier:
         if self.stopping:
             raise Stopped("the catalog is being closed", path=str(self._layout.root))
 
-    # ------------------------------------------------------------ what is where
+    # ------------------------------------------------------------ contents
 
     def live(self) -> list[SegmentInfo]:
         """Every segment of every topic."""
@@ -155,7 +156,7 @@ class Tier:
         return [info for view in views for info in view]
 
     def waiting(self) -> list[SegmentInfo]:
-        """Segments that the store does not have yet, the oldest first."""
+        """Segments that the store lacks, the oldest first."""
         missing = [info for info in self.live() if info.number not in self._arrived]
         return sorted(missing, key=lambda info: info.number)
 
@@ -163,12 +164,12 @@ class Tier:
         topic, _ = self._state.partitions[info.partition]
         return info.number in topic.segments
 
-    # ------------------------------------------------------------ up
+    # ------------------------------------------------------------ upload
 
     def push(self, segments: Iterable[SegmentInfo] | None = None) -> int:
-        """Put segments into the store that it does not have yet, of those given or of all; gives how many it took.
+        """Upload the segments that the store lacks, of those given or of all. Return how many were uploaded.
 
-        Raises StoreError, CorruptSegmentError for a file that is damaged, OSError, when the others have arrived.
+        Raises StoreError, CorruptSegmentError for a damaged file, OSError, after the others are uploaded.
         """
         taken = 0
         errors = FirstError()
@@ -189,8 +190,8 @@ class Tier:
         return taken
 
     def bring(self, segments: Iterable[SegmentInfo]) -> None:
-        """Put segments there that a copy of the manifest names. Those whose files are damaged or missing, which the
-        next look at the catalog finds as well, keep back nothing else. Raises as `push`, where one is not there.
+        """Upload segments that a copy of the manifest names. Damaged or missing files, which the next consistency check
+        also finds, do not block the copy. Raises as `push` if the store still lacks any other segment.
         """
         wanted = list(segments)
         failed: Exception | None = None
@@ -206,9 +207,9 @@ class Tier:
             )
 
     def _put(self, info: SegmentInfo, failed: Event) -> bool:
-        """Put one segment; whether it is there. One that was removed meanwhile is not.
+        """Upload one segment. Return whether the store has it: not if it was removed meanwhile.
 
-        failed: the store was of no use to others; nothing more is tried then.
+        failed: set if the store failed for another segment; then nothing more is tried.
         """
         if failed.is_set():
             return False
@@ -246,7 +247,7 @@ class Tier:
         self._damaged.discard(info.number)
 
     def _note(self, segments: list[SegmentInfo]) -> int:
-        """Note what has arrived; objects of segments that the manifest has forgotten meanwhile go again."""
+        """Record uploaded segments. Delete the objects of those that the manifest has forgotten meanwhile."""
         noted = self._rows.add(segments)
         gone = [info for info in segments if info.number not in noted]
         if gone:
@@ -257,7 +258,7 @@ class Tier:
         self.pushed_bytes += sum(info.size_bytes for info in there)
         return len(there)
 
-    # ------------------------------------------------------------ down
+    # ------------------------------------------------------------ eviction
 
     def _let_go_by_itself(self) -> None:
         settings = self._objects.settings
@@ -265,7 +266,7 @@ class Tier:
             self.let_go(self.to_let_go(settings.keep_local))
 
     def to_let_go(self, keep: KeepLocal) -> list[SegmentInfo]:
-        """Segments whose files go by a policy, or for the limits of the catalog."""
+        """The segments whose files to evict, by a policy or for the limits of the catalog."""
         state = self._state
         local = [
             (state.partitions[info.partition][0].info.name, info)
@@ -275,7 +276,7 @@ class Tier:
         return to_let_go(local, self._arrived, keep, self._ages.now(), self._over_bytes())
 
     def _over_bytes(self) -> int:
-        """So much must come free for the limits of the catalog as a whole."""
+        """Bytes to free for the limits of the catalog as a whole."""
         limits, over = self._storage.limits, 0
         if limits.max_bytes is not None:
             other = self._storage.log.size_bytes + self._manifest.size_bytes + self._objects.cached_bytes
@@ -285,8 +286,8 @@ class Tier:
         return max(0, over)
 
     def let_go(self, segments: Iterable[SegmentInfo]) -> list[SegmentInfo]:
-        """Delete the files of segments that the store has; gives those that are gone. Raises as `push`, when all that
-        could go are gone.
+        """Delete the files of segments that the store has. Return the segments whose files were deleted. Raises as
+        `push`, after everything possible is done.
         """
         gone: list[SegmentInfo] = []
         errors = FirstError()
@@ -308,13 +309,13 @@ class Tier:
         path: Path = self._layout.segment(info.number)
         self._rows.set_local([info.number], local=False)
         self._state.set_let_go(info, gone=True)
-        with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
             self._objects.keep_end(info, path)
         path.unlink(missing_ok=True)
         self._pool.forget(info.number)
 
     def _lost(self, info: SegmentInfo, action: str) -> Problem:
-        """Count a segment as not there, and say so."""
+        """Count a segment as missing in the store, and report it."""
         self._rows.remove([info.number])
         self._arrived.discard(info.number)
         return self._report(info, "the object is damaged or missing", action)
@@ -327,11 +328,11 @@ class Tier:
         self._manifest.add_problem(problem)
         return problem
 
-    # ------------------------------------------------------------ back
+    # ------------------------------------------------------------ download
 
     def fetch(self, segments: Iterable[SegmentInfo]) -> list[SegmentInfo]:
-        """Bring the files of segments back to the disk; gives those that came. Raises SegmentMissingError,
-        CorruptSegmentError, StoreError, OSError, when all that could come are there.
+        """Download the files of evicted segments to the disk. Return those downloaded. Raises SegmentMissingError,
+        CorruptSegmentError, StoreError, OSError, after everything possible is done.
         """
         back: list[SegmentInfo] = []
         errors = FirstError()
@@ -361,12 +362,12 @@ class Tier:
         self._objects.forget(info)
         self._pool.forget(info.number)
         if not self._is_live(info) and info.number not in {number for number, _, _ in self._manifest.retired()}:
-            path.unlink(missing_ok=True)  # it was removed meanwhile, and nobody else would
+            path.unlink(missing_ok=True)  # it was removed meanwhile; nothing else deletes the file
 
-    # ------------------------------------------------------------ away
+    # ------------------------------------------------------------ deletion
 
     def remove(self) -> int:
-        """Delete objects of retired segments that nobody reads; gives how many. Raises StoreError."""
+        """Delete objects of retired segments that no scan reads. Return their number. Raises StoreError."""
         count = 0
         if self._rows.leaving(1):
             self.announce()
@@ -382,7 +383,7 @@ class Tier:
         return count
 
     def _removable(self) -> Iterator[tuple[int, str]]:
-        """Retired segments whose objects may go, the first of them: number and name."""
+        """The first retired segments whose objects may be deleted: number and name."""
         kept = self.kept()
         for stored, change in self._rows.leaving(DELETED_AT_ONCE):
             name = object_name(stored)
@@ -391,12 +392,12 @@ class Tier:
             self._objects.forget(stored)
             yield stored.number, name
 
-    # ------------------------------------------------------------ looking after it
+    # ------------------------------------------------------------ checks
 
     def verify(self, *, read: bool = False) -> list[Problem]:
-        """Look whether the store has what the manifest says; gives what is wrong. read: read every object, too.
+        """Check that the store has what the manifest says. Return the problems. read: also read every object.
 
-        A segment whose file is here is put there again by itself. Raises StoreError.
+        A segment with a local file is uploaded again automatically. Raises StoreError.
         """
         found: list[Problem] = []
         arrived = [info for info in self.live() if info.number in self._arrived]
@@ -416,14 +417,14 @@ class Tier:
         return found
 
     def missing(self) -> list[SegmentInfo]:
-        """Segments that have no file, and no object either. Raises StoreError."""
+        """Segments with neither a file nor an object. Raises StoreError."""
         if not self.has_store or not self._state.let_go:
             return []
         return self._objects.lacking(info for info in self.live() if info.number in self._state.let_go)
 
     def collect(self, *, grace_us: int = GRACE_US, dry_run: bool = False) -> Collected:
-        """Delete objects of segments that nobody names and that are as old as a grace, by the store's own clock; and
-        what has grown too old of the rest. Raises StoreError.
+        """Delete stale objects of segments that are at least `grace_us` old by the store's clock, and everything else
+        that the store no longer needs. Raises StoreError.
         """
         store = self._objects.store
         store.put(_PROBE, b"")
@@ -436,7 +437,7 @@ class Tier:
             doomed = strays({n: f.modified_us for n, f in there.items()}, named, now_us, grace_us)
             doomed = [name for name in doomed if name not in kept]
             if not dry_run:
-                self.check_mine()  # else another may have put what was not there, or not named, when it was looked
+                self.check_mine()  # else another writer may have uploaded or named them since
                 store.delete(doomed, at_once=STRAYS_AT_ONCE)
         gone = [there[name] for name in doomed] + self.tidy(dry_run)
         return Collected(tuple(each.name for each in gone), sum(each.size_bytes for each in gone), dry_run)

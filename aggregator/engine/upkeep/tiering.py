@@ -1,4 +1,4 @@
-"""Which segments a catalog with a store lets go from its disk, which objects are nobody's. Values in, values out."""
+"""Choose segments to evict from the disk of a catalog with a store, and stale objects in the store. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from aggregator.policy import KeepLocal
 from aggregator.storage.store.objects import parse_name
 
 GRACE_US = 24 * 3600 * 1_000_000
-"""An object that nobody names is removed when it is that old: a younger one may be about to be noted."""
+"""Minimum age of an unnamed object before it is deleted: the manifest may be about to name a younger one."""
 
 
 def to_let_go(
     local: Iterable[tuple[str, SegmentInfo]], arrived: Container[int], keep: KeepLocal, now_us: int, over_bytes: int = 0
 ) -> list[SegmentInfo]:
-    """Choose segments whose files go, the oldest first.
+    """Choose segments whose files to evict, the oldest first.
 
-    local: those that have files, each with the name of its topic. arrived: numbers of those that the store has: no
-    other goes. over_bytes: so much must come free, whatever is to be kept.
+    local: segments with files, each with the name of its topic. arrived: numbers of segments that the store has: no
+    others are chosen. over_bytes: free at least this much, whatever `keep` says.
     """
     newest_first = sorted(local, key=lambda each: (each[1].max_timestamp, each[1].number), reverse=True)
     going: list[SegmentInfo] = []
@@ -41,9 +41,9 @@ def to_let_go(
 
 
 def strays(there: Mapping[str, int], named: Container[str], now_us: int, grace_us: int = GRACE_US) -> list[str]:
-    """Choose objects of segments that nobody names. there: when each was put, by the store's clock, as is `now_us`.
+    """Choose objects of segments that nothing names. there: when each was uploaded. All times are by the store's clock.
 
-    Without a grace they go however young they are: that clock may tell seconds for one and microseconds for the other.
+    With a grace of 0 their age is ignored: the clock may be exact to a second for one time, to a µs for the other.
     """
     return sorted(
         name

@@ -1,14 +1,14 @@
-"""Topics made, renamed and deleted. A topic goes with all in it, in one order:
+"""Creates, renames and deletes topics. A topic is deleted with all its events, in this order:
 
-1. it takes nothing more, and what was on its way into the log is there, or failed;
-2. the manifest retires its segments and forgets all else of it but numbers, in one transaction: now it is deleted;
-3. nobody sees it;
-4. its files go: quarantined batches, segments that no scan reads, log files that hold nothing else;
-5. the facts say so, and the catalog's store, if it has one.
+1. it refuses appends; those on their way into the log have been logged, or have failed;
+2. the manifest retires its segments and deletes everything else but numbers, in one transaction: now it is deleted;
+3. it becomes invisible;
+4. its files are deleted: quarantined batches, segments that no scan reads, log files that contain nothing else;
+5. the manifest backup is updated, and the catalog's store, if it has one.
 
-A crash before 2 leaves it as it was. One after 2 leaves files, which go when the catalog is opened. The manifest keeps
-its number and those of its partitions, so that what an old log, segment or position says of them is never taken for
-another's.
+A crash before step 2 changes nothing. One after step 2 leaves files, which are deleted when the catalog is opened. The
+manifest keeps the numbers of the topic and its partitions, so that an old log, segment or position with these numbers
+is never mistaken for another topic's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger("aggregator")
 
 
 class Topics:
-    """Makes, renames and deletes topics. Safe to share between threads."""
+    """Creates, renames and deletes topics. Thread-safe."""
 
     def __init__(self, storage: Storage, sealer: Sealer, removal: Removal, quota: Quota) -> None:
         self._state, self._manifest, self._log, self._sealer = storage.state, storage.manifest, storage.log, sealer
@@ -42,13 +42,13 @@ class Topics:
         self._making = Lock()
 
     def make(self, wanted: TopicInfo, schema: EventSchema | None) -> Topic:
-        """Make a topic, with its first schema if there is one. Raises TopicExistsError, ManifestFailedError."""
+        """Create a topic, with its first schema if there is one. Raises TopicExistsError, ManifestFailedError."""
         topic = uninterrupted(lambda: self._make(wanted, schema))
         self._manifest.keep_facts()
         return topic
 
     def _make(self, wanted: TopicInfo, schema: EventSchema | None) -> Topic:
-        with self._making:  # who learns that it exists already finds it
+        with self._making:  # so that a topic that already exists is also visible
             info, stored = self._manifest.make_topic(wanted, schema)
             with self._state.view_lock:
                 topic = self._state.add_topic(info)
@@ -57,7 +57,7 @@ class Topics:
         return topic
 
     def rename(self, topic: Topic, name: str) -> None:
-        """Give a topic another name. Raises TopicNotFoundError, TopicExistsError, ManifestFailedError."""
+        """Rename a topic. Raises TopicNotFoundError, TopicExistsError, ManifestFailedError."""
         uninterrupted(lambda: self._rename(topic, name))
         self._manifest.keep_facts()
 
@@ -70,8 +70,8 @@ class Topics:
                 self._state.add_topic(replace(topic.info, name=name))
 
     def delete(self, topic: Topic) -> None:
-        """Delete a topic. Raises TopicNotFoundError, LogFailedError, ManifestFailedError; then it is as it was. Raises
-        StoreUnreachableError where it is gone, and that is not in the catalog's store after a while.
+        """Delete a topic. Raises TopicNotFoundError, LogFailedError, ManifestFailedError; then nothing changed. Raises
+        StoreUnreachableError if it is deleted, but the catalog's store does not know after a while.
         """
         with self._state.edit_lock:
             topic.check_there()
@@ -88,7 +88,7 @@ class Topics:
         self.check_stored()
 
     def check_stored(self) -> None:
-        """Return when the catalog's store knows which topics were deleted. Raises StoreUnreachableError."""
+        """Wait until the catalog's store knows which topics were deleted. Raises StoreUnreachableError."""
         if self._manifest.keep_facts() is False:
             raise StoreUnreachableError(
                 "the topic is gone here, and the catalog's store does not know yet: who takes over has it back",
@@ -111,7 +111,7 @@ class Topics:
             self._budget.give_back(self._state.delete_topic(topic, change))
 
     def _remove_files(self) -> None:
-        """Step 4. What cannot go now is tried again by upkeep, or by the next opening."""
+        """Step 4. Upkeep, or the next opening, tries again what fails."""
         for step in (
             self._sealer.quarantine.sweep,
             self._removal.sweep,

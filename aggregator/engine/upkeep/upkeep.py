@@ -1,4 +1,4 @@
-"""Run retention, compaction and erasure: as chores of the scheduler, and on demand."""
+"""Runs retention, compaction and erasure: as chores of the scheduler, and on demand."""
 
 from __future__ import annotations
 
@@ -36,17 +36,18 @@ from aggregator.storage.state.tombstones import erased_spaces
 logger = logging.getLogger("aggregator")
 
 SHARE_OF_TIME = 20
-"""Looking for what to merge takes at most one part in so many of a thread's time."""
+"""Searching for segments to merge takes at most 1/SHARE_OF_TIME of a thread's time."""
 WAITING_SHARE = 5
-"""Files that wait for scans are no reason to remove others: that would give nothing back. Where they are more than one
-part in so many of a limit, nothing is merged that would make more of them wait, and the log says so."""
+"""Files that wait for scans cause no removal of others, which would not free space. If they exceed 1/WAITING_SHARE of a
+limit, nothing is merged that would make more of them wait, and a warning is logged."""
 LOG_SHARE = 4
-"""The log counts up to one part in so many of what is kept: while sealing is behind, no more old events go for it."""
+"""The log counts for at most 1/LOG_SHARE of the catalog's limit, so that no more old events are removed because sealing
+is behind."""
 _UNLIMITED = Retention()
 
 
 class Upkeep:
-    """Keeps a catalog within its bounds and its segments few. Safe to share between threads."""
+    """Keeps a catalog within its limits and its segments few. Thread-safe."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Upkeep:
         streams: StreamIndex,
         merging: SealingProcess | None = None,
     ) -> None:
-        """merging: the process in which segments are merged; None: they are merged in threads."""
+        """merging: the process that merges segments; None: threads of this process do."""
         self._state, self._manifest, self._log, self._sealer = storage.state, storage.manifest, storage.log, sealer
         self._layout, self._budget, self._limits = storage.layout, storage.budget, storage.limits
         self._clock, self._quota, self._reserve = storage.clock, quota, storage.reserve
@@ -67,28 +68,28 @@ class Upkeep:
         self.topics = Topics(storage, sealer, self.removal, quota)
         self._retaining = Lock()
         self._compacting = Lock()
-        self._looked: dict[int, tuple[object, ...]] = {}  # topic -> what was so when nothing was due to merge
+        self._looked: dict[int, tuple[object, ...]] = {}  # topic -> the state in which no merge was due
         self._look_after = 0.0
-        self._unmergeable: set[int] = set()  # segments of which merging failed for a reason of their own
-        self._ended: frozenset[int] = frozenset()  # segments whose merging ended the process last
-        self._merging = FirstError()  # of when it was looked at last
+        self._unmergeable: set[int] = set()  # segments that could not be merged through their own fault
+        self._ended: frozenset[int] = frozenset()  # the last segments whose merging ended the process
+        self._merging = FirstError()  # of the last round of merges
         self.ages = Ages(storage.state, storage.manifest, storage.clock)
         self.tier = Tier(storage, self.removal, self.ages)
         self._told_waiting = False
 
     def chores(self) -> tuple[Callable[[], None], ...]:
-        """What the scheduler calls again and again."""
+        """The functions that the scheduler calls regularly."""
         return self._retain_by_itself, self._compact_by_itself, self.tier.work
 
     def stop(self) -> None:
-        """Give up what is being rewritten, or parted, soon."""
+        """Abort long work soon: rewriting segments, isolating events that cannot be sealed, transfers to the store."""
         self._sealer.stopping = self.tier.stopping = True
         self._rewriter.stop()
 
     # ------------------------------------------------------------ retention
 
     def usage(self) -> Usage:
-        """What the catalog takes on disk."""
+        """The catalog's disk usage."""
         return self._usage(self.tier.live())
 
     def _usage(self, segments: Iterable[SegmentInfo]) -> Usage:
@@ -103,9 +104,9 @@ class Upkeep:
     def retain(
         self, topics: Iterable[Topic] | None = None, *, dry_run: bool = False, instead: Retention | None = None
     ) -> RetentionReport:
-        """Remove what policies no longer keep; of the given topics alone, or of all and then what the limits ask for.
+        """Remove what the policies of the given topics no longer keep; or of all topics, and what the limits require.
 
-        instead: of a dry run: this policy, and not those that the topics have. Raises ManifestFailedError, OSError.
+        instead: with dry_run, use this policy instead of the topics' own. Raises ManifestFailedError, OSError.
         """
         with self._retaining:
             doomed = self._doomed(topics, instead) if dry_run else self._retain(topics)
@@ -113,14 +114,14 @@ class Upkeep:
         return RetentionReport(tuple(self._removed(one) for one in doomed), usage.total, usage.waiting, dry_run)
 
     def _retain(self, topics: Iterable[Topic] | None) -> list[Expired]:
-        """One pass; gives what was removed."""
+        """Run one pass. Return what was removed."""
         done = self._remove(self._doomed(topics))
         self.removal.sweep()
         self._tell_waiting()
         return done
 
     def _tell_waiting(self) -> None:
-        """Say once when open scans keep so much that limits are passed for their sake."""
+        """Warn once when open scans keep so many files that limits are exceeded."""
         waiting = self._quota.waiting()
         limits = [(self._limits.max_bytes, waiting)]
         for number, mine in self._quota.waiting_by_topic().items():
@@ -143,17 +144,17 @@ class Upkeep:
             left += [one for one in kept if one not in gone]
             doomed += mine
         limited = self._limits.max_bytes is not None or self._limits.min_free_bytes is not None
-        if topics is None and limited and not self.tier.has_store:  # which lets files go, and no events
+        if topics is None and limited and not self.tier.has_store:  # which evicts files, and removes no events
             doomed += self._over_all(left, sum(one.segment.size_bytes for one in doomed))
         return doomed
 
     def _over_all(self, left: list[Kept], going_bytes: int) -> list[Expired]:
-        """What the catalog as a whole no longer keeps, of what is left when so many bytes have gone."""
+        """The part of `left` that the catalog's limits no longer keep, once `going_bytes` are freed."""
         limit = self._limits.max_bytes
         live = [one for one in left if isinstance(one, SegmentInfo)]
         usage = self._usage(live)
         if limit is not None and usage.total - usage.waiting > limit:
-            self._manifest.scrub()  # what SQLite keeps beside it can go before any event does
+            self._manifest.scrub()  # empty SQLite's own files before any event is removed
             usage = self._usage(live)
         other = usage.other
         if limit is not None:
@@ -163,7 +164,7 @@ class Upkeep:
         )
 
     def _remove(self, doomed: list[Expired]) -> list[Expired]:
-        """Retire them, topic by topic; gives those that were still there."""
+        """Retire these segments and batches, topic by topic. Return those that still existed."""
         done: list[Expired] = []
         mine: dict[tuple[int, str], list[Expired]] = {}
         for one in doomed:
@@ -203,7 +204,7 @@ class Upkeep:
         self.ages.note()
 
     def keep_reserve(self) -> None:
-        """Keep room for a full disk, as soon as there is something to remove. Raises OSError."""
+        """Maintain the reserve for a full disk, once there is something that could be removed. Raises OSError."""
         if self._state.segment_bytes or self._reserve.spent:
             limits = (self._limits.max_bytes, self._limits.disk_bytes)
             self._reserve.keep(wanted_bytes(self._manifest.size_bytes, self._state.segment_bytes, limits))
@@ -211,7 +212,7 @@ class Upkeep:
     # ------------------------------------------------------------ compaction
 
     def compact(self, topics: Iterable[Topic] | None = None) -> CompactionReport:
-        """Merge what can be merged, and erase for good what is hidden. Raises OSError, AggregatorError, EsdbError."""
+        """Merge what can be merged, and delete hidden events from disk. Raises OSError, AggregatorError, EsdbError."""
         chosen = list(self._topics() if topics is None else topics)
         return self._reserve.help(lambda: self._compact(chosen))
 
@@ -234,7 +235,7 @@ class Upkeep:
                             info = self._merge(topic, group)
                         if info is not None:
                             merged, made, written = merged + len(group), made + 1, written + info.size_bytes
-                    if made == before:  # the limits have no room for it
+                    if made == before:  # no room within the limits
                         break
             self.removal.sweep()
             errors.tell()
@@ -253,14 +254,14 @@ class Upkeep:
             if _seconds() >= self._look_after:
                 self._merging = FirstError()
                 for topic in self._topics():
-                    self._rewriter.go_on()  # there may be thousands
+                    self._rewriter.go_on()  # there may be thousands of topics
                     with self._merging:
                         self._merge_due(topic)
             errors.tell()
             self._merging.tell()
 
     def _merge_due(self, topic: Topic) -> None:
-        if topic.info.retention.counts_segments:  # merging would change what it counts
+        if topic.info.retention.counts_segments:  # merging would change the count
             return
         while self._budget.is_at_ease:  # else sealing needs the processor
             began = _seconds()
@@ -275,18 +276,18 @@ class Upkeep:
             for group in groups:
                 with self._merging, self._passing_over(group):
                     merged |= self._merge(topic, group) is not None
-            if not merged:  # there is nothing, or no room, or it cannot be read
+            if not merged:  # nothing is due, or there is no room, or segments are unreadable
                 self._look_after = max(self._look_after, _seconds() + SHARE_OF_TIME * (_seconds() - began))
                 return
 
     def waiting_to_merge(self, topic: Topic) -> int:
-        """How many segments merging is behind by."""
+        """Number of segments that are due to be merged."""
         if topic.info.retention.counts_segments:
             return 0
         return sum(map(len, self._merges_due(topic)))
 
     def _has_room(self, topic: Topic, size_bytes: int) -> bool:
-        """Whether the disk takes a merged segment while the others are still there, and those that wait for scans."""
+        """Whether the disk has room for a merged segment beside its inputs and the segments that wait for scans."""
         for kept, waiting in (
             (self._limits.max_bytes, self._quota.waiting()),
             (topic.info.retention.bytes, self._quota.waiting_by_topic()[topic.info.number]),
@@ -296,7 +297,7 @@ class Upkeep:
         return self._quota.disk_refusal(size_bytes) is None
 
     def _mergeable(self, topic: Topic) -> list[SegmentInfo]:
-        """Segments that can be merged, of partitions in which nothing waits to be erased."""
+        """Segments that can be merged, in partitions where nothing waits to be erased."""
         busy = {number for number, _ in topic.tombstones}
         return [
             segment
@@ -306,7 +307,7 @@ class Upkeep:
 
     @contextmanager
     def _passing_over(self, group: list[SegmentInfo]) -> Iterator[None]:
-        """Where segments cannot be merged for a reason of their own, tell that once, and merge others from then on."""
+        """If segments cannot be merged through their own fault, report it once and skip them in later merges."""
         try:
             yield
         except (*NOT_THE_DATA, SegmentMissingError, MemoryError):
@@ -314,7 +315,7 @@ class Upkeep:
         except Exception as error:
             numbers = frozenset(one.number for one in group)
             if getattr(error, "ended", False) and self._ended != numbers:
-                self._ended = numbers  # the second time it is taken for the fault of the segments
+                self._ended = numbers  # only a second time are the segments blamed
                 raise
             damaged = [one for one in group if self._is_damaged(one)]
             for one in damaged or group:
@@ -324,14 +325,14 @@ class Upkeep:
                 self._manifest.add_problem(Problem(segment_name(one.number), message, "passed over", self._clock()))
 
     def _is_damaged(self, segment: SegmentInfo) -> bool:
-        """Whether the file of a segment is; one that was let go is told of by others."""
+        """Whether the file of a segment is damaged. An evicted segment counts as undamaged: it is checked elsewhere."""
         try:
             return file_checksum(self._layout.segment(segment.number)) != segment.checksum
         except FileNotFoundError:
             return False
 
     def _merge(self, topic: Topic, group: list[SegmentInfo]) -> SegmentInfo | None:
-        """Merge a group and put the result in its place; None without room, or where a part of it is gone meanwhile."""
+        """Merge a group and replace it with the result; None if there is no room, or part of the group was removed."""
         if not all(segment.number in topic.segments for segment in group):
             return None
         _, partition = self._state.partitions[group[0].partition]
@@ -348,7 +349,7 @@ class Upkeep:
         self.removal.sweep()
         return info
 
-    # ------------------------------------------------------------ what is there
+    # ------------------------------------------------------------ contents
 
     def _topics(self) -> list[Topic]:
         return list(self._state.topics.values())
@@ -375,5 +376,5 @@ def _shown(topic: Topic, space: bytes) -> str | bytes:
 
 
 def _seconds() -> float:
-    """Seconds from any beginning."""
+    """A monotonic time in seconds."""
     return time.monotonic()
