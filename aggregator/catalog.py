@@ -421,8 +421,8 @@ class Catalog(Closing):
     def clock(self) -> ClockReport:
         """Whether the machine's clock is trusted, by which the ages of events are counted.
 
-        A clock that is further ahead than time can have passed is doubted: `problems` reports it, and retention by age
-        waits. The clock is trusted again after it has run evenly for a day with events that agree with it, or for a
+        A clock that jumps further ahead than time can have passed is doubted: `problems` reports it, and retention by
+        age waits. The clock is trusted again after it has run evenly for a day with events that agree with it, or for a
         week without events that agree or disagree; or after `believe_clock`.
         """
         self._check_open()
@@ -537,7 +537,7 @@ class Catalog(Closing):
         return self.problems()
 
     def forget_problems(self) -> list[Problem]:
-        """Forget the known problems, after somebody has dealt with them, and return them.
+        """Forget the known problems, because somebody has dealt with them, and return them.
 
         Whatever is still wrong is found again by the next opening or `verify`. Raises ReadOnlyError.
         """

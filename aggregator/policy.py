@@ -246,7 +246,7 @@ class Tuning:
         fan_in - 1 segments of each level.
     tick_s: how long a change of the clock or of a policy may go unnoticed.
     seal_back_off_s: first and longest pause before a partition that could not be sealed is tried again; the pause
-        doubles each time. The longest is no more than the retry delay of appends that are refused meanwhile.
+        doubles each time. The longest is no more than the longest retry delay of refused appends.
         pipe_back_off_s: the same for pipes.
     pipe_slice_rows: maximum rows in a batch of copies. pipe_round_records: a round of a pipe takes segments of a
         partition until it has this many records.

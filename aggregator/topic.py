@@ -118,7 +118,7 @@ class Topic(Unpicklable, Scans[Scan]):
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """Store a batch: all of it or nothing. On return it is visible to reads, with the catalog's durability.
+        """Store a batch: all of it or nothing. On return it is visible to reads and as durable as the catalog promises.
 
         events: a pyarrow table or batch, anything with the Arrow C stream (pandas, Polars, DuckDB …), or a list of
             esformat.Event or mappings of column names to values. Their values are converted to the types of the topic's
@@ -322,7 +322,7 @@ class Topic(Unpicklable, Scans[Scan]):
         return Scan(self._snap, self._backend.pool, self._question(conditions=conditions, **asked), partition)
 
     def _check_partition(self, name: str) -> None:
-        """Raise InvalidRequestError for an unknown partition. The first events may create the default one."""
+        """Raise InvalidRequestError for an unknown partition; in an empty topic the default one counts as known."""
         check_name(name, "partition")
         self._backend.refresh()
         known = self._topic.partitions

@@ -1,10 +1,10 @@
-"""Bulk loads: add segments that were written elsewhere, such as by the tasks of a Spark job, to a topic; all or none.
+"""Bulk loads: add segments that were written elsewhere, such as by the tasks of a Spark job, to a topic: all or none.
 
 Their files are written to `staging/`, with record indexes and numbers that were free when writing began (`Target`).
 Then, in this order:
 
 1. the partition's unsealed events are sealed, so that record indexes only grow;
-2. the segments are noted (`staging`), durably;
+2. a note of the segments is written durably (`staging`);
 3. their files are renamed into place, and the directories are synced;
 4. the manifest gets their rows, the partition's sealed index and the key of the batch, in one transaction;
 5. readers see them; the note is deleted.
@@ -53,7 +53,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is remembered of segments that are added together. key: None: nothing. note: text stored with the key."""
+    """What is remembered of segments that are added together: nothing if `key` is None. note: stored with the key."""
 
     key: Key | None = None
     note: str = ""

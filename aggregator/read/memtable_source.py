@@ -152,7 +152,7 @@ def most_of_space(group: Group, space: bytes) -> int:
 
 
 def _may_be_held(group: Group, space: bytes) -> bool:
-    """Whether batches may contain a space: if spaces are text, not if its bytes are not text."""
+    """Whether batches may contain a space. If spaces are text, its bytes must be text."""
     kind = group.lookups[0].pieces[0].schema.schema.arrow.field("space").type
     if pa.types.is_binary(kind):
         return True

@@ -23,7 +23,7 @@ WAVE_BYTES = 64 << 20
 FIRST_ROWS = 1 << 14
 """Approximate number of rows in the first wave of a result without a limit, whatever their size."""
 SMALL_ROWS = 1 << 14
-"""A wave that is meant to have at most this many rows is sorted at once, not segment by segment first."""
+"""A wave that is meant to have at most this many rows is sorted as a whole, not segment by segment first."""
 FEW_ROWS = 16
 """Minimum number of rows that a wave is meant to have."""
 MARGIN = 1.1

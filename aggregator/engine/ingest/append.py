@@ -220,7 +220,7 @@ class Ingest:
     def append(
         self, topic: Topic, given: Any, partition: str, producer: str | None, sequence: int | None, note: str = ""
     ) -> Receipt:
-        """Store a batch, visible and with the catalog's durability: all of it or nothing. note: stored with its key.
+        """Store a batch, visible and as durable as the catalog promises, or nothing. note: text stored with its key.
 
         Raises InvalidEventError, InvalidRequestError, SequenceConflictError, OverloadedError, LogFailedError,
         ManifestFailedError, ClosedError.

@@ -80,7 +80,10 @@ class Mirror:
         self.at = Followed()
 
     def begin(self) -> None:
-        """Copy the store's present state. Raises CatalogNotFoundError, StoreError, OSError, UnknownVersionError."""
+        """Bring the directory up to date for the first time.
+
+        Raises CatalogNotFoundError, StoreError, OSError, UnknownVersionError.
+        """
         for directory in (self._layout.log, self._layout.segments):
             make_directory(directory)
         if not self._begin_from_copy() and not self._begin_anew():

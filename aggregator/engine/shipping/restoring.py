@@ -1,8 +1,8 @@
-"""`restore`: restores a catalog from its store into an empty directory. `take_over`: makes a following directory the
-store's writer.
+"""`restore`: restores a catalog from its store into an empty directory. `take_over`: turns a directory that follows a
+store into its writer's.
 
-The note in a directory that is not finished says so, and it cannot be opened for writing. A finished one is opened like
-one after a crash: its events are recovered from the log.
+An unfinished directory is marked in its note, and cannot be opened for writing. A finished one is opened like one after
+a crash: its unsealed events are recovered from the log.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def finish(layout: Layout, *, keeps_store: bool, sure: bool) -> None:
 
 
 def take_over(mirror: Mirror, layout: Layout, store: Store, seen: Seen, lease_s: float) -> Lease:
-    """Make a directory that follows a store its writer: the previous writer can change nothing from then on.
+    """Turn a directory that follows a store into its writer's: the previous writer can change nothing from then on.
 
     seen: the lease, which may be taken. The directory is opened next. Raises CatalogLockedError if another process was
     faster, FencedError if that turns out later, StoreError, OSError.

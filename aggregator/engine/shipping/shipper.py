@@ -188,7 +188,7 @@ class Shipper:
         if facts:
             self._facts = self._noted
 
-    # ------------------------------------------------------------ shipping
+    # ------------------------------------------------------------ the log
 
     def ship(self) -> None:
         """Upload everything acknowledged so far. Raises FencedError, StoreError, OSError."""
@@ -396,7 +396,7 @@ class Shipper:
         return True
 
     def kept(self) -> Kept:
-        """The segments' objects that copies of the manifest in the store name."""
+        """The objects of segments and quarantined batches that copies of the manifest in the store name."""
         return self._kept
 
     def check_mine(self) -> None:
@@ -505,7 +505,7 @@ class Shipper:
             return self._closing
 
     def _tell(self, what: str, error: Exception) -> None:
-        """Record and log an error, once for each kind: messages of stores have times and numbers that always differ."""
+        """Record and log an error, once for each kind: the times and numbers in messages of stores always differ."""
         if type(error) is not type(self._troubles.get(what)):
             self._troubles[what] = error
             if not self._closing:

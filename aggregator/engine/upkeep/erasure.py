@@ -199,7 +199,7 @@ class Erasures:
         return found, unread
 
     def _fulfil(self, topic: Topic) -> None:
-        """Delete tombstones whose events are gone from everywhere that they promise."""
+        """Delete tombstones whose events are gone from every place that their erasure or truncation promises."""
         waiting = min((change for _, _, change in self._removal.waiting()), default=1 << 62)
         gone = set()
         for (number, space), cuts in topic.tombstones.items():

@@ -25,7 +25,7 @@ from esformat.parts import sync_directory
 
 
 class UnlessRemoved:
-    """Ignores the error of a missing segment file in its body if one of the segments was removed meanwhile."""
+    """Ignores errors in its body about missing or changed files if one of the segments was removed meanwhile."""
 
     def __init__(self, topic: Topic, segments: Sequence[SegmentInfo]) -> None:
         self._topic, self._segments = topic, segments

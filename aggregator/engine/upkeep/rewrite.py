@@ -41,8 +41,8 @@ class Stopped(esformat.ClosedError):
 
 
 class FirstError:
-    """Continues after errors: run each piece of work in a `with` block of it, then `tell` raises the first error.
-    `Stopped` is not suppressed.
+    """Collects errors: run each piece of work in a `with` block of it; `tell` then raises the first error. `Stopped` is
+    not suppressed.
     """
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ def to_let_go(
 def strays(there: Mapping[str, int], named: Container[str], now_us: int, grace_us: int = GRACE_US) -> list[str]:
     """Choose objects of segments that nothing names. there: when each was uploaded. All times are by the store's clock.
 
-    With a grace of 0 their age is ignored: the clock may be exact to a second for one time, to a µs for the other.
+    With a grace of 0 their age is ignored: the store may report one time in whole seconds and the other in µs.
     """
     return sorted(
         name

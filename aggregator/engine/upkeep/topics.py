@@ -48,7 +48,7 @@ class Topics:
         return topic
 
     def _make(self, wanted: TopicInfo, schema: EventSchema | None) -> Topic:
-        with self._making:  # so that a topic that already exists is also visible
+        with self._making:  # until it is visible: whoever hears that it exists can find it
             info, stored = self._manifest.make_topic(wanted, schema)
             with self._state.view_lock:
                 topic = self._state.add_topic(info)

@@ -41,8 +41,8 @@ WAITING_SHARE = 5
 """Files that wait for scans cause no removal of others, which would not free space. If they exceed 1/WAITING_SHARE of a
 limit, nothing is merged that would make more of them wait, and a warning is logged."""
 LOG_SHARE = 4
-"""The log counts for at most 1/LOG_SHARE of the catalog's limit, so that no more old events are removed because sealing
-is behind."""
+"""The log counts for at most 1/LOG_SHARE of the catalog's limit, so that a backlog of sealing does not cause more old
+events to be removed."""
 _UNLIMITED = Retention()
 
 
