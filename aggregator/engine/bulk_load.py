@@ -129,7 +129,7 @@ def _schema_for(schemas: Iterable[SchemaInfo], given: pa.Schema, info: TopicInfo
 
 
 def stage(folder: Path, target: Target, events: pa.Table, batch: Batch, *, threads: int | None = 1) -> StagedSegment:
-    """Write events as a segment for a target into a directory of `staging/`. Tasks may do so in any process.
+    """Write events as a segment for a target into a directory of `staging/`. For tasks in any process, at any time.
 
     Raises InvalidEventError for events that cannot be stored, OSError; then no file is left.
     """

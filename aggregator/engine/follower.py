@@ -185,7 +185,7 @@ class ReaderEngine:
         came = (segment.number for segments in added.values() for segment in segments)
         for number in (*retired, *came):  # a deleted topic may have had a file of the same number
             self.pool.forget(number)
-        if sum(len(topic.segments) for topic in state.topics.values()) != contents.count:  # some were retired long ago
+        if sum(len(topic.segments) for topic in state.topics.values()) != contents.count:  # retired rows long gone
             whole = self.manifest.load()
             keep = {segment.number for segment in whole.segments}
             gone = [

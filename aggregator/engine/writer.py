@@ -146,7 +146,7 @@ class WriterEngine:
         tuning: Tuning | None = None,
         store: Callable[[StoreSettings | None], StoreSettings | None] = lambda before: before,
     ) -> None:
-        """Open the catalog and recover from a crash. sealing: "thread", or "process" for a separate one.
+        """Open the catalog and recover from a crash. sealing: write segments in a "thread" or a separate "process".
         file_mode: mode of all files; None: unchanged. store: maps the previous store settings to the new ones.
 
         Raises CatalogLockedError, CorruptManifestError, InvalidRequestError (a limit), OSError …

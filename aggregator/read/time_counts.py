@@ -76,7 +76,7 @@ def _count_whole(counter: TimeCounter, pool: SegmentPool, info: SegmentInfo) -> 
     if counter.whole(low, high):
         counter.add(low, high, info.rows)
         return
-    key = (info.number, info.checksum, counter.width)  # a restored catalog may reuse a number
+    key = (info.number, info.checksum, counter.width)  # another history of the catalog may reuse a number
     counts: I64 | None = pool.counts.find(key)
     if counts is None:
         counts = counts_between(low, high, counter.width, segment_times(pool, info, Question()))

@@ -62,7 +62,7 @@ class BatchAdapter:
         return _one_batch(check_table(to_arrow(given).drop_columns(self._without_values), self._schema))
 
     def _checked_here(self, given: pa.RecordBatch | pa.Table) -> tuple[bytes, int, int, int] | None:
-        """Write a message without Arrow's checks; None if these are needed."""
+        """Write a message without Arrow's help; None if that is needed."""
         if self._writer is None or self._texts is None:
             return None
         if isinstance(given, pa.RecordBatch):

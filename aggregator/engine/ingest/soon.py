@@ -45,7 +45,7 @@ class _Lane:
                 sent.fail(error)
 
     def take_back(self, sent: _Sent) -> None:
-        """Called from any thread, even several times, when a batch is settled. The first of many wakes the loop."""
+        """Called when a batch is settled, from any thread, even from several. The first of many wakes the loop."""
         with self._coming:
             if sent.is_back:
                 return

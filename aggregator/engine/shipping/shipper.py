@@ -89,7 +89,7 @@ class Shipper:
         self._stored: set[str] | None = None  # names of objects that are known to be there
         self._condition = Condition()
         self._closing = False
-        self._noted, self._published = 1, 0  # changes of the manifest, counted here; the store has none of them
+        self._noted, self._published = 1, 0  # changes of the manifest, counted here; at first the store has none
         self._facts = 0  # the last of them that cannot be recovered from segments or log
         self._resting = False
         self._next_copy = 0.0
@@ -135,8 +135,8 @@ class Shipper:
 
     @property
     def until(self) -> float:
-        """Until when `hold` need not be called, by the clock `now_s`: while the lease is known to last. Never, if
-        appends are acknowledged only once they are in the store.
+        """Until when `hold` need not be called, by the clock `now_s`: while the lease is known to last; -inf if appends
+        are acknowledged only once they are in the store, or uploads have failed for good.
         """
         return -math.inf if self._in_store or self._failure is not None else self.lease.until
 

@@ -104,7 +104,8 @@ class Upkeep:
     def retain(
         self, topics: Iterable[Topic] | None = None, *, dry_run: bool = False, instead: Retention | None = None
     ) -> RetentionReport:
-        """Remove what the policies of the given topics no longer keep; or of all topics, and what the limits require.
+        """Remove what the given topics' policies no longer keep. If `topics` is None: what the policies of all topics,
+        and then the catalog's limits, no longer keep.
 
         instead: with dry_run, use this policy instead of the topics' own. Raises ManifestFailedError, OSError.
         """
