@@ -1,1 +1,1 @@
-"""What every other room may use: allowances, common types, merging, interrupts."""
+"""Helpers that every other folder may use: allowances, common types, merging, interrupts."""

@@ -1,9 +1,13 @@
-"""The clock that ages are counted by: the machine's, unless it jumped ahead.
+"""The clock for computing ages: the machine's clock, unless it jumped ahead.
 
-A clock that is set ahead would make everything old at once, so it is doubted; ages are then counted from when the
-catalog was last open. A clock is believed again when it has gone on evenly for a day and events came in with its time,
-and not more of them with the time that is believed; or for a week in which no events came that tell either way; or when
-somebody says so. Decided from values alone: who calls this gives it the times.
+A clock set too far ahead would suddenly make everything look old. Such a clock is doubted, and ages are then counted
+from when the catalog was last open. The clock is believed again
+
+- after it advanced evenly for a day and more of the incoming events agreed with it than with the believed time, or
+- after it advanced evenly for a week in which no events agreed with either, or
+- when a user confirms it.
+
+The module does no I/O: the caller passes all times in.
 """
 
 from __future__ import annotations
@@ -16,25 +20,28 @@ from typing import Any
 _HOUR_US = 3_600_000_000
 _DAY_US = 24 * _HOUR_US
 MAX_LEAP_US = 365 * _DAY_US
-"""At opening a clock is doubted that is further ahead of when the catalog was last open: nobody loses a year by it."""
+"""When a catalog is opened, a clock further ahead than this of when it was last open is doubted: a leap of up to a year
+is accepted.
+"""
 MAX_DRIFT_US = 90 * 60_000_000
-"""While the catalog is open, one that is further ahead of the time that passed. No whole number of hours, by which
-clocks are set wrong: such a one would be doubted at one look, and believed at the next.
+"""While the catalog is open, a clock further ahead than this of the elapsed time is doubted. Not a whole number of
+hours: clocks are typically wrong by whole hours, and such a clock would be doubted at one check and believed at the
+next.
 """
 NEAR_US = _DAY_US
-"""Events come in with the time of a clock that differs by less from their timestamps."""
+"""An event agrees with a clock if its timestamp differs from it by at most this."""
 WITNESSED_US, ALONE_US = _DAY_US, 7 * _DAY_US
-"""A doubted clock has to go on evenly for so long where events agree with it, and where there are none."""
+"""How long a doubted clock must advance evenly: with events that agree with it, and without any."""
 UNSET_US = 1_577_836_800_000_000
 """A clock that shows a time before 2020 was never set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A clock that is not believed. ahead_us: of the time that is. wall_us: what it showed last.
+    """A clock that is not believed.
 
-    agreed_us: for how long it has gone on evenly. near, far: looks at which the newest events agreed with it, or with
-    the time that is believed.
+    ahead_us: how far it is ahead of the believed time. wall_us: what it showed last. agreed_us: for how long it has
+    advanced evenly. near, far: number of event times that agreed with it, or with the believed time.
     """
 
     ahead_us: int
@@ -45,22 +52,22 @@ class Doubt:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has agreed with itself, and with events, for long enough."""
+        """Whether it has advanced evenly for long enough, and events agree with it."""
         if self.near or self.far:
             return self.near > self.far and self.agreed_us >= WITNESSED_US
         return self.agreed_us >= ALONE_US
 
 
 class AgeClock:
-    """What is believed of a clock. Not safe to share between threads.
+    """Decides whether to believe a clock. Not thread-safe.
 
-    wall_us: what the machine's clock shows. steady_us: a clock that nobody sets, from any beginning.
+    wall_us: what the machine's clock shows. steady_us: a monotonic clock with any start.
     """
 
     def __init__(self, wall_us: int, steady_us: int, stored: str | None = None) -> None:
-        """stored: what `encode` gave when the catalog was open before."""
+        """stored: the result of `encode` when the catalog was last open."""
         seen_us, doubt = _decode(stored)
-        self._seen_us = seen_us  # the latest time that was believed; None: none yet
+        self._seen_us = seen_us  # the latest believed time; None: none yet
         self._doubt: Doubt | None = None
         self._start(wall_us, steady_us)
         if seen_us is not None and wall_us - seen_us > MAX_LEAP_US:
@@ -77,16 +84,16 @@ class AgeClock:
 
     @property
     def doubt(self) -> Doubt | None:
-        """Why the clock is not believed; None where it is."""
+        """Why the clock is not believed; None if it is."""
         return self._doubt
 
     def now(self, wall_us: int, steady_us: int) -> int:
-        """The time that ages are counted by. A clock that went back is believed: it makes things younger."""
+        """The time for computing ages. A clock that went back is believed: it makes things younger."""
         believed_us = self._base_us + steady_us - self._base_steady_us
         if wall_us <= believed_us + MAX_DRIFT_US:
             self._doubt = None
         elif self._is_behind and (self._seen_us is None or wall_us - self._seen_us <= MAX_LEAP_US):
-            self._start(wall_us, steady_us)  # it was set right
+            self._start(wall_us, steady_us)  # it was corrected
             self._doubt = None
         else:
             self._look(wall_us, steady_us, wall_us - believed_us)
@@ -104,14 +111,14 @@ class AgeClock:
             self._doubt = replace(self._doubt, wall_us=wall_us, agreed_us=self._doubt.agreed_us + passed_us)
 
     def hear(self, wall_us: int, steady_us: int, event_times: Iterable[int], file_us: int) -> None:
-        """Let a doubted clock be judged. event_times: of events that just came in. file_us: when a file was written
-        just now, as the file system says.
+        """Reassess a doubted clock. event_times: of newly arrived events. file_us: the time that the file system
+        recorded for a file written just now.
         """
         believed_us = self.now(wall_us, steady_us)
         doubt = self._doubt
         if doubt is None:
             return
-        if abs(file_us - wall_us) > MAX_DRIFT_US:  # another machine, which keeps the files, knows better
+        if abs(file_us - wall_us) > MAX_DRIFT_US:  # the files are on another machine, whose clock counts more
             self._doubt = Doubt(doubt.ahead_us, wall_us)
             return
         times = list(event_times)
@@ -121,21 +128,21 @@ class AgeClock:
         if doubt.is_over:
             self.believe(wall_us, steady_us)
         elif doubt.far >= doubt.near and doubt.far and doubt.agreed_us >= WITNESSED_US:
-            self._doubt = Doubt(doubt.ahead_us, wall_us)  # events contradict it: the next day is another one
+            self._doubt = Doubt(doubt.ahead_us, wall_us)  # events contradict it: start another day
 
     def believe(self, wall_us: int, steady_us: int) -> None:
-        """Count by the clock from now on, wherever it stands."""
+        """Compute ages by the clock from now on, whatever it shows."""
         self._seen_us = wall_us
         self._start(wall_us, steady_us)
         self._doubt = None
 
     def encode(self) -> str:
-        """As text, to be kept while the catalog is closed."""
+        """Encode the state as text, to store while the catalog is closed."""
         return json.dumps({"seen_us": self._seen_us, "doubt": None if self._doubt is None else asdict(self._doubt)})
 
 
 def stored_clock(seen_us: int) -> str:
-    """What is kept of a catalog of which no more is known than when it was last written to."""
+    """The encoded state of a catalog of which only the time of the last write is known."""
     return json.dumps({"seen_us": seen_us, "doubt": None})
 
 

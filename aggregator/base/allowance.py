@@ -1,7 +1,7 @@
-"""`Allowance`: time and memory that a query may use, and its cancellation. Work checks it between small steps.
+"""`Allowance`: the time and memory that a query may use, and its cancellation. Work checks it between small steps.
 
-An allowance holds in the context in which it is entered (`contextvars`); a read that hands work to other threads enters
-it there, too. Without one there is no limit, and asking costs next to nothing.
+An allowance applies in the context in which it is entered (`contextvars`); a read that passes work to other threads
+enters it there, too. Without an allowance there is no limit, and checking costs next to nothing.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ _current: ContextVar[Allowance | None] = ContextVar("aggregator_allowance", defa
 
 
 class Allowance:
-    """What one query may use. Reads inside `with allowance:` stop with an error beyond it, or when it is cancelled.
+    """The time and memory that one query may use. Reads inside `with allowance:` fail when it is exceeded or cancelled.
 
     All methods can be called from any thread.
     """
 
     def __init__(self, time_s: float | None = None, memory_bytes: int | None = None) -> None:
-        """time_s: from each `with` on. memory_bytes: what a query holds to sort and to group. None: no limit."""
+        """time_s: counted from each `with`. memory_bytes: what a query may hold for sorting and grouping. None: no
+        limit.
+        """
         self.time_s, self.memory_bytes = time_s, memory_bytes
         self._lock = threading.Lock()
         self._held_bytes = 0
@@ -35,7 +37,7 @@ class Allowance:
         self._go = threading.Event()
         self._go.set()
         self._outer: list[Allowance | None] = []
-        self._unpaused = 0  # so often `unpaused` was entered
+        self._unpaused = 0  # how many times `unpaused` is entered
 
     def __enter__(self) -> Self:
         if self.time_s is not None:
@@ -49,7 +51,7 @@ class Allowance:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Hold in another thread that works for the query, without starting its time again."""
+        """Apply in another thread that works for the query, without restarting its time."""
         token = _current.set(self)
         try:
             yield
@@ -57,7 +59,7 @@ class Allowance:
             _current.reset(token)
 
     def check(self) -> None:
-        """Go on, or wait while paused. Raises QueryCancelledError, QueryLimitError, or what `stop` was given."""
+        """Wait while paused. Raises QueryCancelledError, QueryLimitError, or the error passed to `stop`."""
         if not self._go.is_set() and not self._unpaused:
             self._wait()
         if self._error is not None:
@@ -76,27 +78,27 @@ class Allowance:
                 self._deadline += time.monotonic() - began
 
     def cancel(self, reason: str = "the query was cancelled") -> None:
-        """Let the query end soon, with QueryCancelledError."""
+        """End the query soon, with QueryCancelledError."""
         self.stop(QueryCancelledError(reason))
 
     def stop(self, error: AggregatorError) -> None:
-        """Let the query end soon with an error; the first one counts."""
+        """End the query soon with an error; the first error counts."""
         with self._lock:
             if self._error is None:
                 self._error = error
         self._go.set()
 
     def pause(self) -> None:
-        """Let the query wait at its next step."""
+        """Make the query wait at its next step."""
         self._go.clear()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue a paused query."""
         self._go.set()
 
     @contextmanager
     def unpaused(self) -> Iterator[None]:
-        """Let the query be stopped, but not paused: it holds what others wait for."""
+        """Let the query be stopped but not paused, because it holds something that others wait for."""
         with self._lock:
             self._unpaused += 1
         try:
@@ -106,7 +108,7 @@ class Allowance:
                 self._unpaused -= 1
 
     def hold(self, size_bytes: int) -> None:
-        """Take note of memory that the query holds (negative: that it gave back). Raises QueryLimitError."""
+        """Record memory that the query allocated (negative: that it freed). Raises QueryLimitError."""
         with self._lock:
             self._held_bytes += size_bytes
             held = self._held_bytes
@@ -118,14 +120,14 @@ class Allowance:
 
 
 class Holding:
-    """Memory that one step of a query holds, counted against the allowance that is current when it is made."""
+    """Memory held by one step of a query, counted against the allowance that is current when this object is created."""
 
     def __init__(self) -> None:
         self._allowance = _current.get()
         self._bytes = 0
 
     def set(self, size_bytes: int) -> None:
-        """Hold so many bytes from now on. Raises QueryLimitError."""
+        """Set the number of bytes held. Raises QueryLimitError."""
         before, self._bytes = self._bytes, size_bytes
         if self._allowance is not None:
             self._allowance.hold(size_bytes - before)
@@ -138,18 +140,18 @@ class Holding:
 
 
 def unpaused() -> AbstractContextManager[None]:
-    """The same of the allowance that holds here, where there is one."""
+    """`Allowance.unpaused` of the current allowance, if there is one."""
     allowance = _current.get()
     return nullcontext() if allowance is None else allowance.unpaused()
 
 
 def current() -> Allowance | None:
-    """The allowance that holds here."""
+    """The allowance of the current context; None if there is none."""
     return _current.get()
 
 
 def check() -> None:
-    """Ask the allowance that holds here, if there is one. Raises what `Allowance.check` does."""
+    """Check the current allowance, if there is one. Raises the errors of `Allowance.check`."""
     allowance = _current.get()
     if allowance is not None:
         allowance.check()

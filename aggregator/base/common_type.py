@@ -1,8 +1,8 @@
-"""The Arrow type that holds every value of two columns exactly, and what must be known of the values to choose it.
+"""The Arrow type that holds every value of two columns exactly, and the facts about the values that the choice needs.
 
-A float holds no whole number beyond 2⁵³, and a time in nanoseconds ends in the year 2262. So a schema remembers the
-*magnitude* of such columns: 0 while all values are exact as floats, or in nanoseconds; 1, 2 or 3 where times need
-microseconds, milliseconds or seconds; 3 where a whole number is too large for a float.
+A float cannot hold every whole number beyond 2⁵³, and a time in nanoseconds ends in the year 2262. So a schema records
+the *magnitude* of such columns: 0 if all values are exact as floats, or as nanoseconds; 1, 2 or 3 if times need
+microseconds, milliseconds or seconds; 3 if a whole number is too large for a float.
 """
 
 from __future__ import annotations
@@ -29,20 +29,18 @@ Known = tuple[pa.DataType, int]
 
 
 def magnitudes_of(table: pa.Table | pa.RecordBatch) -> dict[str, int]:
-    """The magnitudes of columns, by name, where they are not 0. Raises InvalidEventError for columns that cannot be
-    read.
-    """
+    """The nonzero magnitudes of columns, by name. Raises InvalidEventError if a column cannot be read."""
     return magnitudes_at(table, places_of_magnitudes(table.schema))
 
 
 def places_of_magnitudes(schema: pa.Schema) -> tuple[tuple[int, str], ...]:
-    """Places and names of the columns that can have a magnitude."""
+    """Positions and names of the columns that can have a magnitude."""
     fields = enumerate(schema)
     return tuple((i, f.name) for i, f in fields if f.name not in KEY_COLUMNS and _has_magnitude(f.type))
 
 
 def magnitudes_at(table: pa.Table | pa.RecordBatch, places: Iterable[tuple[int, str]]) -> dict[str, int]:
-    """What `magnitudes_of` gives, where it is known which columns can have one."""
+    """The result of `magnitudes_of`, if the columns that can have a magnitude are known."""
     found = {}
     for place, name in places:
         column = table.column(place)
@@ -95,7 +93,7 @@ def _magnitude(array: pa.Array, kind: pa.DataType) -> int:
 
 
 def _parts(array: pa.Array) -> list[pa.Array]:
-    """What stands in an array in the plain layout: what is not null of structs, lists and maps."""
+    """The child values of an array in the plain layout: those of structs, lists and maps that are not null."""
     if pt.is_struct(array.type):
         return list(array.flatten())
     return [array.keys, array.items] if pt.is_map(array.type) else [array.flatten()]
@@ -105,9 +103,9 @@ def _parts(array: pa.Array) -> list[pa.Array]:
 
 
 def common_type(one: Known, other: Known) -> pa.DataType | None:
-    """The type that holds every value of both columns exactly; None where there is none.
+    """The type that holds every value of both columns exactly; None if there is none.
 
-    Values of different kinds, as numbers and texts, are read as text, or as bytes where one of them has bytes.
+    Values of different kinds, such as numbers and text, are read as text, or as bytes if either column has bytes.
     """
     left, right = one[0], other[0]
     if left == right or pt.is_null(right):
@@ -133,7 +131,7 @@ def common_type(one: Known, other: Known) -> pa.DataType | None:
 
 
 def takes(kind: pa.DataType, given: Known) -> bool:
-    """Whether a column of type `kind` holds every value of a column, as a value of its own kind."""
+    """Whether a column of type `kind` can hold every value of a column without changing its kind."""
     if given[0] == kind or pt.is_null(given[0]):
         return True
     if _is_text(kind) or _is_bytes(kind):
@@ -143,12 +141,12 @@ def takes(kind: pa.DataType, given: Known) -> bool:
 
 
 def in_common_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column in the common type that it has with others: exactly, or as text where they are of several kinds."""
+    """A column cast to the common type of several columns: exactly, or as text if they are of several kinds."""
     return plain_array(column, kind) if takes(kind, (column.type, 0)) else as_text(column).cast(kind)
 
 
 def rounds_nothing(kind: pa.DataType, given: pa.DataType) -> bool:
-    """Whether `plain_array` refuses each value of a type that one of type `kind` does not hold exactly."""
+    """Whether `plain_array` rejects each value of type `given` that type `kind` cannot hold exactly."""
     given = normalise_type(given)
     return bool(given == kind or not (pt.is_floating(kind) or pt.is_nested(kind)))
 
@@ -171,7 +169,7 @@ def _number(one: Known, other: Known) -> pa.DataType | None:
     if len(floats) == 2:
         return max(floats, key=lambda kind: kind.bit_width)
     whole = next(((kind, far) for kind, far in (one, other) if pt.is_integer(kind)), None)
-    if floats:  # a decimal is no float, to the last digit
+    if floats:  # a float does not hold every digit of a decimal
         return None if whole is None or whole[1] else pa.float64()
     if pt.is_integer(left) and pt.is_integer(right):
         return _whole(left, right)
@@ -179,7 +177,7 @@ def _number(one: Known, other: Known) -> pa.DataType | None:
 
 
 def _digits(kind: pa.DataType) -> int:
-    """Of the largest number of a type of whole numbers."""
+    """Digits of the largest number of an integer type."""
     return len(str((1 << kind.bit_width) - 1)) if pt.is_unsigned_integer(kind) else len(str(1 << kind.bit_width - 1))
 
 
@@ -210,7 +208,7 @@ def _time(one: Known, other: Known) -> pa.DataType | None:
 
 
 def _nested(one: Known, other: Known) -> pa.DataType | None:
-    """Of two types with parts; None where their parts have no common type, or one that is of another kind."""
+    """The common type of two nested types; None if their parts have no common type, or only one of another kind."""
     (left, left_far), (right, right_far) = one, other
 
     def field(mine: pa.Field, its: pa.Field) -> pa.Field | None:
@@ -222,7 +220,7 @@ def _nested(one: Known, other: Known) -> pa.DataType | None:
     if pt.is_struct(left) and pt.is_struct(right):
         names = [kind.field(place).name for kind in (left, right) for place in range(kind.num_fields)]
         if len(set(names)) < len(names) - sum(left.get_field_index(field.name) >= 0 for field in right):
-            return None  # two fields of one name
+            return None  # two fields have the same name
         fields = []
         for name in dict.fromkeys(names):
             a, b = left.get_field_index(name), right.get_field_index(name)

@@ -1,9 +1,9 @@
 """Guards for a forked child process, which must not use the catalog that its parent has open.
 
-It has copies of the descriptors, without the threads that used them; locks of memory stay locked for good where one of
-those held them; and a lock on a file counts as held until the last copy of its descriptor is closed. So the child
-closes its copies at once, and everything that a catalog can be asked says in which process to ask. SQLite has locks of
-its own in memory, which a child needs as soon as it opens a catalog: no process is forked while a thread is in SQLite.
+The child has copies of the descriptors, but not the threads that used them. Locks in memory that such a thread held
+stay locked forever, and a file lock counts as held until the last copy of its descriptor is closed. So the child closes
+its copies immediately, and every operation on a catalog checks which process it runs in. SQLite has locks in memory,
+too, which a child needs as soon as it opens a catalog: so no process is forked while a thread is inside SQLite.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from esformat import ClosedError
 
 
 class Inherited(Protocol):
-    """Something that holds descriptors, or what is worse."""
+    """An object whose descriptors, or more, a forked process must not use."""
 
     def leave_to_parent(self) -> None:
-        """Called in a forked process: close its own copies of descriptors. Takes no lock, touches no file."""
+        """Called in a forked process: close its own copies of descriptors. Must not take locks or touch files."""
 
 
 _OPEN: WeakSet[Inherited] = WeakSet()
 
 
 def leave_when_forked(one: Inherited) -> None:
-    """Have `one.leave_to_parent` called in every process that is forked from now on, as long as it lives."""
+    """Call `one.leave_to_parent` in every process forked from now on, as long as `one` lives."""
     _OPEN.add(one)
 
 
@@ -42,11 +42,11 @@ def _leave_all() -> None:
 _AWAITED: WeakSet[Lock] = WeakSet()
 _TAKEN: list[Lock] = []
 LONGEST_WAIT_S = 5
-"""For a lock, before a process is forked all the same: longer than changes of a manifest take."""
+"""Longest wait for a lock before the process is forked anyway; longer than any change of a manifest takes."""
 
 
 def fork_between(lock: Lock) -> None:
-    """Have processes forked only while nobody has `lock`, as long as it lives."""
+    """Fork processes only while no thread holds `lock`, as long as the lock lives."""
     _AWAITED.add(lock)
 
 
@@ -64,17 +64,17 @@ os.register_at_fork(before=_take_all, after_in_parent=_release_all, after_in_chi
 
 
 def never_free(one: object) -> None:
-    """Keep an object to the end of the process and beyond: closing an inherited SQLite connection, as its finalizer
+    """Keep an object to the end of the process and beyond. Closing an inherited SQLite connection, as its finalizer
     does, undoes in shared memory what the parent's transaction has written (SQLite, "How to corrupt", 2.6).
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 
 class Owner:
-    """The process that opened a catalog, the only one that may use what it opened."""
+    """The process that opened a catalog, the only one that may use the opened objects."""
 
     here = os.getpid()
-    """This process; asked for once in each, as every append looks."""
+    """This process; looked up once per process, because every append checks it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -82,11 +82,11 @@ class Owner:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is that process."""
+        """Whether this is the process that opened the catalog."""
         return self.here == self._pid
 
     def check(self) -> None:
-        """Raises ClosedError in a process that was forked from it."""
+        """Raises ClosedError in a process forked from the owner."""
         if self.here != self._pid:
             raise ClosedError(
                 f"the catalog was opened by process {self._pid}, and this is process {self.here}, forked from it",

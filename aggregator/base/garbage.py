@@ -1,4 +1,4 @@
-"""Python's search for garbage, which looks through all that lives again and again while very much is made."""
+"""Control over Python's garbage collector, which rescans all live objects repeatedly while many are created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def none_looked_for() -> Iterator[None]:
-    """Make much that stays, and look for garbage afterwards: a quarter of opening a catalog of 100,000 segments."""
+    """Disable garbage collection while many lasting objects are created: saves a quarter of opening a catalog of
+    100,000 segments.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

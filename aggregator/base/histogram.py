@@ -1,4 +1,4 @@
-"""`Histogram`: how many events lie in each of some equal spans of time; and what counts them."""
+"""`Histogram`: the number of events in each of several equal spans of time; and the counters that build it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _WIDTHS = (
     *(n * _D for n in (1, 2, 7, 14, 30, 91, 182, 365)),
     *(n * 365 * _D for n in (2, 5, 10, 20, 50, 100, 1_000, 10_000)),
 )
-"""Lengths of spans in µs, of which people know how long they are."""
+"""Span lengths in µs that are familiar to people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Events by time: `counts[i]` is of [start_us + i * width_us, start_us + (i + 1) * width_us).
+    """Events by time: `counts[i]` covers [start_us + i * width_us, start_us + (i + 1) * width_us).
 
-    `start_us` is a multiple of `width_us`, counted from 1970. Without events there are no counts.
+    `start_us` is a multiple of `width_us`, counted from 1970. Without events, `counts` is empty.
     """
 
     start_us: int
@@ -40,7 +40,7 @@ class Histogram:
 
     @property
     def total(self) -> int:
-        """All events."""
+        """The number of all events."""
         return sum(self.counts)
 
     def spans(self) -> list[tuple[int, int]]:
@@ -50,49 +50,49 @@ class Histogram:
 
 
 def check_buckets(count: int) -> int:
-    """The number itself. Raises InvalidRequestError where a histogram cannot have so many."""
+    """Return the number unchanged. Raises InvalidRequestError if a histogram cannot have that many buckets."""
     if not MIN_BUCKETS <= count <= MAX_BUCKETS:
         raise InvalidRequestError(f"a histogram has {MIN_BUCKETS} to {MAX_BUCKETS:,} buckets, not {count:,}")
     return count
 
 
 def width_for(length_us: int, most: int) -> int:
-    """The shortest length in µs of which `most` are enough for so long a time, wherever that begins."""
+    """The shortest width in µs of which `most` spans cover a period of this length, wherever the period begins."""
     at_least = -(-length_us // (most - 1))
     place = bisect_left(_WIDTHS, at_least)
     return _WIDTHS[place] if place < len(_WIDTHS) else at_least
 
 
 class TimeCounter:
-    """Counts times (µs) from `low` to `high`, both included; others are passed over, where they come one by one."""
+    """Counts times (µs) from `low` to `high`, both included; `add_times` ignores other times."""
 
     def __init__(self, low: int, high: int, buckets: int) -> None:
-        """buckets: at most so many."""
+        """buckets: the maximum."""
         self.width = width_for(high - low, buckets)
         self._span = low, high
         self._first = low // self.width
         self._counts = np.zeros(high // self.width - self._first + 1, np.int64)
         self.low: int | None = None
-        """The least time that was counted."""
+        """The smallest counted time."""
         self.high: int | None = None
 
     def whole(self, low: int, high: int) -> bool:
-        """Whether all times between two lie in one span."""
+        """Whether all times between the two are in one span."""
         return low // self.width == high // self.width
 
     def add(self, low: int, high: int, count: int) -> None:
-        """Take in so many times of one span."""
+        """Add `count` times, all in one span."""
         self._counts[low // self.width - self._first] += count
         self._saw(low, high)
 
     def add_counts(self, low: int, high: int, counts: I64) -> None:
-        """Take in all times between two, which are the least and the greatest, as `counts_between` counts them."""
+        """Add the result of `counts_between` for times whose minimum is `low` and maximum is `high`."""
         at = low // self.width - self._first
         self._counts[at : at + len(counts)] += counts
         self._saw(low, high)
 
     def add_times(self, times: I64) -> None:
-        """Take in each of them."""
+        """Add each of the times."""
         found = _count(times, *self._span, self.width, self._counts)
         if found is not None:
             self._saw(*found)
@@ -103,19 +103,21 @@ class TimeCounter:
 
     @property
     def is_coarse(self) -> bool:
-        """Whether what was counted lies in so small a part of the time that shorter spans would tell more."""
+        """Whether the counted times cover so small a part of the period that shorter spans would show more."""
         if self.low is None or self.high is None:
             return False
         return (self.high // self.width - self.low // self.width + 1) * 4 <= len(self._counts)
 
     def histogram(self) -> Histogram:
-        """What was counted, of the whole time that was asked for."""
+        """The counts, over the whole requested period."""
         counts = self._counts.tolist() if self.low is not None else []
         return Histogram(self._first * self.width, self.width, tuple(counts))
 
 
 def _count(times: I64, low: int, high: int, width: int, counts: I64) -> tuple[int, int] | None:
-    """As `count_by_width`, from the span of `low` on, which may begin before all times: then it is counted apart."""
+    """Like `count_by_width`, from the start of `low`'s span, which may lie before the range of int64; times in that
+    span are then counted separately.
+    """
     begin = low // width * width
     if high - begin < 2**64:
         return count_by_width(times, low, high, width, begin % 2**64, counts)
@@ -129,9 +131,9 @@ def _count(times: I64, low: int, high: int, width: int, counts: I64) -> tuple[in
 
 
 def counts_between(low: int, high: int, width: int, times: Iterable[I64]) -> I64:
-    """How many of some times lie in each span of so many µs, from the one of `low` to that of `high`.
+    """Number of times in each span of `width` µs, from the span of `low` to that of `high`.
 
-    Raises ValueError where one is not between these.
+    Raises ValueError if a time is outside.
     """
     first = low // width
     counts = np.zeros(high // width - first + 1, np.int64)
@@ -147,9 +149,9 @@ def counts_between(low: int, high: int, width: int, times: Iterable[I64]) -> I64
 def counted(
     low: int, high: int, asked: tuple[int | None, int | None], buckets: int, fill: Callable[[TimeCounter], None]
 ) -> Histogram:
-    """The histogram of what `fill` counts, between the bounds that were asked for or else around what there is.
+    """The histogram of what `fill` counts, within the requested bounds; an open bound is set by the existing times.
 
-    low, high: all times lie between them, both included. asked: [start, end) in µs; None is open.
+    low, high: all times are between them, both included. asked: [start, end) in µs; None is open.
     """
     start, end = asked
     low = low if start is None else start

@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 def uninterrupted(work: Callable[[], T]) -> T:
-    """Do work to its end, and give what it gives or raise what it raises.
+    """Run `work` to its end; return its result or raise its error.
 
-    An interrupt, as by Ctrl-C, is raised in the main thread, wherever that is. So there another thread does the work,
+    Python raises an interrupt, such as Ctrl-C, in the main thread. So in the main thread another thread does the work,
     and the interrupt is raised when the work is done.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -24,13 +24,13 @@ def uninterrupted(work: Callable[[], T]) -> T:
         if done.set_running_or_notify_cancel():
             try:
                 done.set_result(work())
-            except BaseException as error:  # noqa: BLE001  it is raised in the thread that asked
+            except BaseException as error:  # noqa: BLE001  raised in the calling thread
                 done.set_exception(error)
 
     try:
         try:
             threading.Thread(target=run, name="aggregator-uninterrupted").start()
-        except RuntimeError:  # there is none to be had, or the program is ending
+        except RuntimeError:  # no thread available, or the program is ending
             done.cancel()
             return work()
         return done.result()

@@ -1,4 +1,4 @@
-"""One look for one question: what is far away is not asked again and again whether anything is new."""
+"""One check for changes per request, so that a remote source is not polled several times for the same request."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _LOOKED: ContextVar[set[int] | None] = ContextVar("looked", default=None)
-"""What was looked at for the question that is being answered."""
+"""Ids of the objects that were checked for the current request."""
 
 
 @contextmanager
 def one_look() -> Iterator[None]:
-    """Within, each thing is looked at once: what comes meanwhile is for the next question."""
+    """Within this context, check each object once; later changes are for the next request."""
     if _LOOKED.get() is not None:
         yield
         return
@@ -24,7 +24,7 @@ def one_look() -> Iterator[None]:
 
 
 def is_first_look(one: object) -> bool:
-    """Whether it was not looked at yet for the question that is being answered; it counts as looked at from then on."""
+    """Whether the object has not been checked yet for the current request; it counts as checked from then on."""
     looked = _LOOKED.get()
     if looked is None:
         return True

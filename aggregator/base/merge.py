@@ -1,7 +1,7 @@
-"""Ordered union: batches of several sources, each in order, as one stream in order. Whole stretches at a time.
+"""Ordered union: merge batches of several sources, each in order, into one ordered stream, many rows at a time.
 
-What all open sources have up to the key at which the first of them runs out is sorted at once. A source is opened
-when the merge comes near its first key, so thousands of them cost little.
+The horizon is the smallest of the keys at which the open sources' batches end. All rows up to it are sorted together. A
+source is opened only when the merge approaches its first key, so thousands of sources cost little.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from aggregator.model import RECORD_INDEX
 from esformat.parts import ordered_pieces, pieces_of
 
 PLACE = "number of the partition"
-"""The last column of batches with events of several partitions: merging reads it and leaves it out."""
+"""The last column of batches with events of several partitions: merging reads it and removes it."""
 _HIGHEST = 2**63 - 1
 _FEW_ROWS = 1 << 12
-"""So many rows of several sources are given together: one each would cost as much as thousands."""
+"""Up to this many rows of several sources are returned in one batch: a batch of one row would cost as much as one of
+thousands.
+"""
 _SLOTS = 4
-"""Record indexes that span so many times as many as they are, or fewer, are put into order without comparing them."""
+"""Record indexes that span at most this many times their number are ordered without comparing them."""
 I64 = npt.NDArray[np.int64]
 
 
@@ -32,7 +34,7 @@ I64 = npt.NDArray[np.int64]
 class Source:
     """Batches in merge order. `bound`: no key is smaller (the key is the time or record index, `~key` in reverse).
 
-    Every batch has the columns `timestamp` and `record_index`. `partition`: None where the column PLACE tells.
+    Every batch has the columns `timestamp` and `record_index`. `partition`: None if the column PLACE contains it.
     """
 
     bound: int
@@ -41,11 +43,11 @@ class Source:
 
 
 Taken = tuple[pa.RecordBatch, I64 | int]
-"""Rows of a source, and the partition of each, or of all."""
+"""Rows of a source, and the partition of each row, or of all."""
 
 
 class _Open:
-    """A source that is being read: its current batch, keys and partitions, and the batches to come."""
+    """A source being read: its current batch, keys and partitions, and the remaining batches."""
 
     def __init__(self, source: Source, by: str, reverse: bool, ahead: bool) -> None:
         self._batches = (batch for batch in source.batches() if len(batch))
@@ -54,13 +56,13 @@ class _Open:
         self._by, self._reverse = by, reverse
         self._partition = source.partition
         self.batch: pa.RecordBatch | None = None
-        self.size_bytes = 0  # of the batch, as it came
+        self.size_bytes = 0  # of the whole batch, as read
         self.keys: I64 = np.zeros(0, dtype=np.int64)
         self.partitions: I64 | int = 0
         self.advance()
 
     def advance(self) -> None:
-        """Go to the next batch that is not empty; `batch` is None after the last."""
+        """Move to the next nonempty batch; `batch` is None after the last."""
         self.batch, self._following = self._following, None
         if self._ahead:
             self._following = None if self.batch is None else next(self._batches, None)
@@ -69,16 +71,16 @@ class _Open:
         if self.batch is not None:
             self.size_bytes = self.batch.nbytes
             keys = numbers(self.batch, self._by)
-            self.keys = ~keys if self._reverse else keys  # ~k is -1 - k: turns the order round and never overflows
+            self.keys = ~keys if self._reverse else keys  # ~k is -1 - k: reverses the order and never overflows
             self.batch, self.partitions = _placed(self.batch, self._partition)
 
     @property
     def horizon(self) -> int:
-        """Keys up to this one are all at hand."""
+        """All keys up to this one are in memory."""
         return _HIGHEST if self._ahead and self._following is None else int(self.keys[-1])
 
     def _take(self, count: int) -> Taken:
-        """Remove and give rows of the batch."""
+        """Remove and return the first `count` rows of the batch."""
         assert self.batch is not None
         whole, places = self.batch, self.partitions
         self.batch, self.keys = whole.slice(count), self.keys[count:]
@@ -88,17 +90,20 @@ class _Open:
         return whole.slice(0, count), places[:count]
 
     def take_before(self, key: int) -> list[Taken]:
-        """Remove and give the rows of the batch whose key is less than `key`, which is not above its last."""
+        """Remove and return the batch's rows whose key is less than `key`, which must not exceed the batch's last key.
+        """
         count = int(np.searchsorted(self.keys, key, side="left"))
         return [self._take(count)] if count else []
 
     def take_of_batch(self, key: int) -> list[Taken]:
-        """The same with rows whose key is `key`. The next batch is not read, though all rows may have gone."""
+        """Remove and return the batch's rows whose key is at most `key`. Does not read the next batch, even if no rows
+        are left.
+        """
         count = int(np.searchsorted(self.keys, key, side="right"))
         return [self._take(count)] if count else []
 
     def take_up_to(self, key: int) -> list[Taken]:
-        """Remove and give all rows whose key is at most `key`, over as many batches as hold it."""
+        """Remove and return all rows whose key is at most `key`, over as many batches as contain it."""
         taken = []
         while self.batch is not None and int(self.keys[0]) <= key:
             taken.append(self._take(int(np.searchsorted(self.keys, key, side="right"))))
@@ -108,14 +113,16 @@ class _Open:
 
 
 def _placed(batch: pa.RecordBatch, partition: int | None) -> Taken:
-    """A source's batch without PLACE, and what that or the source says of partitions."""
+    """Separate a batch from its partitions: the batch without PLACE, and the partitions from that column or from the
+    source.
+    """
     if partition is not None:
         return batch, partition
     return batch.select(batch.schema.names[:-1]), numbers(batch, PLACE)
 
 
 def numbers(batch: pa.RecordBatch | pa.Table, column: str) -> I64:
-    """A column of times or record indexes, 64 bits each, as numbers."""
+    """A 64-bit column of times or record indexes, as numbers."""
     values = batch.column(column)
     if isinstance(values, pa.ChunkedArray):
         if values.num_chunks != 1:
@@ -123,7 +130,7 @@ def numbers(batch: pa.RecordBatch | pa.Table, column: str) -> I64:
         values = values.chunk(0)
     if not len(values):
         return np.zeros(0, np.int64)
-    # as `values.cast(pa.int64()).to_numpy()`, which takes five times as long and lets go of the interpreter's lock
+    # like `values.cast(pa.int64()).to_numpy()`, which takes five times as long and releases the GIL
     return np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values)]
 
 
@@ -132,9 +139,9 @@ def merge(
 ) -> Iterator[pa.RecordBatch]:
     """The union of all sources, ordered by the column `by`, then partition, then record index; `reverse` mirrors it.
 
-    sparing: no batch is read before all rows below the last key of the one before were given; the batches are smaller.
-    ahead: the next batch of a source is read with the one before; where most have but one, all are ordered at once.
-    Raises what `Allowance.check` does: QueryLimitError where too many sources overlap, too.
+    sparing: read no batch before all rows below the last key of the previous one were returned; the batches are
+    smaller. ahead: read a source's next batch together with the current one; if most sources have only one batch, all
+    are sorted together. Raises the errors of `Allowance.check`, and QueryLimitError if too many sources overlap.
     """
     waiting = sorted(sources, key=lambda source: source.bound, reverse=True)
     active: list[_Open] = []
@@ -153,7 +160,7 @@ def merge(
                     horizon = min(horizon, opened.horizon)
             held.set(sum(source.size_bytes for source in active))
             take = _Open.take_up_to
-            if by == RECORD_INDEX:  # which is one row's alone: no batch that is not read yet has it
+            if by == RECORD_INDEX:  # unique: no unread batch contains it
                 take = _Open.take_of_batch
             elif sparing and any(int(source.keys[0]) < horizon for source in active):
                 take = _Open.take_before
@@ -162,9 +169,9 @@ def merge(
 
 
 def merge_few(sources: Iterable[Source], *, by: str, reverse: bool, most_bytes: int) -> list[pa.RecordBatch] | None:
-    """What `merge` gives of sources whose batches may come in any order.
+    """The result of `merge` for sources whose batches may be in any order.
 
-    None, and no more is read, where their rows take more than so many bytes. Raises what `Allowance.check` does.
+    Returns None, and stops reading, if their rows take more than `most_bytes`. Raises the errors of `Allowance.check`.
     """
     parts: list[Taken] = []
     size = 0
@@ -176,15 +183,15 @@ def merge_few(sources: Iterable[Source], *, by: str, reverse: bool, most_bytes: 
                     continue
                 parts.append(_placed(batch, source.partition))
                 size += batch.get_total_buffer_size()
-                held.set(2 * size)  # and once more in order
+                held.set(2 * size)  # and a sorted copy
                 if size > most_bytes:
                     return None
         return list(_in_order(parts, by, reverse)) if parts else []
 
 
 def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordBatch]:
-    """The rows of all parts in order, in pieces of bounded size."""
-    if by == RECORD_INDEX and len(parts) == 1:  # in order by itself; by time, ties of several partitions may not be
+    """The rows of all parts in order, in batches of bounded size."""
+    if by == RECORD_INDEX and len(parts) == 1:  # already ordered; by time, ties of several partitions may not be
         return pieces_of(parts[0][0])
     batches = [batch for batch, _ in parts]
     keys = np.concatenate([numbers(batch, by) for batch in batches])
@@ -201,7 +208,9 @@ def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordB
 
 
 def sort_order(keys: I64, partitions: I64 | None, indexes: I64, *, reverse: bool) -> I64 | None:
-    """Row numbers in order; None where the rows are in order already. By record index, keys and indexes are one."""
+    """Row numbers in order; None if the rows are already in order. When ordering by record index, pass one array as
+    both `keys` and `indexes`.
+    """
     ahead, behind = (slice(1, None), slice(None, -1)) if not reverse else (slice(None, -1), slice(1, None))
     after = indexes[ahead] > indexes[behind]
     if partitions is not None:
@@ -209,17 +218,17 @@ def sort_order(keys: I64, partitions: I64 | None, indexes: I64, *, reverse: bool
     if bool(((keys[ahead] > keys[behind]) | (keys[ahead] == keys[behind]) & after).all()):
         return None
     if keys is indexes:
-        order = np.argsort(keys, kind="stable")  # quick where they are almost in order, as they are
+        order = np.argsort(keys, kind="stable")  # fast for nearly sorted keys, as these are
     elif partitions is not None:
         order = np.lexsort((indexes, partitions, keys))
     else:
         order = _by_index(indexes)
-        order = order[np.argsort(keys[order], kind="stable")]  # in which the times are almost in order, too
+        order = order[np.argsort(keys[order], kind="stable")]  # in this order the times are nearly sorted, too
     return order[::-1] if reverse else order
 
 
 def _by_index(indexes: I64) -> I64:
-    """Row numbers by record index. Where those lie close together, each is put into its place."""
+    """Row numbers by record index. If the indexes are dense, each row is placed directly without sorting."""
     low = int(indexes.min())
     slots = int(indexes.max()) - low + 1
     if slots > _SLOTS * len(indexes):

@@ -1,5 +1,5 @@
-"""Names of topics, partitions and producers: any Unicode text. Values in the manifest, never parts of paths. And names
-of hosts.
+"""Names of topics, partitions and producers: any Unicode text. They are values in the manifest, never parts of paths.
+Also host names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MAX_NAME_BYTES = 1024
 
 
 def check_name(name: Any, what: str) -> str:
-    """A name as it was given. Raises InvalidRequestError where it is no text, empty, too long or not Unicode."""
+    """Return the name unchanged. Raises InvalidRequestError if it is not text, empty, too long or not Unicode."""
     if not isinstance(name, str):
         raise InvalidRequestError(f"a {what}'s name must be text, not {type(name).__name__}")
     try:
@@ -27,5 +27,5 @@ def check_name(name: Any, what: str) -> str:
 
 
 def check_host(name: str | None) -> None:
-    """Raises ValueError for a host's name that no system looks up, such as one with an empty label."""
+    """Raises ValueError for a host name that no system can resolve, such as one with an empty label."""
     (name or "").encode("idna")

@@ -1,4 +1,4 @@
-"""Reports of retention, compaction, erasure and rebuilding. Frozen values."""
+"""Reports of retention, compaction, erasure and rebuilding. Immutable values."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A segment that retention removed, or would: times in µs; reason: "age", "segments", "bytes",
-    "partition segments", "partition bytes", "catalog bytes", "free disk". quarantined: it is a batch that could not be
-    sealed.
+    """A segment that retention removed, or would remove. Times are in µs.
+
+    reason: "age", "segments", "bytes", "partition segments", "partition bytes", "catalog bytes", "free disk".
+    quarantined: whether it is a batch that could not be sealed.
     """
 
     topic: str
@@ -27,10 +28,10 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class ClockReport:
-    """What is believed of the machine's clock. wall_us: what it shows. believed_us: the time that ages are counted by.
+    """Whether the machine's clock is believed. wall_us: what it shows. believed_us: the time for computing ages.
 
-    believed: whether that is the clock's. Else agreed_s: for how long the clock has gone on evenly; events_for,
-    events_against: looks at which the newest events agreed with the clock, or with the time that is believed.
+    believed: whether the clock's time is used. If not, agreed_s: for how long the clock has advanced evenly;
+    events_for, events_against: number of event times that agreed with the clock, or with the believed time.
     """
 
     wall_us: int
@@ -45,7 +46,7 @@ class ClockReport:
 class RetentionReport:
     """What retention removed, oldest first; with `dry_run`, what it would remove.
 
-    disk_bytes: of everything on disk, as it is now. waiting_bytes: the part of it that goes when open scans have ended.
+    disk_bytes: of everything on disk now. waiting_bytes: the part of it that is freed when open scans end.
     """
 
     removed: tuple[Removed, ...]
@@ -55,7 +56,7 @@ class RetentionReport:
 
     @property
     def rows(self) -> int:
-        """Events in the removed segments."""
+        """Number of events in the removed segments."""
         return sum(segment.rows for segment in self.removed)
 
     @property
@@ -66,7 +67,7 @@ class RetentionReport:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Objects in a catalog's store that nobody named: `gc` deleted them, or with `dry_run` would."""
+    """Unreferenced objects in a catalog's store that `gc` deleted, or would delete with `dry_run`."""
 
     names: tuple[str, ...]
     size_bytes: int
@@ -75,9 +76,9 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """A space that was erased and is hidden; gone from disk when `Topic.erasures` no longer lists it.
+    """A space that was erased and is hidden; it is gone from disk when `Topic.erasures` no longer lists it.
 
-    partitions: for each, the record index below which its events are erased. events: how many were hidden by it.
+    partitions: for each, the record index below which its events are erased. events: how many events were hidden.
     """
 
     topic: str
@@ -88,10 +89,10 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """What compaction did: segments before and after, bytes written, spaces of which nothing is left on disk.
+    """What compaction did: segments before and after, bytes written, spaces completely removed from disk.
 
-    rewritten: segments from which events of erased spaces were taken out. still_erasing: spaces that are hidden and of
-    which something is left, as a file that an open scan reads.
+    rewritten: segments from which events of erased spaces were removed. still_erasing: spaces that are hidden but not
+    yet completely removed, for example because an open scan reads a file.
     """
 
     merged: int
@@ -104,14 +105,13 @@ class CompactionReport:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Where something of a space is left: found by looking, not by what was noted when it was erased.
+    """What remains of a space. Found by searching, independently of the records of its erasure.
 
-    visible: events that scans give. segments: numbers of segment files, those that wait for scans included, that hold
-    events of it. unsealed: events in memory. logged: events in log files. manifest: how often the bytes of its key
-    stand in the manifest's files, not counting longer keys of which they are a part (keys of less than 4 bytes are not
-    looked for).
-    hidden: whether it is erased and not gone yet. quarantined: files set aside as damaged, which were not searched.
-    set_aside: events in quarantined batches, which could not be sealed.
+    visible: events that scans return. segments: numbers of segment files with its events, including retired files that
+    scans still read. unsealed: events in memory. logged: events in log files. manifest: how often the bytes of its key
+    occur in the manifest's files, not counting longer keys that contain them (keys of less than 4 bytes are not
+    searched for). hidden: whether it is erased and not gone yet. quarantined: number of files set aside as damaged,
+    which were not searched. set_aside: events in quarantined batches, which could not be sealed.
     """
 
     visible: int
@@ -125,7 +125,7 @@ class Traces:
 
     @property
     def gone(self) -> bool:
-        """Whether nothing of it is left in what was searched."""
+        """Whether the search found nothing of it."""
         found = self.visible or self.segments or self.unsealed or self.logged or self.manifest or self.set_aside
         return not (found or self.hidden)
 
@@ -134,8 +134,8 @@ class Traces:
 class RebuildReport:
     """What a manifest was rebuilt from. quarantined: paths, below the root, of files that could not be read.
 
-    pipes: how many were brought back. hidden: spaces of topics that are being erased or truncated. missing: what could
-    not be brought back, or nobody knows of, in sentences.
+    pipes: number restored. hidden: spaces of topics that are being erased or truncated. missing: sentences about what
+    could not be restored or is unknown.
     """
 
     topics: int
@@ -150,7 +150,7 @@ class RebuildReport:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """An object of a store that is damaged or missing: its name there, and what is wrong with it."""
+    """A damaged or missing object of a store: its name there, and what is wrong with it."""
 
     name: str
     message: str
@@ -158,12 +158,12 @@ class Lacking:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What came back from a store. shipped_us: when the last of it had been put there, by the writer's clock.
+    """What was restored from a store. shipped_us: when the last of it had been uploaded, by the writer's clock.
 
-    segments, size_bytes: that were brought. log_bytes: of the log behind them, with the events that no segment has yet,
-    which the next opening reads. lacking: objects that are damaged or missing; what they held is not there.
-    complete: whether it is certain that nothing was acknowledged after that; else up to a ship_interval of it may be
-    missing, and record indexes that may have been given to it nobody gets.
+    segments, size_bytes: of the restored segments. log_bytes: of the log behind them, with events that are in no
+    segment yet; the next opening reads it. lacking: objects that are damaged or missing; their contents were not
+    restored. complete: whether it is certain that nothing was acknowledged later. If not, up to a ship_interval may
+    be missing, and record indexes that may have been assigned to the missing events are never reused.
     """
 
     shipped_us: int

@@ -1,4 +1,5 @@
-"""`Answer`: what every lazy answer can do, whether a catalog gives it or a server does. `Closing`: what is closed."""
+"""`Answer`: the common interface of lazy results, from a catalog or a server. `Closing`: context managers with `close`.
+"""
 
 from __future__ import annotations
 
@@ -13,33 +14,33 @@ from esformat import parts
 
 
 class Answer(parts.Answer):
-    """Events that are read when they are asked for, as those of a file are.
+    """Events that are read on demand, like those of a file.
 
-    Iterate it for `esformat.Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that
-    reads the Arrow C stream. Each use reads from the start, as often as needed and from any thread.
+    Iterate it for `esformat.Event`s, or read columns: `batches`, `to_table`, `to_pandas`, or pass it to any reader of
+    the Arrow C stream. Each use reads from the start. It can be used any number of times and from any thread.
     """
 
     @abstractmethod
     def _open(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Begin to read: the schema of the batches, and the batches."""
+        """Begin to read: return the schema of the batches, and the batches."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The events as record batches of up to some ten thousand rows, in order."""
         return self._open()[1]
 
     def to_table(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = ()) -> pa.Table:
-        """As of a file's events; the columns, too, are those of the moment at which it begins to read."""
+        """Like `to_table` of a file's events; the set of columns is also that of the moment when reading begins."""
         schema, batches = self._open()
         table = pa.Table.from_batches(batches, schema=schema)
         return parts.with_fields(table, fields) if fields else table
 
 
 class Closing(ABC):
-    """Something that is closed when it has been used, as by `with`."""
+    """An object to close after use, for example by `with`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go."""
+        """Release the resources."""
 
     def __enter__(self) -> Self:
         return self

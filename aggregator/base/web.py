@@ -1,4 +1,4 @@
-"""`Peer`: a server asked over HTTP with the standard library alone, through one connection."""
+"""`Peer`: an HTTP client for one server over one connection, built on the standard library only."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 from aggregator.base.names import check_host
 from aggregator.errors import InvalidRequestError
 
-_MOST_BYTES = 1 << 20  # of an answer that are read
+_MOST_BYTES = 1 << 20  # of a response that are read
 
 
 class Reply(NamedTuple):
-    """An answer. retry_after_s: when to try again, where it says so in seconds."""
+    """A response. retry_after_s: when to retry, if the response says so in seconds."""
 
     status: int
     reason: str
@@ -23,7 +23,7 @@ class Reply(NamedTuple):
 
 
 class Peer:
-    """A server. The connection is made when it is needed, and again after it broke."""
+    """A server. Connects on demand, and reconnects after the connection broke."""
 
     def __init__(self, address: str, timeout_s: float, headers: Mapping[str, str] | None = None) -> None:
         """headers: of every request. Raises InvalidRequestError for an invalid address."""
@@ -40,7 +40,7 @@ class Peer:
         self._connection: http.client.HTTPConnection | None = None
 
     def request(self, method: str, target: str, body: bytes, headers: Mapping[str, str] | None = None) -> Reply:
-        """Ask, and read the answer. Raises OSError, http.client.HTTPException."""
+        """Send a request and read the response. Raises OSError, http.client.HTTPException."""
         if self._connection is None:
             kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
             self._connection = kind(self._host, self._port, timeout=self._timeout_s)
@@ -51,12 +51,12 @@ class Peer:
         except BaseException:
             self.close()
             raise
-        if response.will_close or not response.isclosed():  # the rest of a long answer would be taken for the next
+        if response.will_close or not response.isclosed():  # the rest of a long response would be taken for the next
             self.close()
         return Reply(response.status, response.reason, answer, _seconds(response.getheader("Retry-After")))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

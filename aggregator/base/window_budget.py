@@ -1,8 +1,8 @@
 """Memory budget of the windows that scans buffer, shared by all scans of a catalog.
 
-A scan puts a window of a segment into order, and holds it until its reader has taken it. Each window takes a share of
-what is left of the budget: a scan alone reads in large windows, and many slow readers together hold little more than
-the budget. Windows that are merged with one another take equal shares: the answer comes no faster than the smallest.
+A scan sorts a window of a segment, and holds it until its reader has consumed it. Each window takes a share of the
+remaining budget: a single scan reads in large windows, and many slow readers together hold little more than the budget.
+Windows that are merged with one another take equal shares, because the smallest limits the speed of the merge.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from contextlib import contextmanager
 from threading import BoundedSemaphore, Lock
 
 WINDOWS_BYTES = 64 << 20
-"""Of all windows together, beyond the least for each."""
+"""Limit for all windows together, apart from the minimum of each."""
 SHARE = 2
-"""A window takes one part in so many of what is left. Large windows are quicker: a block is decoded once for each
+"""A window takes at most 1/SHARE of the remaining budget. Large windows are faster: a block is decoded once for each
 window that has rows of it.
 """
 LEAST_BYTES = 2 << 20
-"""A window that finds nothing left is made all the same, of so many bytes: slow readers keep nobody waiting."""
+"""Minimum size of a window. It is granted even if nothing remains, so that slow readers block nobody."""
 LEAST_OF_SPACE_BYTES = 128 << 10
-"""The same for one of a single space, of which smaller windows cost little more."""
+"""The same minimum for a window of a single space; smaller windows cost little more there."""
 MADE_AT_ONCE = max(2, os.cpu_count() or 1)
-"""More at a time would be no faster."""
+"""Windows built concurrently. More would be no faster."""
 
 
 class Window:
-    """The share of one window. bytes: how large it may be."""
+    """The share of one window. bytes: its maximum size."""
 
     def __init__(self, budget: WindowBudget, least_bytes: int, merged: int) -> None:
         self._budget = budget
@@ -35,28 +35,28 @@ class Window:
         self._held = self.bytes
 
     def keep(self, size_bytes: int) -> None:
-        """Hold so many bytes from now on: what the window turned out to need."""
+        """Set the held bytes to what the window actually needs."""
         self._budget.give_back(self._held - size_bytes)
         self._held = size_bytes
 
     def close(self) -> None:
-        """Give all of it back."""
+        """Release all of it."""
         self.keep(0)
 
 
 class WindowBudget:
-    """Counts the bytes of windows that are held. Safe to share between threads."""
+    """Counts the bytes of windows that are held. Thread-safe."""
 
     def __init__(self, limit_bytes: int = WINDOWS_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self.waiting = 0
-        """Scans that wait to make a window."""
+        """Scans that wait to build a window."""
         self._places = BoundedSemaphore(MADE_AT_ONCE)
         self._lock = Lock()
 
     def take(self, least_bytes: int, merged: int) -> int:
-        """Take a share, and give its bytes."""
+        """Take a share, and return its bytes."""
         with self._lock:
             left = self.limit_bytes - self.held_bytes
             share = max(least_bytes, min(left // SHARE, self.limit_bytes // (merged + 1)))
@@ -64,13 +64,13 @@ class WindowBudget:
             return share
 
     def give_back(self, size_bytes: int) -> None:
-        """Free bytes again; negative: take more, unasked."""
+        """Release bytes; negative: take more, without a check."""
         with self._lock:
             self.held_bytes -= size_bytes
 
     @contextmanager
     def making(self) -> Iterator[None]:
-        """A place to read a window and put it into order, which takes several times its bytes; waits for one."""
+        """Wait for a slot to read and sort a window, which takes several times its bytes."""
         if not self._places.acquire(blocking=False):
             self._wait()
         try:
@@ -89,7 +89,7 @@ class WindowBudget:
 
     @contextmanager
     def window(self, least_bytes: int = LEAST_BYTES, merged: int = 1) -> Iterator[Window]:
-        """A share for as long as the block lasts. merged: so many windows are merged with one another."""
+        """A share for the duration of the block. merged: number of windows that are merged with one another."""
         window = Window(self, least_bytes, merged)
         try:
             yield window

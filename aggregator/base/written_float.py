@@ -1,4 +1,4 @@
-"""Fractions of JSON that keep the digits in which they came, and JSON with these digits."""
+"""JSON fractions that keep the digits they were written with, and JSON output with these digits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 
 class WrittenFloat(float):
-    """A fraction whose text in JSON is not the one that Python writes: `1e2`, or one with more digits than floats have.
+    """A JSON number whose text differs from the one that Python writes: `1e2`, or one with more digits than a float
+    holds.
 
-    As text it has these digits only where the float is another number.
+    `str` returns these digits only if the float is a different number.
     """
 
     text: str
-    """As it was written."""
+    """The original text."""
 
     def __new__(cls, text: str) -> WrittenFloat:
         made = super().__new__(cls, text)
@@ -25,12 +26,12 @@ class WrittenFloat(float):
         plain = float.__repr__(self)
         try:
             return plain if Decimal(plain) == Decimal(self.text) else self.text
-        except ArithmeticError:  # an exponent beyond all decimals
+        except ArithmeticError:  # an exponent beyond the range of decimals
             return self.text
 
 
 def parse_float(text: str) -> float:
-    """A number of JSON with a fraction or an exponent, for `json.loads`."""
+    """Parse a JSON number with a fraction or an exponent, for `json.loads`."""
     found = float(text)
     return found if repr(found) == text else WrittenFloat(text)
 
@@ -41,7 +42,7 @@ def json_of(value: Any) -> str:
 
 
 def _with_digits(value: Any) -> str:
-    """The same of a value that came as JSON."""
+    """The JSON of a value that was parsed from JSON, with its original digits."""
     if isinstance(value, dict):
         members = [f"{json.dumps(name, ensure_ascii=False)}:{_with_digits(each)}" for name, each in value.items()]
         return f"{{{','.join(members)}}}"

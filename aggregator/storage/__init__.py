@@ -1,1 +1,1 @@
-"""What a catalog keeps, on disk and in memory."""
+"""The state of a catalog, on disk and in memory."""

@@ -19,7 +19,7 @@ from aggregator.storage.store.objects import Objects
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """The files of a catalog, what is known of them, and how much they may take. clock: the time, µs."""
+    """The files of a catalog, its in-memory state, and its limits. clock: the time in µs."""
 
     layout: Layout
     state: CatalogState

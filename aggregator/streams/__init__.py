@@ -1,1 +1,1 @@
-"""Records of streams: positions, windows of reading, tails, truncation."""
+"""Records of streams: positions, reading in windows, tails, truncation."""

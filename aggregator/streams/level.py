@@ -1,9 +1,9 @@
 """One `level` for log records of all senders: trace, debug, info, warn, error or fatal.
 
-It is read from what senders say in their own ways (OTLP, syslog, journald, ECS, loggers of many languages), and from
-messages that are JSON, logfmt or klog's. The sender's own field stays; where that is called `level` and reads
-otherwise, it is kept as `level_text`. Words mean what Grafana's table of log levels says; numbers what OpenTelemetry,
-syslog, pino or Python say, by the name of the field.
+It is derived from the conventions of senders (OTLP, syslog, journald, ECS, loggers of many languages), and from
+messages in JSON, logfmt or klog format. The sender's own field is kept; if it is named `level` and has a different
+value, it is kept as `level_text`. Words are interpreted as in Grafana's table of log levels; numbers as in
+OpenTelemetry, syslog, pino or Python, depending on the name of the field.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 LEVEL = "level"
 LEVEL_TEXT = "level_text"
-"""The field with what the sender gave as `level`, where that was not the word of LEVELS."""
+"""The field for a sender's `level` that is not a word of LEVELS."""
 LEVELS = ("trace", "debug", "info", "warn", "error", "fatal")
 SYSLOG_LEVELS = ("fatal", "fatal", "fatal", "error", "warn", "info", "info", "debug")
 """By severity, from emerg to debug."""
@@ -49,32 +49,32 @@ _NAMES = {
 }
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _RANKS = {name: rank for rank, name in enumerate(_KINDS)}
-"""Names of fields that tell a level, what numbers in them mean, and which is asked first."""
+"""Names of fields with a level, the meaning of numbers in them, and their precedence."""
 _STEPS_OF_TEN = {10: "trace", 20: "debug", 30: "info", 40: "warn", 50: "error", 60: "fatal"}  # pino, bunyan
 
 _MOST_BYTES = 65_536
-"""Of a message in which a level is looked for."""
+"""Longest message in which a level is searched for."""
 _IN_MESSAGES = ("level", "lvl", "severity", "loglevel", "log_level", "log.level", "levelname", "logLevel", "Level",
                 "Severity", "severity_text", "SeverityText", "@l")  # fmt: skip
 _NAME = b"(?:%b)" % "|".join(map(re.escape, _IN_MESSAGES)).encode()
 _JSON = re.compile(rb'^\s*\{[^{}\[\]]*?"' + _NAME + rb'"\s*:\s*"?(?P<value>[A-Za-z]{1,16}|\d{1,2})"?\s*[,}]')
-"""A level that stands before all objects and lists within: nothing of an inner one is taken for it."""
+"""Matches a level before all nested objects and lists, so that no inner one is mistaken for it."""
 _LOGFMT = re.compile(
     rb'^(?:[^"]|"(?:[^"\\]|\\.)*")*?(?:^|\s)'
     + _NAME
     + rb'=(?:"(?P<quoted>[A-Za-z]{1,16})"|(?P<plain>[A-Za-z]{1,16}))(?:\s|$)',
     re.DOTALL,
 )
-"""Nothing within quotes is taken for it."""
+"""Ignores everything within quotes."""
 _KLOG = re.compile(rb"(?P<letter>[IWEF])[01]\d[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d\.\d")
 _JSON_LINES = r'(?s)^\s*\{.*(?:evel|everity|lvl|@l|_text|evelname)"'
 _LOGFMT_LINES = r'(?:evel|everity|lvl|evelname|_text|erityText|@l)="?[A-Za-z]'
 _KLOG_LINES = r"^[IWEF][01]\d[0-3]\d [0-2]\d:"
-"""What stands in each message that a level may be read from."""
+"""Patterns that every message with a recognisable level matches."""
 
 
 def level_of(value: Any, name: str = LEVEL) -> str | None:
-    """The level that a value of a field of that name means; None where it means none."""
+    """The level of a value in a field of that name; None if it does not name one."""
     if isinstance(value, str):
         return _level_of_text(value, name) if len(value) <= _LONGEST_WORD else None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -106,15 +106,14 @@ def _level_of_number(number: float, kind: str) -> str | None:
 
 
 def python_level(number: float) -> str:
-    """The level of a number of Python's `logging`."""
+    """The level for a number of Python's `logging`."""
     return LEVELS[min(max(int(number // 10), 0), 5)]
 
 
 def add_level(record: dict[str, Any], tags: Mapping[str, str] | None = None, *, words: bool = False) -> bool:
-    """Give a record its `level`, as far as a field or a tag tells one; whether it has one then.
+    """Set a record's `level` from a field or a tag; return whether it has one then.
 
-    words: numbers tell none, where the name of the field does not say what they mean: as in records of who does not
-    think of logs.
+    words: ignore numbers whose meaning the field's name does not define, for records that may not be logs.
     """
     own = record.get(LEVEL)
     if own.__class__ is str and own in LEVELS and "severity_number" not in record:
@@ -129,7 +128,7 @@ def add_level(record: dict[str, Any], tags: Mapping[str, str] | None = None, *, 
 
 
 def add_level_of_all(record: dict[str, Any], tags: Mapping[str, str]) -> None:
-    """Give a record its `level`, as a field or a tag tells it, or else the message."""
+    """Set a record's `level` from a field or a tag, or otherwise from the message."""
     if add_level(record, tags) or record.get(LEVEL) is not None:
         return
     message = record.get("msg")
@@ -138,7 +137,7 @@ def add_level_of_all(record: dict[str, Any], tags: Mapping[str, str]) -> None:
 
 
 def _told(fields: Mapping[str, Any], words: bool = False) -> str | None:
-    """The level of the field that is asked first."""
+    """The level in the field with the highest precedence."""
     names = [name for name in fields if name in _RANKS]
     if len(names) > 1:
         names.sort(key=_RANKS.__getitem__)
@@ -153,7 +152,7 @@ def _told(fields: Mapping[str, Any], words: bool = False) -> str | None:
 
 
 def level_in(message: bytes) -> str | None:
-    """The level that a message tells in one of the usual forms: JSON, logfmt, klog's. Words of a sentence tell none."""
+    """The level in a message of a common format: JSON, logfmt, klog's. Words in sentences do not count."""
     if message[:1] in (b"I", b"W", b"E", b"F") and (klog := _KLOG.match(message)):
         return _LETTERS[klog[1].decode().lower()]
     hinted = b"evel" in message or b"everity" in message or b"lvl" in message or b'"@l"' in message
@@ -168,7 +167,7 @@ def level_in(message: bytes) -> str | None:
 
 
 def _in_object(message: bytes) -> str | None:
-    """The level of a JSON object that has others before it, or says it in several ways."""
+    """The level of a JSON object in which nested values precede it, or several fields name it."""
     try:
         found = json.loads(message)
     except (ValueError, RecursionError):
@@ -176,13 +175,14 @@ def _in_object(message: bytes) -> str | None:
     return _told(found) if isinstance(found, dict) else None
 
 
-# ------------------------------------------------------------ many at once
+# ------------------------------------------------------------ columns
 
 
 def with_levels(messages: pa.Array, parts: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Fields of records, columns of texts by name, with their `level`: as `add_level_of_all` gives it to one record.
+    """Add `level` to the fields of records, which are text columns by name; the result is that of `add_level_of_all`
+    for each record.
 
-    messages: binary. `level_text` is added where it is needed.
+    messages: binary. `level_text` is added if needed.
     """
     levels = _levels(messages, parts)
     made = dict(parts)
@@ -204,7 +204,7 @@ def _levels(messages: pa.Array, parts: Mapping[str, pa.Array]) -> pa.Array:
         known = pa.array([level_of(text, name) for text in coded.dictionary.to_pylist()], pa.string())
         levels = pc.coalesce(levels, known.take(coded.indices))
     unknown = pc.is_null(levels)
-    if LEVEL in parts:  # what it gives, and nobody understands, stays
+    if LEVEL in parts:  # values that are not understood are kept
         unknown = pc.and_(unknown, pc.is_null(parts[LEVEL]))
     for candidates, read in ((_KLOG_LINES, _in_klog), (_JSON_LINES, _in_json), (_LOGFMT_LINES, _in_logfmt)):
         maybe = pc.and_(unknown, pc.match_substring_regex(messages, candidates)).fill_null(False)
@@ -234,6 +234,6 @@ def _in_klog(messages: pa.Array) -> pa.Array:
 
 
 def _known(words: pa.Array) -> pa.Array:
-    """The levels that words mean."""
+    """The levels for words."""
     coded = words.cast(pa.string()).dictionary_encode()
     return pa.array([level_of(word) for word in coded.dictionary.to_pylist()], pa.string()).take(coded.indices)

@@ -1,1 +1,1 @@
-"""The files under a catalog's root: places, locks, pins, room on the disk."""
+"""The files under a catalog's root: paths, locks, pins, disk space."""

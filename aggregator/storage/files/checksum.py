@@ -1,4 +1,4 @@
-"""The one checksum of log frames and segment files: xxh3-64."""
+"""The checksum of log frames and segment files: xxh3-64."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Disk space reserved for emergencies: files that are deleted when a full disk stops what would make room.
+"""Disk space reserved for emergencies: files to delete when a full disk prevents the work that would free space.
 
-To open a catalog, remove segments or erase needs some bytes and names on the disk: for SQLite's files, a log file, the
-facts. Where there are none left, the reserve gives its own, and the catalog takes nothing in until it is made again.
+Opening a catalog, removing segments and erasing need some bytes and inodes: for SQLite's files, a log file, and the
+manifest backup. If the disk has none left, the reserve is released, and the catalog accepts no data until the reserve
+is restored.
 """
 
 from __future__ import annotations
@@ -21,36 +22,38 @@ from esformat import EsdbError
 _T = TypeVar("_T")
 
 FILES = 8
-"""Names that it gives: SQLite's two files, a log file, the facts' next version, a segment and its partial file."""
+"""Number of files in the reserve, and so of inodes that it frees: SQLite's two files, a log file, the next manifest
+backup, a segment and its partial file.
+"""
 LEAST_BYTES, MOST_BYTES = 512 << 10, 16 << 20
 PLENTY = 4
-"""The reserve is made again when the disk has so many times as much free."""
+"""The reserve is created when the disk has this many times its size free."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def wanted_bytes(manifest_bytes: int, total_bytes: int, limits: tuple[int | None, ...]) -> int:
-    """How much to keep: room to write the manifest anew, and a 64th of all; no more than a 16th of a limit."""
+    """Size of the reserve: room to rewrite the manifest, and 1/64 of the total; at most 1/16 of each limit."""
     wanted = min(max(LEAST_BYTES + 2 * manifest_bytes, total_bytes // 64), MOST_BYTES)
     return min([wanted, *(limit // 16 for limit in limits if limit is not None)])
 
 
 class DiskReserve:
-    """The reserve of a catalog. Safe to share between threads."""
+    """The reserve of a catalog. Thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._lock = Lock()
         self.spent = False
-        """Whether it was given away, and could not be made again yet."""
+        """Whether the reserve was released, and could not be restored yet."""
         self.size_bytes = sum(sizes_in(directory))
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is taken in; None while it is there, or was never needed."""
+        """Why no data is accepted; None while the reserve exists, or if it was never needed."""
         return "the disk was full, and the reserve is used to make room on it" if self.spent else None
 
     def keep(self, size_bytes: int) -> None:
-        """Make it, or make it larger, if the disk has plenty of room. Raises OSError."""
+        """Create or enlarge the reserve, if the disk has plenty of space. Raises OSError."""
         with self._lock:
             if (self.size_bytes > size_bytes // 2 and not self.spent) or not self._is_plenty(size_bytes):
                 return
@@ -66,7 +69,7 @@ class DiskReserve:
                 self.spent, self.size_bytes = False, size_bytes
 
     def help(self, work: Callable[[], _T]) -> _T:
-        """Do something that makes room; where the disk is full, give the reserve for it and do it once more."""
+        """Do work that frees space; if the disk is full, release the reserve and try once more."""
         try:
             return work()
         except (OSError, EsdbError) as error:
@@ -75,7 +78,7 @@ class DiskReserve:
         return work()
 
     def spend(self) -> bool:
-        """Give it away. False where there is none."""
+        """Release the reserve. False if there is none."""
         with self._lock:
             there = self.size_bytes > 0
             self._delete()
@@ -96,7 +99,7 @@ class DiskReserve:
         return names and found.f_bavail * found.f_frsize >= PLENTY * size_bytes
 
     def _is_full(self, error: Exception) -> bool:
-        """Whether something failed because the disk is full. SQLite has many names for that."""
+        """Whether an operation failed because the disk is full. SQLite reports that in several ways."""
         if isinstance(error, OSError) and error.errno is not None:
             return error.errno in _NO_ROOM
         found = os.statvfs(self._directory.parent)
@@ -105,7 +108,7 @@ class DiskReserve:
 
 
 def _fill(path: Path, size_bytes: int) -> None:
-    """A file that takes so many bytes of the disk."""
+    """Write a file that allocates this many bytes on disk."""
     descriptor = create_file(path, os.O_WRONLY)
     try:
         if hasattr(os, "posix_fallocate"):

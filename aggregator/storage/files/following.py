@@ -1,6 +1,6 @@
-"""`following.json`: that a directory follows the catalog of a server, and how far it has come.
+"""`following.json`: says that a directory follows the catalog of a server, and how far it has copied.
 
-As long as the file is there, nobody else writes to the catalog: `promote` deletes it.
+As long as the file exists, nobody else writes to the catalog: `promote` deletes it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from aggregator.storage.files.layout import replaced
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What a follower notes. Positions are of the log, times µs.
+    """A follower's state. Positions are positions in the log; times are in µs.
 
-    whole: whether the directory is a catalog, as the one at `url` was at some moment. begin: where the log begins that
-    belongs to the manifest that is to come. position: what is copied; end: what the server had then; change: of the
-    manifest that is there. heard_us: when the server answered last; caught_up_us: when nothing was missing last;
-    trouble: what the last try ended with.
+    whole: whether the directory is a complete catalog, in a past state of the one at `url`. begin: where the log begins
+    that belongs to the next manifest. position: the end of the copied log. end: the end of the server's log at that
+    time. change: of the local manifest. heard_us: when the server last answered. caught_up_us: when the copy was last
+    complete. trouble: the error of the last attempt.
     """
 
     url: str
@@ -36,7 +36,7 @@ class Following:
     trouble: str = ""
 
     def lag(self, now_us: int) -> dict[str, Any]:
-        """How far behind it is, for people and figures; of a follower that does not run, the seconds go on."""
+        """How far the follower is behind, for people and metrics; the seconds keep growing if it does not run."""
         behind = max(0, self.end - self.position)
         current = self.caught_up_us == self.heard_us > now_us - _ALIVE_US
         seconds = 0.0 if current else max(0, now_us - self.caught_up_us) / 1e6 if self.caught_up_us else None
@@ -50,11 +50,11 @@ class Following:
         }
 
 
-_ALIVE_US = 5_000_000  # a follower that runs hears from its server more often
+_ALIVE_US = 5_000_000  # a running follower hears from its server more often than this
 
 
 def read_following(path: Path) -> Following | None:
-    """What is noted; None where the directory follows nobody. Raises OSError."""
+    """The stored state; None if the directory follows no server. Raises OSError."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         try:
             stored = json.loads(path.read_bytes())
@@ -66,6 +66,6 @@ def read_following(path: Path) -> Following | None:
 
 
 def write_following(path: Path, note: Following) -> None:
-    """Note it, durably. Raises OSError."""
+    """Store the state durably. Raises OSError."""
     with replaced(path) as file:
         file.write(json.dumps(asdict(note)).encode())

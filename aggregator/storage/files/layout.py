@@ -12,24 +12,24 @@ from aggregator.storage.files.modes import MANIFEST, create_directory, create_fi
 from esformat.parts import naming, sync_directory
 
 PARTIAL = ".partial"
-"""How names of files end that are being written; at opening they are removed."""
+"""Suffix of files being written; they are removed at opening."""
 SEGMENTS_IN_A_FOLDER = 1000
 
 
 def partial_of(path: Path) -> Path:
-    """Where a file is written before it takes its name."""
+    """Where a file is written before it is renamed."""
     return path.with_name(f".{path.name}{PARTIAL}")
 
 
 @contextlib.contextmanager
 def replaced(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
-    """Give a file to write that takes the name `path` when the block ends: whole and synced, or not at all.
+    """Open a file for writing that is renamed to `path` when the block ends: complete and synced, or not at all.
 
-    Its directory is synced, too. After an error nothing is left of it, and what had the name keeps it.
-    mode: None: that of the catalog's files. Raises OSError.
+    Its directory is synced, too. After an error the new file is removed, and an existing file at `path` is unchanged.
+    mode: None: the mode of the catalog's files. Raises OSError.
     """
     partial = partial_of(path)
-    partial.unlink(missing_ok=True)  # of a crash
+    partial.unlink(missing_ok=True)  # left by a crash
     try:
         with (
             naming(str(path), "it stays as it was"),
@@ -47,23 +47,23 @@ def replaced(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
 
 
 def same_file(path: Path, known: os.stat_result) -> bool:
-    """Whether the file that has that name now is the one that is known."""
+    """Whether the file at `path` now is the known one."""
     try:
-        found = os.stat(path)  # noqa: PTH116  asked for every group of appends: twice as quick as a method of Path
+        found = os.stat(path)  # noqa: PTH116  called for every group of appends: twice as fast as a method of Path
     except (FileNotFoundError, NotADirectoryError):
         return False
     return (found.st_ino, found.st_dev) == (known.st_ino, known.st_dev)
 
 
 def make_directory(directory: Path) -> None:
-    """A directory that is there after a crash too."""
+    """Create a directory durably, if it does not exist."""
     if not directory.is_dir():
         create_directory(directory)
         sync_directory(directory.parent)
 
 
 class Layout:
-    """Paths of a catalog. Nothing a user names becomes part of one."""
+    """Paths of a catalog. No name that a user chooses becomes part of one."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -79,12 +79,12 @@ class Layout:
         self.following = root / "following.json"
 
     def segment(self, number: int) -> Path:
-        """Where a segment lies."""
+        """The path of a segment."""
         return self.root / segment_name(number)
 
 
 def manifest_files(manifest: Path) -> list[Path]:
-    """The manifest and what SQLite keeps beside it."""
+    """The manifest and the files that SQLite keeps beside it."""
     return [manifest.with_name(manifest.name + end) for end in ("", "-wal", "-shm")]
 
 
@@ -94,20 +94,20 @@ def segment_name(number: int) -> str:
 
 
 def segment_number(name: str) -> int | None:
-    """The number of a segment by the name of its file; None for other files."""
+    """The number of a segment from its file name; None for other files."""
     stem, _, kind = name.rpartition(".")
     return int(stem) if kind == "esdb" and stem.isdecimal() else None
 
 
 def segment_files(layout: Layout) -> dict[int, Path]:
-    """Segment files that are there, by number. Raises PermissionError."""
+    """The existing segment files by number. Raises PermissionError."""
     paths = [path for folder in entries(layout.segments) for path in entries(folder)]
     return {number: path for path in paths if (number := segment_number(path.name)) is not None}
 
 
 def entries(directory: Path) -> list[Path]:
-    """What lies in a directory; nothing where there is none. Raises PermissionError: `Path.glob` passes over what may
-    not be read.
+    """The entries of a directory; none if it does not exist. Raises PermissionError, unlike `Path.glob`, which skips
+    unreadable directories.
     """
     try:
         return list(directory.iterdir())

@@ -1,8 +1,8 @@
-"""The writer lock: one process may write, and others are told which. The kernel releases it when the holder dies.
+"""The writer lock: one process may write; others learn which. The kernel releases it when the holder dies.
 
-The lock is on a file, not on its name: where somebody deletes or replaces `writer.lock`, another process can lock the
-new file. So the writer looks before it acknowledges anything (`WriterLock.check`). It takes the lock of the new file
-where nobody was quicker, which the epoch in the manifest tells, and gives up where somebody was.
+The lock is on a file, not on its name: if somebody deletes or replaces `writer.lock`, another process can lock the new
+file. So the writer checks before it acknowledges anything (`WriterLock.check`). If no other process was faster, which
+the epoch in the manifest shows, it locks the new file; otherwise it stops writing.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class WriterLock:
     """The lock that the writer of a catalog holds from opening to closing."""
 
     def __init__(self, path: Path, is_last_opened: Callable[[], bool] = lambda: False) -> None:
-        """Take the lock. is_last_opened: whether no writer has opened the catalog since, as its manifest tells.
+        """Take the lock. is_last_opened: whether no other writer has opened the catalog since, according to its
+        manifest.
 
-        Raises CatalogLockedError, which names the holder, at once; OSError.
+        Raises CatalogLockedError, which names the holder, immediately; OSError.
         """
         self._path, self._is_last_opened = path, is_last_opened
         self._encoded = os.fsencode(path)
@@ -57,21 +58,21 @@ class WriterLock:
         os.pwrite(self._descriptor, json.dumps(self._holder).encode(), 0)
 
     def announce(self, address: str | None) -> None:
-        """Name the address at which the holder serves the catalog; None: at none any more."""
+        """Publish the address at which the holder serves the catalog; None: it is not served any more."""
         with self._checking:
             self._holder.pop("address", None)
             self._holder |= {} if address is None else {"address": address}
             if self._descriptor >= 0:
-                with contextlib.suppress(OSError):  # what is in the file is for people
+                with contextlib.suppress(OSError):  # the file's contents are for people
                     self._sign()
 
     @property
     def named(self) -> tuple[bytes, int, int]:
-        """The path that the lock's file must have, and the file's device and inode, without a sign."""
+        """The path that the lock's file must have, and the file's device and inode as unsigned numbers."""
         return self._encoded, self._file.st_dev & _ALL, self._file.st_ino & _ALL
 
     def check(self) -> None:
-        """Make sure that nobody else can write. Raises CatalogLockedError where somebody may, OSError."""
+        """Make sure that nobody else can write. Raises CatalogLockedError if somebody may; OSError."""
         if not same_file(self._path, self._file):
             with self._checking:
                 if not same_file(self._path, self._file):
@@ -100,24 +101,24 @@ class WriterLock:
         )
 
     def leave_to_parent(self) -> None:
-        """In a forked process: the lock is the parent's alone, and ends with it."""
+        """In a forked process: the lock belongs to the parent and ends with it."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def release(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         if self._descriptor >= 0:
-            with contextlib.suppress(OSError):  # the name in it is for people
+            with contextlib.suppress(OSError):  # the file's contents are for people
                 os.ftruncate(self._descriptor, 0)
             with contextlib.suppress(OSError):
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # a process forked meanwhile has the file open
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def _locked_file(path: Path) -> int:
-    """A descriptor of the file of that name, locked; made where it is absent."""
+    """A descriptor of the file at `path`, created if absent, and locked."""
     while True:
         descriptor = create_file(path, os.O_RDWR)
         try:
@@ -134,11 +135,11 @@ def _locked_file(path: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # it was deleted or replaced just then
+        os.close(descriptor)  # the file was deleted or replaced in between
 
 
 def _lock(descriptor: int) -> bool:
-    """Take the lock; a moment's patience is for readers, which look whether there is a writer."""
+    """Take the lock. Retries briefly, because readers lock the file for a moment to check for a writer."""
     for pause in (0.0, 0.05, 0.1, 0.2):
         time.sleep(pause)
         try:
@@ -150,7 +151,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody writes to the catalog."""
+    """Whether a process has the catalog open for writing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -167,13 +168,13 @@ def is_held(path: Path) -> bool:
 def _holder(descriptor: int) -> dict[str, Any]:
     try:
         holder = json.loads(os.pread(descriptor, 4096, 0))
-    except ValueError:  # it is being written this moment
+    except ValueError:  # it is being written
         return {}
     return holder if isinstance(holder, dict) else {}
 
 
 def _way_in(holder: dict[str, Any]) -> str:
-    """What somebody can do who finds the catalog locked. The file may hold anything."""
+    """What a user can do who finds the catalog locked. The file may contain anything."""
     address = holder.get("address")
     if isinstance(address, str) and _ADDRESS.fullmatch(address):
         return f"a server has it at {address}: ask that, as in `aggregator query {address} …`"

@@ -1,8 +1,9 @@
 """Modes of a catalog's files and directories, independent of the umask.
 
-A new catalog is its owner's alone: files 0600, directories 0700. Whoever can read a catalog could otherwise hold its
-locks as well. Everything in a catalog has the mode of its `manifest.sqlite`, as SQLite has it for what lies beside it,
-so that other processes need not be told; notes and tokens that lie elsewhere are their owner's alone.
+A new catalog is accessible to its owner only: files 0600, directories 0700. Otherwise anyone who can read a catalog
+could also hold its locks. Everything in a catalog has the mode of its `manifest.sqlite`, just as SQLite uses it for its
+own side files, so other processes need no configuration. Notes and tokens stored elsewhere are always private to their
+owner.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aggregator.errors import InvalidRequestError
 
 MANIFEST = "manifest.sqlite"
 PRIVATE = 0o600
-_DEPTH = 3  # of the files of a catalog below its root
+_DEPTH = 3  # levels of a catalog's files below its root
 _OF_A_CATALOG = (
     "catalog.facts", "writer.lock", "readers.lock", "sealing.json", "log", "segments", "staging", "quarantine",
     "reserve", "cache", "following.json",
@@ -26,7 +27,7 @@ _OF_A_CATALOG = (
 
 
 def parse_mode(given: int | str) -> int:
-    """The mode of files from a number, or from text in octal. Raises InvalidRequestError."""
+    """A file mode from a number, or from octal text. Raises InvalidRequestError."""
     with contextlib.suppress(ValueError):
         mode = int(given, 8) if isinstance(given, str) else given
         if not isinstance(given, bool) and mode & 0o600 == 0o600 and not mode & ~0o666:
@@ -38,12 +39,12 @@ def parse_mode(given: int | str) -> int:
 
 
 def directory_mode(file_mode: int) -> int:
-    """The mode of directories of files with that mode: who may read them may pass."""
+    """The mode of directories for files with that mode: whoever may read the files may enter."""
     return file_mode | (file_mode & 0o444) >> 2
 
 
 def file_mode_in(directory: Path) -> int:
-    """The mode of new files in a directory: that of the catalog it belongs to, and no less than its owner needs."""
+    """The mode of new files in a directory: that of its catalog, and at least what the owner needs."""
     place = os.fspath(directory)
     for _ in range(_DEPTH):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -54,9 +55,9 @@ def file_mode_in(directory: Path) -> int:
 
 
 def create_file(path: Path, flags: int, mode: int | None = None) -> int:
-    """A descriptor of a file, which is made where it is absent. Raises OSError.
+    """Open a file, creating it if absent; return the descriptor. Raises OSError.
 
-    mode: None: that of the files beside it.
+    mode: None: that of the catalog that the file belongs to.
     """
     mode = file_mode_in(path.parent) if mode is None else mode
     try:
@@ -64,7 +65,7 @@ def create_file(path: Path, flags: int, mode: int | None = None) -> int:
     except FileExistsError:
         return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, mode)
     try:
-        if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:  # the umask took some of it
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:  # the umask removed some bits
             os.fchmod(descriptor, mode)
     except BaseException:
         os.close(descriptor)
@@ -73,11 +74,11 @@ def create_file(path: Path, flags: int, mode: int | None = None) -> int:
 
 
 def create_directory(directory: Path) -> None:
-    """Make a directory and those above it that are missing. Raises OSError; FileExistsError where a file is there."""
+    """Create a directory and its missing parents. Raises OSError; FileExistsError if a file is in the way."""
     missing = list(takewhile(lambda place: not place.is_dir(), (directory, *directory.parents)))
     for place in reversed(missing):
         mode = directory_mode(file_mode_in(place.parent))
-        with contextlib.suppress(FileExistsError):  # somebody was quicker, or it is a file
+        with contextlib.suppress(FileExistsError):  # another process was faster, or it is a file
             place.mkdir(mode)
             place.chmod(mode)
     if missing and not directory.is_dir():
@@ -85,15 +86,15 @@ def create_directory(directory: Path) -> None:
 
 
 def settle_file(path: Path) -> None:
-    """Give a file that others made the mode of its catalog. Raises OSError."""
+    """Give a file created by other code the mode of its catalog. Raises OSError."""
     path.chmod(file_mode_in(path.parent))
 
 
 def change_modes(root: Path, file_mode: int) -> None:
-    """Give everything in a catalog that mode, and let whoever may read it pass its root. Raises OSError."""
+    """Set the mode of everything in a catalog, and let everyone who may read it enter its root. Raises OSError."""
     inside = directory_mode(file_mode)
     for path in _of_catalog(root):
-        with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
             wanted = inside if path.is_dir() else file_mode
             if stat.S_IMODE(path.stat().st_mode) != wanted:
                 path.chmod(wanted)
@@ -103,7 +104,8 @@ def change_modes(root: Path, file_mode: int) -> None:
 
 
 def _of_catalog(root: Path) -> Iterator[Path]:
-    """The files and directories of a catalog, the manifest first: what is made from then on has its mode."""
+    """The files and directories of a catalog, the manifest first, so that files created from then on have the new mode.
+    """
     yield from (root / f"{MANIFEST}{end}" for end in ("", "-wal", "-shm"))
     for name in _OF_A_CATALOG:
         path = root / name

@@ -1,8 +1,8 @@
-"""Pins of scans under way: no file is deleted while a scan may read it.
+"""Pins of running scans: no file is deleted while a scan may read it.
 
-A scan pins the change of the manifest that its snapshot shows. A segment that was retired by a later change is in that
-snapshot. In this process scans are counted; other processes see a lock on the byte of `readers.lock` whose offset is
-the change, and the kernel drops it when a reader dies.
+A scan pins the manifest change that its snapshot shows. A segment retired by a later change is still in that snapshot.
+Scans in this process are counted. Other processes see a lock on the byte of `readers.lock` at the offset of the change;
+the kernel releases it when a reader dies.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _FLOCK = "hhqqi"  # type, whence, start, length, process: Linux's struct flock
 
 
 _ALL = 1 << 62
-"""More bytes than there will be changes."""
+"""A byte count larger than the number of changes will ever be."""
 
 
 def _lock(descriptor: int, kind: int, start: int, length: int) -> None:
-    """Lock or unlock bytes; waits where another's lock is in the way, which no reader meets on Linux.
+    """Lock or unlock bytes; waits for a conflicting lock, which no reader meets on Linux.
 
-    There by the lock of an open file: a lock of a process would be the same for every catalog that the process has
-    open, and go when the first of them is closed.
+    On Linux the lock belongs to the open file description. A lock of the process would be shared by all catalogs that
+    the process has open, and released when the first of them is closed.
     """
     if sys.platform == "linux":
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
@@ -42,8 +42,8 @@ def _lock(descriptor: int, kind: int, start: int, length: int) -> None:
 def _is_locked(descriptor: int, start: int, length: int) -> bool:
     """Whether another open file holds a lock on one of these bytes.
 
-    Linux is asked without taking a lock: one that is held for a moment only would still be in the way of a reader that
-    begins in that moment. Elsewhere the reader waits for that moment to pass.
+    On Linux this queries the lock without taking it: even a momentary lock would block a reader that starts at that
+    moment. On other systems such a reader waits.
     """
     if sys.platform == "linux":
         question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
@@ -60,23 +60,25 @@ def _is_locked(descriptor: int, start: int, length: int) -> bool:
 
 
 class Pins:
-    """The scans of this process. Safe to share between threads."""
+    """The scans of this process. Thread-safe."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
-        """path: `readers.lock`; the writer makes it. As long as it is not there a reader pins nothing for others."""
+        """path: `readers.lock`; the writer creates it. Until it exists, a reader's pins are invisible to other
+        processes.
+        """
         self._path, self._read_only = path, read_only
         self._lock = Lock()
         self._counts: Counter[int] = Counter()
-        self._let_go: deque[int] = deque()  # of these counts
+        self._let_go: deque[int] = deque()  # changes whose released pins are not yet subtracted from the counts
         self._descriptor = -1
         self._file: os.stat_result | None = None
-        self._replaced: list[int] = []  # of the writer: files that had the name before, while readers hold locks there
+        self._replaced: list[int] = []  # in the writer: previous files of that name, while readers hold locks on them
         self._closed = False
         leave_when_forked(self)
         self._open()
 
     def _open(self) -> None:
-        """Open the file that has the name now, where that is another one than before, and lock in it what is pinned."""
+        """Open the file that has the name now, if it is a new one, and lock the pinned changes in it."""
         if self._closed or (self._file is not None and same_file(self._path, self._file)):
             return
         with contextlib.suppress(FileNotFoundError):
@@ -93,7 +95,7 @@ class Pins:
                 self._drop_replaced()
 
     def leave_to_parent(self) -> None:
-        """In a forked process: the pins are the parent's, and go when that lets go of them, or dies."""
+        """In a forked process: the pins belong to the parent, and end when it releases them or dies."""
         self._closed = True
         mine, self._replaced, self._descriptor = [self._descriptor, *self._replaced], [], -1
         for descriptor in mine:
@@ -111,12 +113,14 @@ class Pins:
         return Pin(self, change)
 
     def _release(self, change: int) -> None:
-        """Never waits: the garbage collector may call this in a thread that holds the lock, which then settles it."""
+        """Never waits: the garbage collector may call this in a thread that holds the lock. That thread then applies
+        the release.
+        """
         self._let_go.append(change)
         self._settle()
 
     def _settle(self) -> None:
-        """Count out what was let go of, unless somebody is at it."""
+        """Subtract released pins from the counts, unless another thread holds the lock."""
         while self._let_go and self._lock.acquire(blocking=False):
             try:
                 self._count_out()
@@ -133,13 +137,15 @@ class Pins:
                     _lock(self._descriptor, fcntl.F_UNLCK, change, 1)
 
     def keep_file(self) -> None:
-        """Make the file anew where somebody deleted it: readers that begin now would pin nothing for others."""
+        """Recreate the file if somebody deleted it; otherwise the pins of new readers would be invisible to other
+        processes.
+        """
         with self._lock:
             self._open()
         self._settle()
 
     def holds_before(self, change: int) -> bool:
-        """Whether a scan of any process reads a snapshot older than `change`. The writer asks."""
+        """Whether a scan of any process reads a snapshot older than `change`. Called by the writer."""
         with self._lock:
             self._count_out()
             self._open()
@@ -153,14 +159,14 @@ class Pins:
         return held
 
     def _drop_replaced(self) -> None:
-        """Close files that lost their name; the writer as soon as no reader holds a lock there."""
+        """Close files that lost their name; the writer closes them only when no reader holds a lock on them."""
         for descriptor in list(self._replaced):
             if self._read_only or not _is_locked(descriptor, 0, _ALL):
                 self._replaced.remove(descriptor)
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of all pins."""
+        """Release all pins."""
         with self._lock:
             self.leave_to_parent()
 
@@ -175,7 +181,7 @@ class Pin:
         self._change = change
 
     def release(self) -> None:
-        """Let go. A second call does nothing."""
+        """Release the pin. A second call does nothing."""
         pins, self._pins = self._pins, None
         if pins is not None:
             pins._release(self._change)

@@ -1,4 +1,4 @@
-"""Damaged files set aside: kept, never read again, counted in the catalog's size."""
+"""Quarantine for damaged files: they are kept, never read again, and counted in the catalog's size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from esformat.parts import sync_directory
 
 
 def set_aside(layout: Layout, path: Path, *, keep: bool = False) -> Path:
-    """Move a file into quarantine, or put a copy there and `keep` the file; gives where. Raises OSError."""
+    """Move a file into quarantine, or copy it there and `keep` the original; return the new path. Raises OSError."""
     make_directory(layout.quarantine)
     target = _free_name(layout.quarantine, path)
     if not keep:
@@ -20,7 +20,7 @@ def set_aside(layout: Layout, path: Path, *, keep: bool = False) -> Path:
         sync_directory(path.parent)
     else:
         try:
-            os.link(path, target)  # the file is not written to any more
+            os.link(path, target)  # the file is never written again
         except OSError:  # a file system without hard links
             with path.open("rb") as old, os.fdopen(create_file(target, os.O_WRONLY), "wb") as new:
                 shutil.copyfileobj(old, new)

@@ -1,7 +1,7 @@
-"""`staging/`: segments that other processes write, until the catalog takes them in.
+"""`staging/`: segments that other processes write, until the catalog adopts them.
 
-Each write has a directory of its own there. Tasks that share it ask `claim` for record indexes and numbers, so that no
-two attempts are given the same. `note` and `undo` see to it that a crash while segments get their names leaves none.
+Each write has its own directory there. Tasks that share it call `claim` for record indexes and segment numbers, so that
+no two attempts get the same ones. `note` and `undo` ensure that a crash while segments are renamed leaves none behind.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ from aggregator.storage.files.modes import create_directory, create_file
 from esformat.parts import sync_directory
 
 STALE_SECONDS = 24 * 3600
-"""A write that changed nothing for so long is taken for dead."""
+"""A write that changed nothing for this long counts as dead."""
 _CLAIMS = "claims"
 _CLAIMED = struct.Struct(
     "<"
-    "q"  # record indexes that were given
-    "q"  # numbers that were given
+    "q"  # number of record indexes claimed
+    "q"  # number of segment numbers claimed
 )
 _NOTE = "adding.json"
 
 
 def staging(layout: Layout) -> Path:
-    """The directory; it may not be there."""
+    """The staging directory; it may not exist."""
     return layout.root / "staging"
 
 
 def claim(folder: Path, rows: int) -> tuple[int, int]:
-    """Record indexes for so many events, and a number for their segment, both counted from the first of the write.
+    """Claim record indexes for `rows` events, and a number for their segment, both counted from the start of the write.
 
-    Gives the first of them. Nobody else who asks in this directory, in whatever process, gets them. Raises OSError.
+    Returns the first index and the number. No other caller with this directory, in any process, gets the same. Raises
+    OSError.
     """
     create_directory(folder)
     descriptor = create_file(folder / _CLAIMS, os.O_RDWR)
@@ -50,11 +51,11 @@ def claim(folder: Path, rows: int) -> tuple[int, int]:
         os.pwrite(descriptor, _CLAIMED.pack(indexes + rows, numbers + 1), 0)
         return indexes, numbers
     finally:
-        os.close(descriptor)  # which lets go of the lock
+        os.close(descriptor)  # releases the lock
 
 
 def sweep(layout: Layout, prefix: str = "") -> None:
-    """Delete the directories of writes whose names begin so; with "", of those that are dead."""
+    """Delete the directories of writes whose names begin with `prefix`; with "", those of dead writes."""
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(staging(layout)):
             mine = entry.name.startswith(prefix) if prefix else time.time() - entry.stat().st_mtime > STALE_SECONDS
@@ -63,7 +64,7 @@ def sweep(layout: Layout, prefix: str = "") -> None:
 
 
 def note(layout: Layout, numbers: Iterable[int]) -> None:
-    """Note durably which segments are about to get their names. Raises OSError."""
+    """Record durably which segments are about to be renamed into place. Raises OSError."""
     folder = staging(layout)
     make_directory(folder)
     with replaced(folder / _NOTE) as file:
@@ -71,13 +72,15 @@ def note(layout: Layout, numbers: Iterable[int]) -> None:
 
 
 def forget_note(layout: Layout) -> None:
-    """The segments are in the manifest. Durable when this returns: the note must not come back. Raises OSError."""
+    """Delete the note, because the manifest now contains the segments. Durable on return: the note must not reappear.
+    Raises OSError.
+    """
     (staging(layout) / _NOTE).unlink()
     sync_directory(staging(layout))
 
 
 def undo(layout: Layout, named: Container[int]) -> None:
-    """After a crash: delete the noted segments that the manifest does not name. Raises OSError."""
+    """After a crash: delete the noted segments that are not in the manifest. Raises OSError."""
     path = staging(layout) / _NOTE
     try:
         numbers = json.loads(path.read_bytes())["segments"]

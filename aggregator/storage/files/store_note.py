@@ -1,6 +1,7 @@
-"""`store.json`: what a directory knows of its catalog in a store, so that the next opening can tell whose it is.
+"""`store.json`: what a directory knows of its catalog in a store, so that the next opening knows whether it still owns
+it.
 
-It is no part of the manifest, which is copied to the store: two copies of a directory must be able to tell apart.
+It is not part of the manifest, which is copied to the store: two copies of a directory must remain distinguishable.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ NAME = "store.json"
 
 @dataclass(frozen=True, slots=True)
 class StoreNote:
-    """What is noted.
+    """The contents of the note.
 
-    runs: of the lease, the one that was held, and the one that was wanted last: nobody else's. sequence: every object
-    of the log before it is known here. following: the directory is a copy that is brought up to date from the store.
-    announced: the first object of the log, and its position, whose frames the last manifest in the store needs.
+    runs: lease runs that belong to this directory only: the last held and the last requested one. sequence: every log
+    object before it is known here. needs: the first log object, and its position, that the last manifest in the store
+    needs. following: the directory is a copy that is kept up to date from the store.
     """
 
     address: str
@@ -32,12 +33,12 @@ class StoreNote:
     following: bool = False
 
     def but(self, **changes: Any) -> StoreNote:
-        """The same with other values."""
+        """A copy with other values."""
         return replace(self, **changes)
 
 
 def read_note(layout: Layout) -> StoreNote | None:
-    """The note of a directory; None where it has none. Raises CorruptManifestError, OSError."""
+    """The note of a directory; None if there is none. Raises CorruptManifestError, OSError."""
     path = layout.root / NAME
     try:
         facts = json.loads(path.read_bytes())
@@ -54,7 +55,7 @@ def read_note(layout: Layout) -> StoreNote | None:
 
 
 def refuse_followers(layout: Layout) -> None:
-    """Raises InvalidRequestError for a directory that only follows a catalog in a store, or is being restored."""
+    """Raises InvalidRequestError if the directory only follows a catalog in a store, or is being restored."""
     note = read_note(layout)
     if note is not None and note.following:
         raise InvalidRequestError(
@@ -65,11 +66,11 @@ def refuse_followers(layout: Layout) -> None:
 
 
 def write_note(layout: Layout, note: StoreNote) -> None:
-    """Keep it, durably. Raises OSError."""
+    """Store the note durably. Raises OSError."""
     with replaced(layout.root / NAME) as file:
         file.write(json.dumps(asdict(note)).encode())
 
 
 def note_path(layout: Layout) -> Path:
-    """Where it lies."""
+    """The path of the note."""
     return layout.root / NAME

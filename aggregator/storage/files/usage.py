@@ -14,8 +14,10 @@ from aggregator.storage.files.layout import Layout, manifest_files
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Bytes on disk. segments: live ones; waiting: retired ones that a scan still reads; manifest: with the copy of its
-    facts beside it; reserve: kept for a full disk; cache: what was read of the store; free: left on the disk.
+    """Bytes on disk.
+
+    segments: live ones. waiting: retired ones that a scan still reads. manifest: including its backup. reserve: kept
+    for a full disk. cache: data read from the store. free: available on the disk.
     """
 
     segments: int
@@ -29,17 +31,17 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """Everything but what is free."""
+        """Everything but free space."""
         return self.segments + self.waiting + self.other
 
     @property
     def other(self) -> int:
-        """What is no segment."""
+        """Everything but segments."""
         return self.log + self.manifest + self.quarantine + self.reserve + self.cache
 
 
 def measure(layout: Layout, *, segments: int, waiting: int) -> Usage:
-    """Look. What the segments take is known: it stands in the manifest."""
+    """Measure the usage. The sizes of segments are passed in, because the manifest knows them."""
     return Usage(
         segments,
         waiting,
@@ -53,12 +55,12 @@ def measure(layout: Layout, *, segments: int, waiting: int) -> Usage:
 
 
 def free_bytes(directory: Path) -> int:
-    """Bytes that are left on the disk of a directory."""
+    """Free bytes on the disk of a directory."""
     return shutil.disk_usage(directory).free
 
 
 def sizes_below(directory: Path) -> Iterator[int]:
-    """Bytes of each file in the folders of a directory, which need not be there."""
+    """Bytes of each file in the subfolders of a directory, which may be absent."""
     with contextlib.suppress(FileNotFoundError):
         for folder in os.scandir(directory):
             if folder.is_dir():
@@ -72,7 +74,7 @@ def _manifest_sizes(layout: Layout) -> Iterator[int]:
 
 
 def sizes_in(directory: Path) -> Iterator[int]:
-    """Bytes of each file in a directory, which need not be there."""
+    """Bytes of each file in a directory, which may be absent."""
     try:
         entries = list(os.scandir(directory))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""A log copied from another catalog's, byte by byte: what its owner gives, and what a follower makes of it.
+"""A byte-for-byte copy of another catalog's log: the owner's side and the follower's side.
 
-Positions, files and frames are the same on both sides, so the copy is read as any log. Bytes count once the checksums
-of their frames have been seen to match.
+Positions, files and frames are the same on both sides, so the copy is read like any log. Bytes count once the checksums
+of their frames have been verified.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _ANOTHER_PAST = "the server lost what the follower has: promote the follower, or
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What an owner gives: bytes [position, position + length) of the log, of the file that begins at `file`.
+    """Bytes that an owner sends: [position, position + length) of the log, from the file that begins at `file`.
 
-    end: up to where the log is acknowledged. oldest: where its oldest file begins. change: of the manifest, the last.
-    lost: whether what was asked for is gone, and these are the oldest that there are.
+    end: the end of the acknowledged log. oldest: where its oldest file begins. change: the latest change of the
+    manifest. lost: whether the requested bytes are gone, so that these are the oldest that exist.
     """
 
     path: Path
@@ -41,10 +41,10 @@ class Piece:
 
 
 def piece_of(directory: Path, position: int | None, most: int) -> Piece:
-    """What follows a position of a log, at most so many bytes, of one file. position: None: the oldest that there are.
+    """Find at most `most` bytes of one file from a position of a log. position: None: the oldest bytes.
 
-    Raises FileNotFoundError where there is no log, or a file was deleted just then; InvalidRequestError for a position
-    behind its end; OSError.
+    Raises FileNotFoundError if there is no log, or a file was deleted in between; InvalidRequestError for a position
+    after its end; OSError.
     """
     marks = Marks.read(directory)
     files = list_files(directory)
@@ -52,7 +52,7 @@ def piece_of(directory: Path, position: int | None, most: int) -> Piece:
         raise FileNotFoundError(str(directory))
     oldest, (newest, path) = files[0][0], files[-1]
     size = path.stat().st_size
-    # The header of a file is durable before the file is used: followers begin theirs then, and let go of those before.
+    # A file's header is durable before the file is used. Followers then start their copy and release older files.
     acknowledged = max(marks.position or 0, newest + min(FILE_HEADER_BYTES, size))
     if position is not None and position > max(acknowledged, newest + size):
         raise InvalidRequestError(f"the log ends before position {position}", hint=_ANOTHER_PAST)
@@ -61,15 +61,15 @@ def piece_of(directory: Path, position: int | None, most: int) -> Piece:
     for (start, path), following in zip(files, [*(start for start, _ in files[1:]), None], strict=True):
         end = start + path.stat().st_size
         if following is None or at < min(end, following):
-            first = max(at, start)  # what was lost between two files is passed over
+            first = max(at, start)  # skip a gap between two files
             length = max(0, min(end, acknowledged) - first)
             return Piece(path, start, first, min(length, most), acknowledged, oldest, marks.change or 0, lost)
     raise AssertionError("the last file has none that follows")
 
 
 def check_shared(directory: Path, frame: int, check: int) -> None:
-    """Refuse who has at a position another frame than this log: raises InvalidRequestError. One whose file is gone is
-    not looked at.
+    """Raises InvalidRequestError if this log has a different frame at a position than the follower. Does nothing if the
+    frame's file is gone.
     """
     start, path = next(((start, path) for start, path in reversed(list_files(directory)) if start <= frame), (0, None))
     stored = b""
@@ -90,17 +90,17 @@ def check_shared(directory: Path, frame: int, check: int) -> None:
 class LogCopy:
     """The log of a follower. For one thread at a time.
 
-    Files of a log that was begun anew lie beside the old ones, behind a gap, until `drop_before` deletes those; others
-    see no more than was acknowledged.
+    If the log was restarted, its new files are stored next to the old ones, after a gap, until `drop_before` deletes
+    the old ones. Other processes see only what was acknowledged.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Find where the copy ends; what is no whole frame behind it is cut off. Raises OSError, CorruptLogError."""
+        """Find the end of the copy, and cut off an incomplete frame there. Raises OSError, CorruptLogError."""
         self._directory = directory
         self.position: int | None = None
-        """Behind the last whole frame; None: there is nothing yet."""
+        """The end of the last whole frame; None: nothing was copied yet."""
         self.last: tuple[int, int] | None = None
-        """The last frame: its position, and the checksum of its head; None: it is not known."""
+        """The last frame: its position, and the checksum of its head; None: unknown."""
         self._descriptor, self._start = -1, -1
         self._mark = create_file(directory / MARK_NAME, os.O_WRONLY)
         files = list_files(directory)
@@ -123,10 +123,10 @@ class LogCopy:
         self.position = end
 
     def add(self, file: int, position: int, data: bytes) -> int:
-        """Take bytes in that lie at a position, in the file that begins at `file`: whole frames, durably. Gives how
-        many bytes of the next frame are missing, 0: none is there.
+        """Append whole frames durably: `data` from `position`, in the file that begins at `file`. Returns how many
+        bytes the next, incomplete frame lacks; 0 if there is none.
 
-        Raises CorruptLogError for bytes that are not what their checksums say; nothing is kept of them. Raises OSError.
+        Raises CorruptLogError if the bytes do not match their checksums; none of them are kept. Raises OSError.
         """
         held = memoryview(data)
         begins = position == file and file != self._start
@@ -161,7 +161,7 @@ class LogCopy:
         sync_directory(self._directory)
 
     def _write(self, data: memoryview, at: int | None = None) -> None:
-        """Behind what is there, durably; what an earlier failure left there is written over."""
+        """Write durably at the end, overwriting what an earlier failure left there."""
         assert self.position is not None
         at = self.position - self._start if at is None else at
         with naming(str(self._directory / file_name(self._start)), "it is tried again"):
@@ -171,7 +171,9 @@ class LogCopy:
             sync_file(self._descriptor)
 
     def begin_anew(self) -> None:
-        """What follows was lost: the next file may begin anywhere behind what others see; newer ones go."""
+        """Restart the copy because the following bytes were lost: delete files beyond what others see; the next file
+        may begin anywhere after that.
+        """
         seen = Marks.read(self._directory).position or 0
         for start, path in list_files(self._directory):
             if start > seen:
@@ -179,12 +181,12 @@ class LogCopy:
         self.position, self.last, self._start = None, None, -1
 
     def acknowledge(self, change: int) -> None:
-        """Let others read all of it, and say which change of the manifest they must see."""
+        """Let others read all of the copy, and publish which change of the manifest they must see."""
         position = 0 if self.position is None else self.position
         os.pwrite(self._mark, encode_mark(position) + encode_mark(change), 0)
 
     def drop_before(self, position: int) -> None:
-        """Delete files that end at or before a position, but the newest. Raises OSError."""
+        """Delete files that end at or before a position, except the newest. Raises OSError."""
         files = list_files(self._directory)
         for (_, path), (following, _) in pairwise(files):
             if following <= position:
@@ -192,7 +194,7 @@ class LogCopy:
         sync_directory(self._directory)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for descriptor in (self._descriptor, self._mark):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -204,7 +206,7 @@ def _check_of(data: memoryview, at: int) -> int:
 
 
 def _lacking(data: memoryview, at: int, start: int) -> int:
-    """How many bytes the frame at byte `at` lacks. Raises CorruptLogError where it is whole, and wrong."""
+    """How many bytes the frame at byte `at` lacks. Raises CorruptLogError if it is complete but invalid."""
     if len(data) - at < FRAME_HEAD_BYTES:
         return FRAME_HEAD_BYTES - (len(data) - at)
     wanted = frame_bytes(FrameHead.decode(data, at, start + at).body_length)

@@ -11,18 +11,20 @@ from aggregator.storage.log.frame import ALIGNMENT, FrameKind, encode_head, fram
 
 _EVENTS, _DEFINITION = int(FrameKind.EVENTS), int(FrameKind.DEFINITION)
 WAITING, TAKEN, DONE = range(3)
-"""How far an entry is. TAKEN: a leader is at it."""
+"""Progress of an entry. TAKEN: a leader is processing it."""
 UNKNOWN, PLACING, PLACED, PASSED, PUBLISHING, PUBLISHED = range(6)
-"""What became of it. From PASSED on it is settled. PASSED: there was nothing to write, or its own thread is to blame.
-PUBLISHING: it is acknowledged, and stays, wherever an interrupt came.
+"""The outcome of an entry. From PASSED on it is settled. PASSED: there was nothing to write, or it failed for a reason
+of its own. PUBLISHING: it is acknowledged and stays, even if an interrupt arrives.
 """
 
 SMALL_BYTES = 1 << 14
-"""Of a body below this the parts are put together: that is quicker than to write each by itself."""
+"""The parts of a smaller body are joined, which is faster than writing each part separately."""
 
 
 class Entry:
-    """What a thread waits for the log's leader to do. The leader calls the methods; here they write nothing."""
+    """A unit of work that a thread hands to the log's leader. The leader calls the methods; in this class they write
+    nothing.
+    """
 
     __slots__ = (
         "bearer", "body_check", "body_length", "count", "defines", "error", "fate", "first_index", "following", "joins",
@@ -32,8 +34,8 @@ class Entry:
     def __init__(
         self, partition: int = 0, count: int = 0, *, defines: Any = None, key: Any = None, joins: Any = None
     ) -> None:
-        """count: of events. defines: what its definition is known by. key: entries with equal ones are never in one
-        group. joins: those of a group that have equal ones, other than None, are written as one.
+        """count: number of events. defines: the key of its definition. key: entries with equal keys are never in the
+        same group. joins: entries of a group with equal values, other than None, are written as one.
         """
         self.partition, self.count, self.defines, self.key, self.joins = partition, count, defines, key, joins
         self.parts: Sequence[bytes] = ()
@@ -41,12 +43,12 @@ class Entry:
         self.first_index = -1
         self.error: BaseException | None = None
         self.state, self.fate = WAITING, UNKNOWN
-        self.turn = allocate_lock()  # at which its thread waits
+        self.turn = allocate_lock()  # its thread waits for this lock
         self.turn.acquire()
-        self.settled: Callable[[], None] | None = None  # called when it is, where no thread waits
-        self.following: Entry | None = None  # whom its thread wakes when it leaves
-        self.bearer: Entry | None = None  # with which it is written, this many events behind that one's first
-        self.offset = 0
+        self.settled: Callable[[], None] | None = None  # called when it is settled, if no thread waits
+        self.following: Entry | None = None  # the entry whose thread its thread wakes when it leaves
+        self.bearer: Entry | None = None  # the entry that it is written with
+        self.offset = 0  # its first event, counted from the bearer's first
 
     def carry(self, parts: Sequence[bytes]) -> None:
         """Set the body of its frame."""
@@ -61,27 +63,27 @@ class Entry:
             self.body_check = hasher.intdigest()
 
     def join(self, others: Sequence[Self]) -> None:
-        """Set the body of one that joins: also of the others, of which this becomes the bearer, or of each by itself.
-        Whose events are refused gets its error here.
+        """Set the bodies of entries that join: one body for all, of which this entry becomes the bearer, or a separate
+        body for each. An entry whose events are refused gets its error here.
         """
 
     def place(self) -> bool:
-        """Give it its first record index, called in order; False: there is nothing to write."""
+        """Assign the first record index; called in order. Returns False if there is nothing to write."""
         return False
 
     def withdraw(self) -> None:
-        """Take that back, called in reverse order when the write failed."""
+        """Undo `place`; called in reverse order if the write failed."""
 
     def publish(self) -> None:
-        """Make it visible, called in order when it is as durable as was asked for."""
+        """Make the entry visible; called in order when it is as durable as requested."""
 
     def definition(self) -> bytes:
-        """The body of the frame that is written before it where the file has no definition of that kind yet."""
+        """The body of the definition frame to write first if the file has no definition of that key yet."""
         return b""
 
 
 class Action(Entry):
-    """Something that is done between two groups, when what had its place before is published or has failed."""
+    """An action between two groups, after everything placed before it is published or has failed."""
 
     __slots__ = ("_act",)
 
@@ -90,14 +92,14 @@ class Action(Entry):
         self._act = act
 
     def place(self) -> bool:
-        """Do it."""
+        """Run the action."""
         self._act()
         return False
 
 
 def frames_of(group: Sequence[Entry], position: int, defined: Collection[Any]) -> tuple[list[bytes], int]:
-    """The bytes of a group that begins at `position` of the log, and where it ends. defined: keys of definitions that
-    the file has.
+    """The bytes of a group that begins at `position` of the log, and where it ends. defined: keys of the definitions in
+    the file.
     """
     buffers: list[bytes] = []
     first = position

@@ -1,4 +1,4 @@
-"""Log files: list them, and read their frames."""
+"""Log files: list them and read their frames."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def file_name(position: int) -> str:
 
 
 def list_files(directory: Path) -> list[tuple[int, Path]]:
-    """Positions at which log files begin, by their names, and their paths; oldest first."""
+    """The start position, from its name, and the path of each log file, oldest first."""
     files = sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
     return [(int(path.stem, 16), path) for path in files]
 
 
 def encode_mark(number: int) -> bytes:
-    """How the file `acknowledged` holds a number."""
+    """Encode a number for the file `acknowledged`."""
     stored = number.to_bytes(8, "little")
     return stored + checksum64(stored).to_bytes(8, "little")
 
 
 def decode_mark(stored: bytes) -> int | None:
-    """The number; None where it is being written."""
+    """The number; None if it is being written."""
     if len(stored) != _MARK.size:
         return None
     number, check = _MARK.unpack(stored)
@@ -47,9 +47,9 @@ def decode_mark(stored: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What the file `acknowledged` says: up to where other processes may read, and the manifest's last change.
+    """The contents of the file `acknowledged`: up to where other processes may read, and the manifest's latest change.
 
-    None: it does not say.
+    None: unknown.
     """
 
     SIZE: ClassVar[int] = 2 * _MARK.size
@@ -59,7 +59,7 @@ class Marks:
 
     @classmethod
     def read(cls, directory: Path) -> Marks:
-        """Of a log. Raises OSError."""
+        """Read the marks of a log. Raises OSError."""
         try:
             with (directory / MARK_NAME).open("rb") as file:
                 stored = file.read(cls.SIZE)
@@ -68,8 +68,8 @@ class Marks:
         return cls(decode_mark(stored[: cls.CHANGE_AT]), decode_mark(stored[cls.CHANGE_AT :]))
 
     def lacking(self, reached: int) -> int:
-        """Bytes of the log that were acknowledged, where frames were found up to the position `reached`. The header
-        of a file that held no frame yet does not count.
+        """Number of acknowledged bytes after `reached`, the position up to which frames were found. The header of a
+        file without frames does not count.
         """
         lacking = (self.position or 0) - reached
         return lacking if lacking > FILE_HEADER_BYTES else 0
@@ -77,7 +77,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of the log: where it lies, its head, its body without the padding."""
+    """One frame of the log: its position, its head, and its body without padding."""
 
     position: int
     head: FrameHead
@@ -91,7 +91,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes [position, end) of the log that are no frames, in `path` from byte `offset`; `message` says why.
+    """Bytes [position, end) of the log that are not valid frames, in `path` from byte `offset`; `message` says why.
 
     torn: whether they are the end of a write that was never acknowledged.
     """
@@ -105,20 +105,20 @@ class Damage:
 
     @property
     def told(self) -> str:
-        """The message for people, with the place."""
+        """The message for users, with the location."""
         return f"{self.message} (at byte {self.offset}, {self.end - self.position} bytes)"
 
 
 def told_gap(position: int, end: int) -> str:
-    """For people, that bytes [position, end) of the log are in no file."""
+    """A message for users: bytes [position, end) of the log are in no file."""
     return f"up to {end - position} bytes of acknowledged batches are missing, from position {position} to {end}"
 
 
 def read_frames(data: memoryview, path: Path, start: int, *, at: int = FILE_HEADER_BYTES) -> Iterator[Frame | Damage]:
-    """What lies in a log file that begins at position `start`, from byte `at` on, in order.
+    """The frames and damages of a log file that begins at position `start`, from byte `at` on, in order.
 
-    A frame that is damaged, and whatever follows up to the next good one, is one Damage. It is torn where no good
-    frame of a later group follows: then a crash interrupted the write, and what follows it in its group is part of it.
+    A damaged frame, with everything up to the next valid one, is one Damage. It is torn if no valid frame of a later
+    group follows: then a crash interrupted the write, and any frames that follow belong to its group.
     """
     while at < len(data):
         try:
@@ -146,7 +146,7 @@ def _frame(data: memoryview, at: int, position: int) -> Frame:
 
 
 def _good_frames(data: memoryview, at: int, start: int) -> Iterator[Frame]:
-    """Whole frames from byte `at` on, wherever they begin."""
+    """Valid frames from byte `at` on, at any offset."""
     haystack = bytes(data[at:])
     found = haystack.find(FRAME_MAGIC)
     while found >= 0:
@@ -156,7 +156,7 @@ def _good_frames(data: memoryview, at: int, start: int) -> Iterator[Frame]:
 
 
 def read_file(path: Path, start: int) -> memoryview:
-    """The bytes of a log file, its header checked. Raises CorruptLogError, UnknownVersionError, OSError."""
+    """The bytes of a log file, with its header checked. Raises CorruptLogError, UnknownVersionError, OSError."""
     data = path.read_bytes()
     try:
         position = decode_file_header(data)
@@ -170,7 +170,8 @@ def read_file(path: Path, start: int) -> memoryview:
 
 @dataclass(slots=True)
 class LogFile:
-    """A log file as the log keeps account of it: bytes [position, end) and the record indexes that end in it."""
+    """The log's bookkeeping for one file: bytes [position, end), and where each partition's record indexes end in it.
+    """
 
     path: Path
     position: int
@@ -178,5 +179,5 @@ class LogFile:
     ends: dict[int, int] = field(default_factory=dict)  # partition -> index after its last event in this file
 
     def is_sealed(self, sealed: Mapping[int, int]) -> bool:
-        """Whether every event in it lies in a segment."""
+        """Whether every event in the file is in a segment."""
         return all(sealed.get(partition, 0) >= end for partition, end in list(self.ends.items()))

@@ -1,4 +1,4 @@
-"""Follow the log from another process: acknowledged frames, read on demand."""
+"""Follow the log from another process: read acknowledged frames on demand."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from aggregator.storage.log.frame import FILE_HEADER_BYTES
 
 
 class LogTail:
-    """A place in the log, and what follows it. Not safe to share between threads."""
+    """A position in the log, and the frames after it. Not thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.position = 0
-        """Behind the last frame that was taken in: who reads frames moves it on."""
+        """The end of the last processed frame. The caller advances it."""
         self.change = 0
-        """The change that the manifest had come to before frames were read last, as the log says."""
+        """The manifest's latest change before the last read, according to the log."""
         self.damages: dict[Path, str] = {}
-        """What is wrong with a log that nobody writes to, by file; who writes tells of it himself."""
+        """Damage in a log that no process writes to, by file; an active writer reports damage itself."""
 
     def read(self, *, whole: bool) -> list[Frame]:
-        """Frames behind the position, those of files that are gone already left out.
+        """Frames after the position, without those of files that were deleted.
 
-        whole: up to the last good frame, as where nobody writes; else up to what the writer acknowledged.
+        whole: read up to the last valid frame, for a log that no process writes to; else up to the acknowledged
+        position.
         """
         marks = Marks.read(self._directory)
         self.change = marks.change or 0
@@ -59,7 +60,7 @@ class LogTail:
         return frames
 
     def _files(self) -> list[tuple[int, Path]]:
-        """Files that can have something behind the position."""
+        """Files that may have frames after the position."""
         files = list_files(self._directory)
         following = [start for start, _ in files[1:]]
         passed = sum(start <= self.position for start in following)

@@ -1,7 +1,8 @@
-"""The bytes of the log: file header and frames, as `spec/log.md` has them. Values in, values out; no files here.
+"""The bytes of the log: file header and frames, as specified in `spec/log.md`. Encodes and decodes values; does no I/O.
 
-A frame is a head of fixed size and a body. The body's checksum is made by whoever appends, before the frame has a
-place; the head's is made when it gets one and is seeded with that place, so a frame that lies elsewhere is no frame.
+A frame is a head of fixed size and a body. The appending thread computes the body's checksum before the frame's
+position is known. The head's checksum is computed once the position is known, and is seeded with it, so a frame at
+another position is invalid.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FILE = struct.Struct(
     "H"  # major version
     "H"  # minor version
     "I"  # reserved
-    "Q"  # position: place in the log of the file's first byte
+    "Q"  # position in the log of the file's first byte
     "Q"  # check: xxh3-64 of the bytes before
 )
 _HEAD = struct.Struct(
@@ -37,7 +38,7 @@ _HEAD = struct.Struct(
     "3s"  # reserved
     "I"  # body length
     "I"  # count: events
-    "Q"  # group: position of the first frame that was written with this one
+    "Q"  # group: position of the first frame written together with this one
     "Q"  # partition
     "Q"  # first index
     "Q"  # body check
@@ -58,7 +59,7 @@ FRAME_HEAD_BYTES = _HEAD.size + _CHECK.size
 
 
 class FrameKind(IntEnum):
-    """What a frame's body holds."""
+    """The content of a frame's body."""
 
     EVENTS = 1
     DEFINITION = 2
@@ -88,7 +89,7 @@ def decode_file_header(buf: memoryview | bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FrameHead:
-    """What stands before a frame's body."""
+    """The fields before a frame's body."""
 
     SIZE: ClassVar[int] = FRAME_HEAD_BYTES
     kind: int
@@ -100,7 +101,7 @@ class FrameHead:
     body_check: int
 
     def encode(self, position: int) -> bytes:
-        """The head of the frame that lies at `position` of the log."""
+        """The head's bytes for a frame at `position` of the log."""
         return encode_head(
             position,
             self.kind,
@@ -114,7 +115,7 @@ class FrameHead:
 
     @classmethod
     def decode(cls, buf: memoryview | bytes, at: int, position: int) -> FrameHead:
-        """Read the head at byte `at` of `buf`, which is `position` of the log. Raises CorruptLogError."""
+        """Read the head at byte `at` of `buf`, which is at `position` of the log. Raises CorruptLogError."""
         if len(buf) - at < cls.SIZE:
             raise CorruptLogError("a frame head is cut short", offset=at)
         (check,) = _CHECK.unpack_from(buf, at + _HEAD.size)
@@ -129,7 +130,9 @@ class FrameHead:
 def encode_head(
     position: int, kind: int, length: int, count: int, group: int, partition: int, first_index: int, body_check: int
 ) -> bytes:
-    """The bytes of a `FrameHead` at `position` of the log, which the log's leader has no time to make first."""
+    """The bytes of a `FrameHead` at `position` of the log, without creating the object: this saves the log's leader
+    time.
+    """
     fields = _HEAD.pack(
         FRAME_MAGIC, kind, b"\0\0\0", length, count, group, partition, first_index, body_check,
     )  # fmt: skip
@@ -137,24 +140,24 @@ def encode_head(
 
 
 def padded(length: int) -> int:
-    """Bytes that a body of so many takes up."""
+    """The padded size of a body of `length` bytes."""
     return length + -length % ALIGNMENT
 
 
 def frame_bytes(body_length: int) -> int:
-    """Bytes of a whole frame."""
+    """The size of a whole frame in bytes."""
     return FRAME_HEAD_BYTES + padded(body_length)
 
 
 @lru_cache(maxsize=1024)
 def plain_prefix(schema: int) -> bytes:
-    """The prefix of a batch that nobody named, of a schema."""
+    """The encoded prefix of a batch without producer, sequence or note."""
     return EventsPrefix(schema).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class EventsPrefix:
-    """What stands in the body of an events frame before its record batch."""
+    """The fields before the record batch in the body of an events frame."""
 
     schema: int
     producer: str = ""
@@ -163,7 +166,7 @@ class EventsPrefix:
     note: str = ""
 
     def encode(self) -> bytes:
-        """The prefix, padded so that the record batch is aligned."""
+        """The encoded prefix, padded so that the record batch is aligned."""
         name = self.producer.encode()
         length = len(name) | (_NOTED if self.note else 0)
         fixed = _EVENTS.pack(self.schema, length, self.sequence, self.fingerprint)
@@ -171,7 +174,7 @@ class EventsPrefix:
 
     @classmethod
     def decode(cls, body: memoryview | bytes) -> tuple[EventsPrefix, int]:
-        """The prefix, and where in the body the record batch begins. Raises CorruptLogError."""
+        """The prefix, and the byte of the body at which the record batch begins. Raises CorruptLogError."""
         if len(body) < _EVENTS.size:
             raise CorruptLogError("the body of an events frame is cut short")
         schema, length, sequence, fingerprint = _EVENTS.unpack_from(body)
@@ -195,7 +198,7 @@ def _note(stored: bytes) -> bytes:
 
 
 def _read_note(body: memoryview | bytes, at: int) -> tuple[str, int]:
-    """The note that begins at a byte, and where it ends. Raises CorruptLogError."""
+    """The note at byte `at`, and where it ends. Raises CorruptLogError."""
     if len(body) - at < _LENGTH.size:
         raise CorruptLogError("a producer's note is cut short")
     (length,) = _LENGTH.unpack_from(body, at)

@@ -1,4 +1,4 @@
-"""Record indexes that the log holds, to compare with segments that the manifest does not name."""
+"""The record indexes in the log, for comparison with segments that the manifest does not list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Span = tuple[int, int]
 
 
 class LoggedEvents:
-    """The record indexes of all whole frames of events in a log, by partition."""
+    """The record indexes of all whole events frames in a log, by partition."""
 
     def __init__(self, directory: Path) -> None:
         """Read the log. Raises OSError, UnknownVersionError."""
@@ -23,7 +23,7 @@ class LoggedEvents:
         for start, path in list_files(directory):
             try:
                 data = read_file(path, start)
-            except CorruptLogError:  # frames know their places: they can be read without the header
+            except CorruptLogError:  # frames contain their positions: they can be read without the header
                 data = memoryview(path.read_bytes())
             for item in read_frames(data, path, start):
                 if isinstance(item, Frame) and item.head.kind == FrameKind.EVENTS:
@@ -41,13 +41,13 @@ class LoggedEvents:
         return True
 
     def lacks_only_the_end(self, partition: int, spans: Iterable[Span]) -> bool:
-        """Whether the log has some events of these spans, and none that it has not is before one that it has."""
+        """Whether the log has some events of these spans, and lacks only events after its last one."""
         end = max((high for _, high in self._whole.get(partition, ())), default=0)
         known = [(first, min(last, end)) for first, last in spans if first < end]
         return bool(known) and self.holds(partition, known)
 
     def outside(self, partition: int, spans: Iterable[Span], first: int, end: int) -> list[Span]:
-        """Frames that begin in [first, end) and have no event of these spans."""
+        """Frames that begin in [first, end) and contain no event of these spans."""
         known = joined(spans)
         found = []
         for low, high in self._frames.get(partition, ()):
@@ -59,7 +59,7 @@ class LoggedEvents:
 
 
 def joined(spans: Iterable[Span]) -> Sequence[Span]:
-    """The same record indexes in as few spans as there can be, in order."""
+    """The same record indexes in as few spans as possible, in order."""
     found: list[Span] = []
     for first, end in sorted(spans):
         if found and first <= found[-1][1]:

@@ -1,7 +1,7 @@
-"""The write-ahead log: batches of all partitions in one sequence of files, synced for many appends at once.
+"""The write-ahead log: batches of all partitions in one sequence of files, with one sync for many appends.
 
-Whoever appends first leads: it writes and syncs the batches of all who came meanwhile, publishes them in order, and
-hands over to the next. There is no thread of the log's own. `spec/log.md` has the bytes.
+The first thread to append leads: it writes and syncs the batches of all threads that arrived meanwhile, publishes them
+in order, and hands over to the next. The log has no thread of its own. The byte format is in `spec/log.md`.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ class Guard(Protocol):
         """The path that its file must have, and the file's device and inode."""
 
     def check(self) -> None:
-        """Raises CatalogLockedError where another process may write to the catalog."""
+        """Raises CatalogLockedError if another process may write to the catalog."""
 
 
 class Shipping(Protocol):
-    """Brings the log to a store."""
+    """Uploads the log to a store."""
 
     @property
     def shipped(self) -> int:
-        """The position behind the last byte that is there."""
+        """The position after the last byte that the store has."""
 
     @property
     def until(self) -> float:
-        """Until when nobody need be asked before what is written is acknowledged, by the clock `now_s`."""
+        """The time, by the clock `now_s`, until which written data may be acknowledged without calling `hold`."""
 
     def hold(self, end: int) -> None:
-        """Return when what is written up to `end` may be acknowledged. Raises LogFailedError: then it never will be."""
+        """Wait until the data written up to `end` may be acknowledged. Raises LogFailedError if it never will be."""
 
 
 class Log(Turns):
-    """The log of a catalog, open for appending. Safe to share between threads."""
+    """The log of a catalog, open for appending. Thread-safe."""
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class Log(Turns):
     ) -> None:
         """Start a new file at `position`. Raises OSError.
 
-        files: those that are there, oldest first. file_bytes: of a file that gets a successor.
-        guard: asked before anything is written, and again before it is acknowledged.
-        shipping: asked before anything is acknowledged; files stay until it has them.
+        files: the existing files, oldest first. file_bytes: the size at which a file is followed by a new one. guard:
+        checked before anything is written, and again before it is acknowledged. shipping: asked before anything is
+        acknowledged; files are kept until it has uploaded them.
         """
         super().__init__()
         self._guard, self._shipping = guard, shipping
@@ -92,11 +92,11 @@ class Log(Turns):
         self._files = list(files)
         self._older_bytes = 0
         self._descriptor = -1
-        self._io = Lock()  # held while the descriptor is used by sync, or replaced, and while files come and go
+        self._io = Lock()  # held while the descriptor is synced or replaced, and while files are added or removed
         self._unsynced = False
-        self._undone = False  # what of a group was written is not there any more
+        self._undone = False  # the written part of a group was removed again
         self._defined: set[Any] = set()
-        self._changes = Lock()  # held while a change is noted, and while the file for it is closed
+        self._changes = Lock()  # held while a change is noted, and while the mark file is closed
         self._noted = 0
         self._mark = create_file(directory / MARK_NAME, os.O_WRONLY)
         leave_when_forked(self)
@@ -133,16 +133,16 @@ class Log(Turns):
         return self._files[-1].position
 
     def partitions(self) -> set[int]:
-        """Partitions of which the files hold events, sealed or not."""
+        """Partitions with events in the files, sealed or not."""
         return {partition for file in list(self._files) for partition in list(file.ends)}
 
     @property
     def failure(self) -> LogFailedError | None:
-        """Why nothing can be appended any more; None while all is well."""
+        """Why nothing can be appended any more; None if appending works."""
         return self._failure
 
     def fail(self, error: LogFailedError) -> None:
-        """Take nothing more in, and say why."""
+        """Stop accepting entries, and record why."""
         with self._lock:
             if self._failure is None:
                 self._failure = error
@@ -154,19 +154,19 @@ class Log(Turns):
     # ------------------------------------------------------------ appending
 
     def append(self, entry: Entry) -> None:
-        """Write an entry; it is published when this returns. Safe to call from many threads.
+        """Write an entry; it is published when this returns. Thread-safe.
 
-        Raises LogFailedError, and then it is not published; ClosedError.
+        Raises LogFailedError, in which case it is not published; ClosedError.
         """
         self._wait_for(entry)
         self.check_stored(entry)
 
     def check_stored(self, entry: Entry) -> None:
-        """Raises what kept a settled entry from being stored."""
+        """Raises the error that prevented a settled entry from being stored."""
         settled = entry.bearer or entry
         if settled.error is not None:
             raise settled.error
-        if settled.fate < PASSED:  # whoever led was interrupted more than once
+        if settled.fate < PASSED:  # the leader was interrupted more than once
             raise self._failure or self._not_written(KeyboardInterrupt())
 
     def _check(self) -> None:
@@ -176,7 +176,7 @@ class Log(Turns):
             raise ClosedError("the catalog is closed", path=str(self._directory.parent))
 
     def _settle_group(self) -> None:
-        """Write the next entries together, publish them, and tell all whose fate that decides."""
+        """Write the next entries together, publish them, and wake all threads whose entries are settled by it."""
         self._undone = False
         try:
             self._take()
@@ -195,7 +195,7 @@ class Log(Turns):
             self._tell()
 
     def _join(self) -> None:
-        """Put together what can be written as one: it shares whatever a batch costs, not the sync alone."""
+        """Combine entries that can be written as one: they share all costs of a batch, not only the sync."""
         joining: dict[Any, list[Entry]] = {}
         for entry in self._taken:
             if entry.joins is not None:
@@ -208,7 +208,7 @@ class Log(Turns):
         entry.fate = PLACING
         try:
             entry.fate = PLACED if entry.place() else PASSED
-        except Exception as error:  # noqa: BLE001  it belongs to the thread that appends this entry, which raises it
+        except Exception as error:  # noqa: BLE001  raised in the thread that appends this entry
             entry.error, entry.fate = error, PASSED
 
     def _write_group(self, group: list[Entry]) -> None:
@@ -223,12 +223,12 @@ class Log(Turns):
             self._commit(buffers, end)
         except BaseException as error:
             if end < 0 or self._commits.marked != end:
-                if self._commits.reached == SYNCING and self._commits.failed:  # also where an interrupt hides it
+                if self._commits.reached == SYNCING and self._commits.failed:  # even if an interrupt hides it
                     self._refuse(_os_error(self._commits.failed), "could not be synced")
                 if self._failure is None:
                     self._cut_back(file)
                 raise
-            interrupt = error  # after the mark was written: all of it stays
+            interrupt = error  # after the mark was written: the group stays
         try:
             self._take_in(group, file, end)
         except BaseException:
@@ -238,12 +238,12 @@ class Log(Turns):
             raise interrupt
 
     def _take_in(self, group: list[Entry], file: LogFile, end: int) -> None:
-        """Publish a group that is acknowledged; called again after an interrupt, what is left of it."""
+        """Publish an acknowledged group; after an interrupt, call again to publish the rest."""
         self._unsynced = True
         for entry in group:
             file.ends[entry.partition] = entry.first_index + entry.count
             self._defined.add(entry.defines)
-        file.end = end  # behind `ends`: `needed` asks for both
+        file.end = end  # after `ends`: `needed` reads both
         for entry in group:
             if entry.fate == PLACED:
                 entry.fate = PUBLISHING
@@ -251,31 +251,33 @@ class Log(Turns):
                 entry.fate = PUBLISHED
 
     def _commit(self, buffers: list[bytes], end: int) -> None:
-        """Write a group, durably where that is asked for, and tell readers in other processes how far they may read.
+        """Write a group, durably if configured, and publish to readers in other processes how far they may read.
 
         Raises OSError, LogFailedError.
         """
         until = math.inf if self._shipping is None else self._shipping.until
         if self._commit_files(buffers, end, sync=self._durability.is_synced, until=until):
             return
-        assert self._shipping is not None  # who else could be late
+        assert self._shipping is not None  # only shipping sets a time limit
         try:
             self._shipping.hold(end)
         except BaseException as error:
             if isinstance(error, LogFailedError):
                 self._failure = error
-            elif self._failure is None:  # the store may have it
+            elif self._failure is None:  # the store may have the data
                 self._refuse(error, "was interrupted while it went to the store")
             raise
         try:
             self._commit_files([], end, sync=False, until=math.inf)
         except BaseException as error:
             if self._commits.marked != end and self._failure is None:
-                self._refuse(error, "could not be marked as acknowledged")  # and not cut back: the store has it
+                self._refuse(error, "could not be marked as acknowledged")  # not cut back: the store has the data
             raise
 
     def _commit_files(self, buffers: list[bytes], end: int, *, sync: bool, until: float) -> bool:
-        """Do so; False where it is written and synced and too late to mark it."""
+        """Write, sync and mark a group. Returns False if it is written and synced, but the time limit for marking it
+        has passed.
+        """
         files, mark = (self._descriptor, self._mark), encode_mark(end)
         lock = None if self._guard is None else self._guard.named
         while True:
@@ -286,9 +288,9 @@ class Log(Turns):
                 return True
             if reached == HOLDING:
                 return False
-            self._check_mine()  # raises, unless the lock could be taken again
+            self._check_mine()  # raises unless the lock could be taken again
             lock = None
-            if reached == LOOKING_AGAIN:  # all but the mark is done
+            if reached == LOOKING_AGAIN:  # everything but the mark is done
                 buffers, sync = [], False
 
     def _check_alone(self) -> None:
@@ -296,7 +298,7 @@ class Log(Turns):
             self._guard.check()
 
     def _check_mine(self) -> None:
-        """Give up for good where what is written now may not be there at the next opening."""
+        """Fail permanently if data written now might be missing at the next opening."""
         try:
             self._check_alone()
         except CatalogLockedError as error:
@@ -311,7 +313,7 @@ class Log(Turns):
             raise self._failure
 
     def _cut_back(self, file: LogFile) -> None:
-        """Undo a write that failed half-way. Where that fails too, the log takes nothing more."""
+        """Undo a write that failed halfway. If that fails too, the log accepts nothing more."""
         try:
             os.ftruncate(self._descriptor, file.end - file.position)
             os.lseek(self._descriptor, file.end - file.position, os.SEEK_SET)
@@ -320,7 +322,7 @@ class Log(Turns):
             self._refuse(error, "cannot be cut back to its last whole frame")
 
     def _sync(self, file: LogFile) -> None:
-        """Sync the current file. One that failed is never tried again: the kernel may have dropped the pages."""
+        """Sync the current file. A failed sync is never retried: the kernel may have dropped the pages."""
         try:
             sync_file(self._descriptor)
         except OSError as error:
@@ -328,7 +330,7 @@ class Log(Turns):
             raise
 
     def _sync_older(self) -> None:
-        """Sync the files before the current one, which nobody has done so far."""
+        """Sync the files before the current one, which were never synced."""
         for file in self._files[:-1]:
             descriptor = os.open(file.path, os.O_RDONLY)
             try:
@@ -345,7 +347,7 @@ class Log(Turns):
         )
 
     def _fail(self, error: BaseException) -> None:
-        """Take back what was taken and is not published."""
+        """Withdraw the taken entries that are not published."""
         fates = {entry.fate for entry in self._taken}
         is_known = not fates & {PLACING, PUBLISHING} and (PLACED not in fates or self._undone)
         if not isinstance(error, OSError) and self._failure is None and not is_known:
@@ -366,9 +368,9 @@ class Log(Turns):
     # ------------------------------------------------------------ files
 
     def _start_file(self, position: int) -> None:
-        """Begin a new file at `position`, durably, and leave the one before, synced."""
+        """Begin a new file at `position`, durably; sync and close the previous one."""
         path = self._directory / file_name(position)
-        was_there = path.exists()  # without a frame: its name tells the next opening how far the log came
+        was_there = path.exists()  # without a frame: its name tells the next opening how far the log got
         descriptor = create_file(path, os.O_WRONLY | os.O_TRUNC)
         try:
             header = encode_file_header(position)
@@ -397,7 +399,7 @@ class Log(Turns):
             self._defined = set()
 
     def roll(self) -> None:
-        """Begin a new file, so that what is logged so far can be deleted when it is sealed. Raises as `append`."""
+        """Begin a new file, so that the current one can be deleted when its events are sealed. Raises as `append`."""
 
         def start() -> None:
             self._check_mine()
@@ -406,22 +408,22 @@ class Log(Turns):
         self.append(Action(start))
 
     def wait(self) -> None:
-        """Return when every entry that had its place by now is published, or has failed. Raises as `append`."""
+        """Wait until every entry placed so far is published or has failed. Raises as `append`."""
         self.append(Entry())
 
     def _acknowledge(self, end: int) -> None:
-        """Tell readers in other processes how far they may read."""
+        """Publish to readers in other processes how far they may read."""
         os.pwrite(self._mark, encode_mark(end), 0)
 
     def note_change(self, change: int) -> None:
-        """Tell them which change of the manifest they must see. It costs a microsecond: nothing is synced."""
-        with self._changes, contextlib.suppress(OSError):  # then they are only less sure that they see all
+        """Publish to readers which change of the manifest they must see. Takes a microsecond: nothing is synced."""
+        with self._changes, contextlib.suppress(OSError):  # then readers are only less certain that they see everything
             if self._descriptor >= 0 and change > self._noted:
                 self._noted = change
                 os.pwrite(self._mark, encode_mark(change), Marks.CHANGE_AT)
 
     def sync(self) -> None:
-        """Bring to disk what `durability="interval"` left in the kernel. Raises LogFailedError."""
+        """Write to disk what `durability="interval"` left in the kernel. Raises LogFailedError."""
         with self._io:
             if self._descriptor < 0 or not self._unsynced or self._failure is not None:
                 return
@@ -433,7 +435,7 @@ class Log(Turns):
                 raise self._failure from None
 
     def is_sealed(self, sealed: Mapping[int, int]) -> bool:
-        """Whether there are events, and all of them lie in segments; as `release` takes it."""
+        """Whether the log has events, and all of them are in segments. sealed: as for `release`."""
         files = list(self._files)
         return any(file.ends for file in files) and all(file.is_sealed(sealed) for file in files)
 
@@ -443,16 +445,16 @@ class Log(Turns):
         return len(self._files) > 1 and shipped and self._files[0].is_sealed(sealed)
 
     def needed(self, sealed: Mapping[int, int]) -> int:
-        """The position of the oldest frame that may hold events that lie in no segment; as `release` takes it."""
-        end = self.end  # first: what is appended from here on lies behind it
+        """The position of the oldest frame that may contain events that are in no segment. sealed: as for `release`."""
+        end = self.end  # read first: later appends are after it
         for file in list(self._files):
             if not file.is_sealed(sealed):
                 return file.position + FILE_HEADER_BYTES
         return end
 
     def read(self, position: int, end: int, most_bytes: int) -> list[tuple[int, bytes]]:
-        """What was written between two positions, as pieces that lie together, the first so many bytes. Raises
-        OSError.
+        """The bytes written between two positions, at most `most_bytes`, in contiguous pieces with their positions.
+        Raises OSError.
         """
         pieces: list[tuple[int, bytes]] = []
         for file in list(self._files):
@@ -465,9 +467,9 @@ class Log(Turns):
         return pieces
 
     def release(self, sealed: Mapping[int, int]) -> int:
-        """Delete the oldest files whose events all lie in segments; gives the bytes that came free.
+        """Delete the oldest files whose events are all in segments; return the number of bytes freed.
 
-        sealed: for each partition the record index below which every event lies in a segment.
+        sealed: for each partition, the record index below which every event is in a segment.
         """
         freed = 0
         if self.releasable(sealed):
@@ -485,14 +487,17 @@ class Log(Turns):
         return sum(file.end - file.position for file in self._files[:-1])
 
     def leave_to_parent(self) -> None:
-        """In a forked process: the files are the parent's, which may delete them to get their bytes back."""
+        """In a forked process: close the copies, because the files are the parent's, which may delete them to free
+        space.
+        """
         mine, self._descriptor, self._mark = (self._descriptor, self._mark), -1, -1
         for descriptor in mine:
             if descriptor >= 0:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Sync and close. Appends that wait are written first; later ones raise ClosedError. A second call is fine."""
+        """Sync and close. Waiting appends are written first; later ones raise ClosedError. A second call does nothing.
+        """
         if not self._finish():
             return
         with self._io:

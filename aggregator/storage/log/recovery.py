@@ -1,4 +1,4 @@
-"""Read a log after a crash: every whole frame once, in order; damage is reported, a torn tail is cut off."""
+"""Read a log after a crash: every whole frame once, in order. Damage is reported; a torn tail is cut off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COPIED_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class Recovered:
-    """The files of a log that was read back, the position at which it goes on, and what could not be read.
+    """The result of reading a log: its files, the position at which it continues, and the unreadable parts.
 
     marked: whether the log says how far it was acknowledged.
     """
@@ -25,16 +25,17 @@ class Recovered:
     files: list[LogFile] = field(default_factory=list)
     position: int = 0
     damages: list[Damage] = field(default_factory=list)
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # bytes [position, end) of the log that no file has
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # bytes [position, end) of the log that are in no file
     torn_bytes: int = 0
     marked: bool = False
 
 
 def recover(directory: Path, take: Callable[[Frame], None]) -> Recovered:
-    """Read a log back: `take` gets every frame, in order. Raises OSError, UnknownVersionError.
+    """Read a log and pass every frame to `take`, in order. Raises OSError, UnknownVersionError.
 
-    A torn tail that was not acknowledged is cut off; other damage is reported, and the frames behind it are read. All
-    of it is durable then. Where the log ends before what was acknowledged it goes on behind that: readers are there.
+    A torn tail that was not acknowledged is cut off; other damage is reported, and reading continues behind it. All
+    frames are durable afterwards. If the log ends before the acknowledged position, it continues after that, because
+    readers may have reached it.
     """
     found = list_files(directory)
     marks = Marks.read(directory)
@@ -43,18 +44,18 @@ def recover(directory: Path, take: Callable[[Frame], None]) -> Recovered:
         is_last = number == len(found) - 1
         if number and start > result.position:
             result.gaps.append((result.position, start))
-        if path.stat().st_size <= FILE_HEADER_BYTES and is_last:  # it never held a frame, nor perhaps a whole header
+        if path.stat().st_size <= FILE_HEADER_BYTES and is_last:  # it never had a frame, perhaps no whole header
             result.position = max(result.position, start)
             if marks.lacking(result.position):
                 path.unlink()
                 sync_directory(directory)
-            break  # else it is begun anew
+            break  # otherwise the file is started again
         result.files.append(_recover_file(path, start, marks.position or 0 if is_last else None, take, result))
         result.position = max(result.position, result.files[-1].end)
     if marks.position is not None and marks.lacking(result.position):
         result.gaps.append((result.position, marks.position))
         result.position = marks.position
-    for file in result.files:  # a crash may have come before their sync, and what is read here counts as acknowledged
+    for file in result.files:  # a crash may have preceded their sync, and frames read here count as acknowledged
         _sync(file.path, again=file is result.files[-1])
     return result
 
@@ -62,10 +63,10 @@ def recover(directory: Path, take: Callable[[Frame], None]) -> Recovered:
 def _recover_file(
     path: Path, start: int, acknowledged: int | None, take: Callable[[Frame], None], result: Recovered
 ) -> LogFile:
-    """acknowledged: of the last file, the position up to which frames were acknowledged."""
+    """Read one file. acknowledged: for the last file, the position up to which frames were acknowledged."""
     try:
         data = read_file(path, start)
-    except CorruptLogError as error:  # frames know their places: they can be read without the header
+    except CorruptLogError as error:  # frames contain their positions: they can be read without the header
         result.damages.append(Damage(path, 0, start, start + FILE_HEADER_BYTES, error.message, torn=False))
         data = memoryview(path.read_bytes())
     file = LogFile(path, start, start + len(data))
@@ -89,10 +90,10 @@ def _cut(path: Path, length: int) -> None:
 
 
 def _sync(path: Path, *, again: bool) -> None:
-    """Bring a file to disk. again: its bytes are written once more before.
+    """Sync a file. again: first rewrite its bytes.
 
-    Of the last file a sync may have failed, in the process before or in an opening before. Then the kernel can take
-    pages for written that are not on disk, and another sync alone would do nothing about them.
+    A sync of the last file may have failed earlier, in this opening or a previous process. The kernel may then consider
+    pages written that are not on disk, and another sync alone would not write them.
     """
     descriptor = os.open(path, os.O_RDWR)
     try:

@@ -1,4 +1,6 @@
-"""Turns: of many threads that want something done, one does it for all who came meanwhile, and names the next."""
+"""`Turns`: many threads queue work; one of them does it for all that arrived meanwhile, and then appoints the next
+leader.
+"""
 
 from __future__ import annotations
 
@@ -15,47 +17,48 @@ from aggregator.storage.log.entry import DONE, TAKEN, WAITING, Entry
 from aggregator.storage.log.frame import frame_bytes
 
 GROUP_BYTES = 16 << 20
-"""At most so much is written and synced at once: about 50 ms of a disk that writes 300 MB/s."""
+"""Limit for the data written and synced as one group: about 50 ms for a disk that writes 300 MB/s."""
 MOST_GROUPS = 3
-"""So many groups one thread writes before it lets the next lead: waking that costs more than writing another."""
+"""Groups that one thread writes before it hands over: waking the next leader costs more than writing another group."""
 WOKEN = 4
-"""So many threads of a group are woken at once. Each wakes another when it leaves: where all come together, each waits
-for the interpreter's lock as well.
+"""Threads of a group woken immediately. Each wakes another when it leaves; if all woke at the same time, each would
+also wait for the GIL.
 """
 
 
 class Turns(ABC):
-    """A queue of entries. The thread whose entry is first leads: it settles a group of them, its own among these, while
-    the others wait. There is no thread of its own, but for entries that no thread waits for.
+    """A queue of entries. The thread whose entry is first leads: it settles a group of entries, including its own,
+    while the others wait. Entries that no thread waits for are led by a helper thread.
 
-    An interrupt may come at any step of any of them: nobody waits for ever, and what a leader began is finished.
+    An interrupt may arrive at any step in any thread: no thread waits forever, and a leader's unfinished work is
+    completed.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._idle = Condition(self._lock)
         self._queue: deque[Entry] = deque()
-        self._leader: Entry | None = None  # whose thread writes, or has been woken to
-        self._taken: list[Entry] = []  # what it is at
+        self._leader: Entry | None = None  # its thread writes, or was woken to write
+        self._taken: list[Entry] = []  # the entries that the leader is processing
         self._closed = False
         self._failure: LogFailedError | None = None
-        self._helper: ThreadPoolExecutor | None = None  # leads where the one whose turn it is has no thread
-        self._helping = Lock()  # held while it is made
+        self._helper: ThreadPoolExecutor | None = None  # leads if the next entry has no thread
+        self._helping = Lock()  # held while the helper is created
 
     @abstractmethod
     def _check(self) -> None:
-        """Raise what keeps entries from being taken in. Called with the lock held."""
+        """Raises if no more entries are accepted. Called with the lock held."""
 
     @abstractmethod
     def _settle_group(self) -> None:
-        """Take some entries, do what is to be done with them, and tell all whose fate that decides, also where an
-        interrupt comes, which is raised.
+        """Take some entries, process them, and wake all threads whose entries are settled by it, even after an
+        interrupt, which is raised.
         """
 
-    # ------------------------------------------------------------ those who wait
+    # ------------------------------------------------------------ waiting
 
     def _wait_for(self, entry: Entry) -> None:
-        """Have an entry settled; it is when this returns. Raises what `_check` does, and interrupts."""
+        """Queue an entry and wait until it is settled. Raises the errors of `_check`, and interrupts."""
         try:
             self._enqueue(entry)
             while not self._go_on(entry):
@@ -65,22 +68,22 @@ class Turns(ABC):
             raise
 
     def submit(self, entries: Sequence[Entry]) -> None:
-        """Have entries settled for which no thread waits. When one is, its `settled` is called, by any thread and
-        perhaps more than once. Raises what `_check` does, and then nothing is called.
+        """Queue entries that no thread waits for. When one is settled, its `settled` is called, by any thread and
+        perhaps more than once. Raises the errors of `_check`, in which case nothing is called.
         """
         with self._helping:
             if self._helper is None:
                 helper = ThreadPoolExecutor(1, thread_name_prefix="aggregator-log")
-                helper.submit(int)  # its thread starts now, or never
+                helper.submit(int)  # start its thread now, or fail now
                 self._helper = helper
         first = entries[0]
         try:
             self._enqueue(*entries)
-        finally:  # after an interrupt, too: it may have been named the leader, for whom others wait
+        finally:  # after an interrupt, too: it may already be the leader that others wait for
             self._have_led(first)
 
     def _have_led(self, entry: Entry) -> None:
-        """Have an entry without a thread lead, if it is its turn, whatever interrupts this; the interrupt is raised."""
+        """Make an entry without a thread lead, if it is its turn. Interrupts are raised afterwards."""
         interrupt: BaseException | None = None
         done = False
         while not done:
@@ -94,10 +97,10 @@ class Turns(ABC):
             raise interrupt
 
     def _go_on_alone(self, entry: Entry) -> None:
-        """Go on with an entry that no thread waits for, in the log's own thread."""
+        """Process an entry that no thread waits for, in the helper thread."""
         try:
             is_settled = self._go_on(entry)
-        except BaseException:  # noqa: BLE001  whoever waits is told by `check_stored`
+        except BaseException:  # noqa: BLE001  `check_stored` reports it to the caller
             self._leave_for_good(entry)
             is_settled = True
         if is_settled:
@@ -107,11 +110,11 @@ class Turns(ABC):
         with self._lock:
             self._check()
             if self._leader is None:
-                self._leader = entries[0]  # from here on nobody else leads, wherever this is interrupted
+                self._leader = entries[0]  # from here on nobody else leads, even after an interrupt
             self._queue.extend(entries)
 
     def _go_on(self, entry: Entry) -> bool:
-        """Lead where it is an entry's turn. Gives whether it is settled; where not, somebody wakes it."""
+        """Lead if it is the entry's turn. Returns whether the entry is settled; if not, another thread will wake it."""
         while entry.state != DONE or self._leader is entry:
             if self._leader is not entry:
                 return False
@@ -123,12 +126,12 @@ class Turns(ABC):
     def _leave_for_good(self, entry: Entry) -> None:
         done = False
         while not done:
-            with contextlib.suppress(BaseException):  # the interrupt that came first is raised
+            with contextlib.suppress(BaseException):  # the first interrupt is raised
                 done = self._leave(entry)
 
     def _leave(self, entry: Entry) -> bool:
-        """After an interrupt: nobody will come for this entry any more. What others wait for is done all the same; a
-        leader who is at it is waited for, so that it is known what became of it. Gives whether that is all.
+        """After an interrupt: abandon this entry, but finish work that others wait for. If a leader is processing the
+        entry, wait until its outcome is known. Returns whether nothing remains to be done.
         """
         if self._leader is entry:
             self._lead()
@@ -136,19 +139,19 @@ class Turns(ABC):
             if entry.state == WAITING and entry in self._queue:
                 self._queue.remove(entry)
             if self._leader is not None:
-                self._wake(self._leader)  # the interrupt may have come between naming it and waking it
+                self._wake(self._leader)  # the interrupt may have come between appointing and waking it
         if entry.state == TAKEN and self._leader is not entry:
             entry.turn.acquire()
         if entry.following is not None:
             self._wake(entry.following)
         return entry.state != TAKEN and self._leader is not entry
 
-    # ------------------------------------------------------------ the one who leads
+    # ------------------------------------------------------------ leading
 
     def _lead(self) -> None:
-        """Write what waits, one's own entry first, and hand over. Called again after an interrupt, it goes on."""
+        """Settle waiting entries, the leader's own first, and hand over. After an interrupt, call again to continue."""
         try:
-            self._tell()  # whom an interrupt kept from being told
+            self._tell()  # entries whose threads an interrupt kept from being woken
             for _ in range(MOST_GROUPS):
                 self._settle_group()
                 if self._failure is not None or not self._queue:
@@ -158,13 +161,13 @@ class Turns(ABC):
             self._hand_over()
 
     def _take(self) -> None:
-        """Take the entries out of the queue that are written together: about GROUP_BYTES, and no key twice."""
+        """Take the entries to write together from the queue: about GROUP_BYTES, and no key twice."""
         keys: set[Any] = set()
         size = 0
         with self._lock:
             while self._queue:
                 entry = self._queue[0]
-                if entry.state == DONE:  # an interrupt came when it was taken
+                if entry.state == DONE:  # an interrupt came while it was taken
                     self._queue.popleft()
                     continue
                 size += frame_bytes(entry.body_length)
@@ -177,9 +180,10 @@ class Turns(ABC):
                     keys.add(entry.key)
 
     def _tell(self) -> None:
-        """Let those go whose entries were taken. Who is told twice, after an interrupt, does not notice.
+        """Mark the taken entries as done and wake their threads. Waking twice, after an interrupt, is harmless.
 
-        Whom an entry wakes is known, and done, before it is done itself: its thread may leave then, woken or not.
+        The entry that a thread wakes next is known, and done, before its own entry is done, because its thread may then
+        leave even without being woken.
         """
         others = [entry for entry in self._taken if entry is not self._leader]
         threads = [entry for entry in others if entry.settled is None]
@@ -195,11 +199,11 @@ class Turns(ABC):
         self._taken = []
 
     def _wake(self, entry: Entry) -> None:
-        """Let the thread of an entry look what became of it; it may have been told before. Where it has none, `settled`
-        is called, or the log's own thread leads.
+        """Wake the thread of an entry, perhaps for a second time. If the entry has no thread, call `settled`, or let
+        the helper thread lead.
         """
         if entry.settled is None:
-            try:  # noqa: SIM105  for each entry; a context manager takes four times as long
+            try:  # noqa: SIM105  called for each entry; a context manager takes four times as long
                 entry.turn.release()
             except RuntimeError:
                 pass
@@ -210,11 +214,11 @@ class Turns(ABC):
             self._helper.submit(self._go_on_alone, entry)
 
     def _hand_over(self) -> None:
-        """Let the next in the queue lead; where the log has failed, tell all of them."""
+        """Make the next entry in the queue the leader; if the log has failed, wake all of them with the error."""
         with self._lock:
             while self._queue and (self._failure is not None or self._queue[0].state == DONE):
                 entry = self._queue[0]
-                if entry.state != DONE:  # else it was told when an interrupt came while it was taken
+                if entry.state != DONE:  # otherwise it was settled when an interrupt came while it was taken
                     entry.error, entry.state = self._failure, DONE
                 self._wake(entry)
                 self._queue.popleft()
@@ -226,7 +230,7 @@ class Turns(ABC):
                 self._idle.notify_all()
 
     def _finish(self) -> bool:
-        """Take nothing more in, and wait for what was; False where that was done before."""
+        """Stop accepting entries, and wait for the accepted ones. Returns False if already closed."""
         with self._lock:
             if self._closed:
                 return False

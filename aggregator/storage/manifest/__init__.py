@@ -1,4 +1,4 @@
-"""The manifest: what exists, in SQLite."""
+"""The manifest: an SQLite database of everything in a catalog."""
 
 from aggregator.storage.manifest.database import REBUILD, RECOVER, open_database
 from aggregator.storage.manifest.fact_rows import FactRows, Lines

@@ -1,8 +1,9 @@
-"""`catalog.facts`: the manifest's backup, of what neither segments nor log can tell.
+"""`catalog.facts`: the manifest's backup, of facts that neither segments nor the log contain.
 
-The manifest notes which kinds of facts its transactions change. Before somebody is told of such a change, and before
-files go that could tell of it, the file is replaced as a whole: another name, sync, rename, sync of the directory. It
-is a copy: where it cannot be written now, nothing is refused, and background work tries again.
+The manifest tracks which kinds of facts its transactions change. Before such a change is reported to a caller, and
+before files that contain the facts are deleted, the whole file is replaced: write under another name, sync, rename,
+sync the directory. It is only a copy: if it cannot be written now, no operation is refused, and background work tries
+again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ logger = logging.getLogger("aggregator")
 
 
 def read_facts(path: Path) -> tuple[Facts, int]:
-    """What the file says, and the manifest's change when it was written.
+    """The facts in the file, and the manifest's change when it was written.
 
     Raises FileNotFoundError, CorruptManifestError, UnknownVersionError, OSError.
     """
@@ -46,7 +47,7 @@ def _read(path: Path) -> tuple[bytes, int]:
         with path.open("rb") as file:
             stored = file.read(MAX_BYTES + 1)
     except OSError as error:
-        if error.errno in (errno.EIO, errno.EISDIR):  # it will not be better another time
+        if error.errno in (errno.EIO, errno.EISDIR):  # a retry will not help
             raise CorruptManifestError(f"it cannot be read: {error.strerror}", path=str(path)) from None
         raise
     if len(stored) > MAX_BYTES:
@@ -55,20 +56,20 @@ def _read(path: Path) -> tuple[bytes, int]:
 
 
 class FactsFile:
-    """Keeps the file in step with the manifest of a catalog that is open for writing. Safe to share between threads."""
+    """Keeps the backup file up to date with the manifest of a catalog that is open for writing. Thread-safe."""
 
     def __init__(self, layout: Layout, manifest: Manifest, clock: Callable[[], int]) -> None:
-        """Look at what is there. Raises OSError."""
+        """Read the existing file. Raises OSError."""
         self._layout, self._manifest, self._clock = layout, manifest, clock
         self._rows = FactRows(manifest)
         self._lock = Lock()
-        self._lines: dict[str, Lines] = {}  # of each kind, as they are in the file, or will be
-        self._noted: set[str] = set()  # kinds of which they are
+        self._lines: dict[str, Lines] = {}  # by kind, as in the file or in its next version
+        self._noted: set[str] = set()  # kinds whose lines are up to date
         self._trouble = ""
-        partial_of(layout.facts).unlink(missing_ok=True)  # of a crash
+        partial_of(layout.facts).unlink(missing_ok=True)  # left by a crash
         self._stored: bytes | None = None
         self.change = 0
-        """The manifest's change when the file that is there was written."""
+        """The manifest's change when the existing file was written."""
         try:
             self._stored, self.change = _read(layout.facts)
         except FileNotFoundError:
@@ -78,23 +79,23 @@ class FactsFile:
         self._look()
 
     def keep_all(self) -> None:
-        """Bring the file up to date, whatever changed, and from now on with the manifest. Never raises."""
+        """Bring the file up to date whatever changed, and keep it up to date from now on. Never raises."""
         self._manifest.give_back_changed(KINDS)
         self.keep()
         self._manifest.keep_facts = self.keep
 
     def keep(self) -> None:
-        """Bring the file up to date where something changed. Never raises: `try_to_keep` is called again and again."""
+        """Update the file if something changed. Never raises; the next call of `try_to_keep` retries."""
         try:
             self.try_to_keep()
-        except Exception as error:  # noqa: BLE001  the change itself is made, whatever becomes of its copy
+        except Exception as error:  # noqa: BLE001  the change itself is committed, even if its copy fails
             if self._trouble != str(error):
                 self._trouble = str(error)
                 logger.warning("%s", error)
 
     def try_to_keep(self) -> None:
-        """The same. Raises ManifestFailedError where it cannot be done now."""
-        with self._lock:  # who comes second waits for the first, which has written both changes
+        """Like `keep`. Raises ManifestFailedError if the file cannot be written now."""
+        with self._lock:  # a second caller waits for the first, which then has written both changes
             changed = self._manifest.take_changed()
             if not changed:
                 return
@@ -118,7 +119,7 @@ class FactsFile:
             if max(map(len, lines.values()), default=0) > MAX_LINE_BYTES:
                 self._give_up("a topic has too many columns")
                 return
-            passing = kind == "tombstone"  # hundreds of thousands may come and go
+            passing = kind == "tombstone"  # hundreds of thousands may be added and removed
             self._lines[kind] = {kind: b"".join(lines.values())} if passing else lines
             self._noted.add(kind)
         whole = b"".join(line for kind in KINDS for line in self._lines[kind].values())
@@ -139,7 +140,7 @@ class FactsFile:
             file.write(stored)
 
     def _give_up(self, why: str) -> None:
-        """Go without the file, and say so, while the catalog has more facts than fit."""
+        """Delete the file and report a problem, because the catalog has more facts than fit."""
         self._layout.facts.unlink(missing_ok=True)
         sync_directory(self._layout.root)
         self._stored = None

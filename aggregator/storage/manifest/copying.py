@@ -1,6 +1,6 @@
-"""The manifest copied elsewhere: as it is at one moment, and of it only the blocks that the copy lacks.
+"""Copy the manifest elsewhere: a consistent snapshot, transferring only the blocks that the copy lacks.
 
-A copy is a file by itself: nothing lies beside it, and nobody writes to it where it lies. The next one takes its name.
+A copy is one file without side files, and is never modified in place: the next copy replaces it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aggregator.storage.manifest.database import errors_of, open_database
 BLOCK_BYTES = 4096
 _SUM_BYTES = _NUMBER_BYTES = 8
 _RECORD_BYTES = _NUMBER_BYTES + BLOCK_BYTES
-_VERSIONS_AT, _ALONE = 18, b"\1\1"  # in SQLite's header: nothing is kept beside the file
+_VERSIONS_AT, _ALONE = 18, b"\1\1"  # in SQLite's header: no write-ahead log beside the file
 
 
 def take_copy(manifest: Path, to: Path) -> None:
@@ -30,7 +30,7 @@ def take_copy(manifest: Path, to: Path) -> None:
         contextlib.closing(open_database(manifest, read_only=True)) as source,
         contextlib.closing(sqlite3.connect(to)) as target,
     ):
-        source.backup(target)  # in one step: all of it is of one moment
+        source.backup(target)  # in one step: a consistent snapshot
     with to.open("r+b") as file:
         file.seek(_VERSIONS_AT)
         file.write(_ALONE)
@@ -52,8 +52,8 @@ def _sum(block: bytes) -> bytes:
 
 
 def differing(path: Path, sums: bytes, known: bytes) -> Iterator[bytes]:
-    """The blocks of a file that differ from those whose sums are known: the number of each, and its bytes. sums: of
-    its own blocks. Raises OSError.
+    """The blocks of a file whose sums differ from `known`: each with its number and bytes. sums: of the file's blocks.
+    Raises OSError.
     """
     with path.open("rb") as file:
         for number in range(len(sums) // _SUM_BYTES):
@@ -64,9 +64,9 @@ def differing(path: Path, sums: bytes, known: bytes) -> Iterator[bytes]:
 
 
 def put_together(file: BinaryIO, base: Path | None, pieces: Iterable[bytes], blocks: int, check: int) -> bytes:
-    """Write a file that has the blocks of `base`, but those that come in `pieces`; gives the sums of its blocks.
+    """Write a file from the blocks of `base`, replaced by the blocks in `pieces`; return the sums of its blocks.
 
-    check: the xxh3-64 of those. Raises CorruptManifestError where it is another one, OSError.
+    check: the xxh3-64 of those sums. Raises CorruptManifestError if it does not match; OSError.
     """
     if base is not None:
         with base.open("rb") as source:

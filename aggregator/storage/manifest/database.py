@@ -18,14 +18,14 @@ APPLICATION_ID = 0x4553_4147
 """Marks an SQLite file as a manifest: "ESAG"."""
 _BUSY_SECONDS = 10.0
 RECOVER = "open the catalog for writing: that brings back what segments, log and facts tell"
-"""The hint for who only reads a manifest that is less than what its writer left."""
+"""The hint for readers of a manifest that is less complete than its writer left it."""
 REBUILD = "run `aggregator rebuild-manifest` on the catalog"
 
 
 @cache
 def migrations() -> tuple[tuple[int, str], ...]:
-    """Every migration: its number, its SQL; in order. A released one is never edited. Read once: a process that has
-    become another user since may not be able to.
+    """Every migration in order: its number and its SQL. A released migration is never edited. Read once, because a
+    process that has changed its user since may no longer be able to read the files.
     """
     scripts = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
     return tuple((int(script.stem), script.read_text("utf-8")) for script in scripts)
@@ -33,7 +33,7 @@ def migrations() -> tuple[tuple[int, str], ...]:
 
 @contextmanager
 def errors_of(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours."""
+    """Translate SQLite's errors into this package's."""
     try:
         yield
     except (sqlite3.OperationalError, sqlite3.InterfaceError) as error:
@@ -43,7 +43,7 @@ def errors_of(path: Path) -> Iterator[None]:
     except sqlite3.IntegrityError:
         raise
     except sqlite3.ProgrammingError as error:
-        if "closed" not in str(error):  # a mistake of ours
+        if "closed" not in str(error):  # a programming error
             raise
         raise ClosedError("the catalog is closed", path=str(path.parent), hint="open it again") from None
     except sqlite3.DatabaseError as error:
@@ -51,7 +51,7 @@ def errors_of(path: Path) -> Iterator[None]:
 
 
 def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    """A connection to the manifest. A writer's is made where it is absent, migrated and checked.
+    """A connection to the manifest. For a writer, the file is created if absent, migrated and checked.
 
     Raises CorruptManifestError, UnknownVersionError, ManifestFailedError, OSError.
     """
@@ -60,11 +60,11 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
             raise FileNotFoundError(str(path))
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     if not read_only:
-        os.close(create_file(path, os.O_RDWR))  # what SQLite keeps beside it has its mode
+        os.close(create_file(path, os.O_RDWR))  # SQLite's side files get the same mode
     with errors_of(path):
         connection = _connect(path, "mode=ro") if read_only else _connect(path, "mode=rwc")
         try:
-            if read_only and not _answers(connection, path):  # nothing can be written beside it, and nobody does
+            if read_only and not _answers(connection, path):  # nothing can be written beside it, and nobody writes
                 connection.close()
                 connection = _connect(path, "immutable=1")
             _check_kind(connection, path, read_only=read_only)
@@ -100,7 +100,7 @@ def _answers(connection: sqlite3.Connection, path: Path) -> bool:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorname == "SQLITE_IOERR_SHMSIZE":  # a full disk: no room for an index of the -wal file
             wal = path.with_name(f"{path.name}-wal")
-            return wal.exists() and wal.stat().st_size > 0  # which is needed then
+            return wal.exists() and wal.stat().st_size > 0  # in this case it is needed
         return "unable to open" not in str(error) and "readonly" not in str(error)
     return True
 
@@ -127,7 +127,7 @@ def _check_kind(connection: sqlite3.Connection, path: Path, *, read_only: bool) 
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring the tables to the newest version, each step in a transaction of its own."""
+    """Migrate the tables to the newest version, each step in its own transaction."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     for number, sql in migrations():
         if number > version:

@@ -16,13 +16,13 @@ from aggregator.storage.manifest.pipe_rows import PipeRows
 from aggregator.storage.manifest.stored_rows import StoredRows
 
 Lines = dict[Hashable, bytes]
-"""The line of each fact of a kind, in the file's order, by what tells the fact from others and from what it was."""
+"""The line of each fact of one kind, in the file's order. A key identifies the fact and its current value."""
 _Keyed = tuple[Iterable[Hashable], Callable[[Any], Any]]
-"""What tells facts apart, and what makes the value of one."""
+"""The keys of facts, and a function that creates a fact's value from its key."""
 
 
 class FactRows:
-    """Reads facts. Safe to share between threads. Raises what the manifest's own methods raise."""
+    """Reads facts. Thread-safe. Raises the errors of the manifest's own methods."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -34,9 +34,9 @@ class FactRows:
         }
 
     def lines(self, kind: str, known: Mapping[Hashable, bytes]) -> Lines:
-        """The lines of every fact of a kind. known: those made before, which are used again.
+        """The lines of every fact of a kind. known: earlier lines, which are reused.
 
-        Of schemas the newest of each family: it has all columns of the others, and what events have tells of them.
+        For schemas, only the newest of each family: it has all columns of the others, which the stored events describe.
         """
         if kind == "catalog":
             return {0: line_of(kind, self._settings())}
@@ -51,7 +51,9 @@ class FactRows:
         return Settings(self._manifest.get(IDENTITY) or "", unsynced, StoredRows(self._manifest).settings())
 
     def _pipes(self) -> list[PipeInfo]:
-        """With the progress that the newest sealed batch of each tells of: the segment with that note may go."""
+        """The pipes, with the progress in the newest sealed batch of each, because the segment with that note may be
+        deleted.
+        """
         pipes = PipeRows(self._manifest).all()
         if not pipes:
             return []

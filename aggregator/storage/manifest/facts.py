@@ -1,6 +1,6 @@
-"""Facts of the manifest's backup as values and as bytes, as in `spec/facts.md`.
+"""Facts of the manifest's backup as values and as bytes, as specified in `spec/facts.md`.
 
-Nothing that is read here is trusted: whatever breaks a rule is refused as a whole.
+Input is not trusted: a file that breaks any rule is refused as a whole.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEADER = struct.Struct(
     "H"  # major version
     "H"  # minor version
     "I"  # reserved
-    "Q"  # change: the manifest's number of its last change when this was noted
+    "Q"  # change: the number of the manifest's last change when this was written
     "Q"  # length of the lines
     "Q"  # check: xxh3-64 of the bytes before and of the lines
 )
@@ -52,10 +52,10 @@ _REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Of the catalog as a whole. identity: what tells it from others.
+    """Facts of the catalog as a whole. identity: distinguishes it from other catalogs.
 
-    unsynced: whether the last run acknowledged appends before they were synced, and did not end well.
-    store: where its segments lie besides the disk.
+    unsynced: whether the last run acknowledged appends before they were synced, and did not end cleanly. store: the
+    object store that also has its segments.
     """
 
     identity: str = ""
@@ -65,10 +65,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the file holds. A partition's `sealed_index` is what it was when this was noted, or later; `reserved_index`
-    can be from a second or so before.
+    """The contents of the file. A partition's `sealed_index` is from the time of writing, or later; `reserved_index`
+    may be about a second older.
 
-    passed_over: lines of kinds that this version does not know.
+    passed_over: number of lines of kinds that this version does not know.
     """
 
     settings: Settings = Settings()
@@ -84,12 +84,12 @@ class Facts:
 
 
 def line_of(kind: str, value: Any) -> bytes:
-    """The line of a value of one kind: "catalog", "topic", "schema", "partition", "tombstone" or "pipe"."""
+    """Encode a value of one kind as a line: "catalog", "topic", "schema", "partition", "tombstone" or "pipe"."""
     return _JSON.encode({kind: _ENCODERS[kind](value)}).encode() + b"\n"
 
 
 def encode_facts(lines: bytes, change: int) -> bytes:
-    """The file that holds such lines."""
+    """The bytes of a file with these lines."""
     head = _HEADER.pack(MAGIC, MAJOR_VERSION, MINOR_VERSION, 0, change, len(lines), 0)[: -_CHECK.size]
     return head + _CHECK.pack(checksum64(head + lines)) + lines
 
@@ -112,7 +112,7 @@ def decode_lines(stored: bytes) -> tuple[bytes, int]:
 
 
 def decode_facts(lines: bytes) -> Facts:
-    """What the lines of a file say. Raises CorruptManifestError."""
+    """The facts in the lines of a file. Raises CorruptManifestError."""
     found: dict[str, list[Any]] = {kind: [] for kind in _DECODERS}
     passed_over = 0
     at = 0
@@ -228,7 +228,7 @@ def _schema(facts: dict[str, Any]) -> SchemaInfo:
 
 
 def stored_magnitudes(stored: Any, schema: EventSchema) -> tuple[tuple[str, int], ...]:
-    """Magnitudes of a schema's columns, as JSON has them. Raises ValueError, TypeError, AttributeError."""
+    """Magnitudes of a schema's columns, from JSON. Raises ValueError, TypeError, AttributeError."""
     found = {_text(name): _whole(magnitude, LARGEST) for name, magnitude in stored.items()}
     if not found.keys() <= schema.positions.keys():
         raise ValueError("a magnitude of a column that the schema lacks")
@@ -299,21 +299,21 @@ def _pipe(facts: dict[str, Any]) -> PipeInfo:
 
 
 def _whole(value: Any, most: int = _MOST_NUMBER, least: int = 1) -> int:
-    """A whole number within bounds; numbers of things begin at 1. Raises ValueError."""
+    """Check a whole number within bounds; numbers of objects begin at 1. Raises ValueError."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{value!r:.40} is not a whole number from {least} to {most}")
     return value
 
 
 def _truth(value: Any) -> bool:
-    """True or false. Raises TypeError."""
+    """Check a Boolean. Raises TypeError."""
     if not isinstance(value, bool):
         raise TypeError(f"{value!r:.40} is neither true nor false")
     return value
 
 
 def _text(value: Any) -> str:
-    """Unicode text. Raises TypeError, ValueError."""
+    """Check Unicode text. Raises TypeError, ValueError."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not text")
     value.encode()

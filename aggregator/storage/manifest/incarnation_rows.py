@@ -1,4 +1,4 @@
-"""The incarnations of a catalog as the manifest keeps them; `lineage` has what they are for."""
+"""The incarnations of a catalog in the manifest; `lineage` explains their purpose."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from aggregator.storage.manifest.transactions import count_change
 
 
 class IncarnationRows:
-    """Reads and writes incarnations. Safe to share between threads. Raises what the manifest's own methods raise."""
+    """Reads and writes incarnations. Thread-safe. Raises the errors of the manifest's own methods."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
 
     def lineage(self) -> Lineage:
-        """The past of the catalog."""
+        """The past incarnations of the catalog."""
         identity = self._manifest.get(IDENTITY) or ""
         with self._manifest.reading() as db:
             names = db.execute("SELECT number, name FROM incarnations ORDER BY number").fetchall()
@@ -26,16 +26,16 @@ class IncarnationRows:
             return Lineage.of(bytes.fromhex(identity), names, starts)
 
     def newest(self) -> bytes:
-        """The name of the newest one: cheap to ask, for readers that follow."""
+        """The name of the newest incarnation; cheap, for readers that poll."""
         with self._manifest.reading() as db:
             row = db.execute("SELECT name FROM incarnations ORDER BY number DESC LIMIT 1").fetchone()
         return b"" if row is None else bytes(row[0])
 
     def begin(self, next_indexes: Mapping[int, int], *, known: bool) -> None:
-        """Begin one that gives these record indexes next. known: whether the manifest knows all that were given; else
-        its past is forgotten, as it is an old copy.
+        """Begin an incarnation that assigns record indexes from `next_indexes` on. known: whether the manifest knows
+        all assigned indexes; if not, it is an old copy, and its past is forgotten.
 
-        One that gave no index is replaced: no position names it.
+        A newest incarnation that assigned no index is replaced, because no position names it.
         """
         past = self.lineage()
         last = len(past.names) - 1
@@ -62,11 +62,11 @@ class IncarnationRows:
                     "INSERT INTO incarnation_starts (incarnation, partition, first_index) VALUES (?, ?, ?)", starts
                 )
             _fold(db)
-            count_change(db)  # so that who reads a copy of the manifest takes the newer one
+            count_change(db)  # so that readers of a copied manifest prefer the newer one
 
 
 def _fold(db: sqlite3.Connection) -> None:
-    """Of the oldest beyond those that are kept, know no more than where they ended."""
+    """Delete the oldest incarnations beyond the limit. Only where the last of them ended stays known."""
     numbers = [row[0] for row in db.execute("SELECT number FROM incarnations ORDER BY number")]
     while len(numbers) > MAX_INCARNATIONS + 1:
         oldest, following = numbers.pop(1), numbers[1]

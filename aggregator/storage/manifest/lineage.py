@@ -1,11 +1,11 @@
 """The openings of a catalog and the record indexes of each, so that positions of another history are refused.
 
-A restored copy gives record indexes again that the catalog gave before, to other records. So each opening for writing
-begins an *incarnation*: a random name, and the first record index that it gives in each partition. A position names the
-incarnation that gave the newest record before it. Where the catalog has never had that one, or the next one began at a
-lower index, the position was given in a future that the catalog does not have any more.
+A restored copy reassigns record indexes that the catalog had assigned before, to other records. So each opening for
+writing begins an *incarnation*: a random name, and the first record index that it assigns in each partition. A position
+names the incarnation that assigned the newest record before it. If the catalog never had that incarnation, or the next
+one began at a lower index, the position comes from a future that the catalog no longer has.
 
-The history is bounded: of what lies before its first incarnation only the record indexes are known, not the names.
+The history is bounded: for the time before its first incarnation only the record indexes are known, not the names.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from aggregator.errors import BehindError, InvalidRequestError
 
 NAME_BYTES = 4
 MAX_INCARNATIONS = 256
-"""So many are told apart; of older ones only where the last of them ended."""
+"""Incarnations that are distinguished; of older ones, only where the last of them ended is known."""
 BEFORE = b"\0" * NAME_BYTES
-"""The name of what lies before the first incarnation that is known; no random one is called so."""
+"""The name for everything before the first known incarnation; never used as a random name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The past of a catalog. identity: what tells it from others. names: of its incarnations, oldest first.
+    """The past of a catalog. identity: distinguishes it from others. names: of its incarnations, oldest first.
 
-    starts: for each partition the places among `names` at which its first record index changed, and to what.
-    is_copy: whether its newest records come from elsewhere, where there may be more.
+    starts: for each partition, the positions in `names` at which its first record index changed, and the new indexes.
+    is_copy: whether its newest records were copied from elsewhere, where there may be more.
     """
 
     identity: bytes
@@ -38,7 +38,9 @@ class Lineage:
 
     @classmethod
     def of(cls, identity: bytes, names: Iterable[tuple[int, bytes]], starts: Iterable[tuple[int, int, int]]) -> Lineage:
-        """names: with their numbers, in order. starts: number of an incarnation, partition, first index; in order."""
+        """Build from rows. names: with their numbers, in order. starts: number of an incarnation, partition, first
+        index; in order.
+        """
         numbered = list(names)
         place = {number: at for at, (number, _) in enumerate(numbered)}
         found: dict[int, tuple[list[int], list[int]]] = {}
@@ -49,13 +51,13 @@ class Lineage:
         return cls(identity, tuple(name for _, name in numbered), found)
 
     def start(self, place: int, partition: int) -> int:
-        """The first record index that the incarnation at a place gives in a partition."""
+        """The first record index that the incarnation at position `place` assigns in a partition."""
         places, firsts = self.starts.get(partition, ([], []))
         at = bisect_right(places, place) - 1
         return firsts[at] if at >= 0 else 0
 
     def name_of(self, ends: Mapping[int, int]) -> bytes:
-        """The incarnation that gave the newest of the records below these indexes."""
+        """The incarnation that assigned the newest of the records below these indexes."""
         newest = 0
         for partition, end in ends.items():
             if end > 0:
@@ -65,7 +67,8 @@ class Lineage:
         return self.names[newest]
 
     def has(self, name: bytes, ends: Mapping[int, int], visible: Mapping[int, int]) -> bool:
-        """Whether the records below these indexes, the newest of them given by that incarnation, are of this past.
+        """Whether the records below these indexes belong to this past. name: the incarnation that assigned the newest
+        of them.
 
         visible: where the partitions end now.
         """
@@ -77,7 +80,7 @@ class Lineage:
         return all(end <= self.start(place + 1, partition) for partition, end in ends.items())
 
     def check(self, name: bytes, ends: Mapping[int, int], visible: Mapping[int, int]) -> None:
-        """Raises InvalidRequestError where `has` says no; BehindError where that may change."""
+        """Raises InvalidRequestError if `has` returns False; BehindError if that may change."""
         if not self.has(name, ends, visible):
             if self.is_copy and name not in self.names[:-1]:
                 raise BehindError(

@@ -27,10 +27,10 @@ from aggregator.storage.manifest.transactions import Transactions, count_change,
 from esformat.parts import EventSchema
 
 LOST = "lost"
-"""Of a catalog that came from a store: whether what was acknowledged may not all be here, "1" or not."""
+"""Of a catalog restored from a store: "1" if acknowledged data may be missing."""
 IDENTITY, UNSYNCED, CLOCK, WRITTEN, STORE = "identity", "unsynced", "clock", "written", "store"
-"""Facts of the catalog: what tells it from others, in hexadecimal; whether what the last run acknowledged may be gone,
-"1" or "0"; what is believed of the clock, as JSON; where the last run wrote its log, as `reserve` tells it; the
+"""Facts of the catalog: its distinguishing identity, in hexadecimal; whether data acknowledged by the last run may be
+lost, "1" or "0"; the state of the clock, as JSON; where the last run wrote its log, in the format of `reserve`; the
 settings of its store, as JSON.
 """
 _PARTITION = "SELECT number, topic, name, sealed_index FROM partitions WHERE topic = ? AND name = ?"
@@ -48,9 +48,9 @@ _KEYS = (
 
 @dataclass(slots=True)
 class Contents:
-    """What the manifest holds at one moment; `change` is the number of the last transaction on segments.
+    """The contents of the manifest at one moment; `change` is the number of the last transaction on segments.
 
-    count: of all segments. retired: numbers of segments that went.
+    count: of all segments. retired: numbers of retired segments.
     """
 
     change: int
@@ -65,7 +65,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The whole manifest at one moment, as an SQLite file that needs no other beside it; and what files it names."""
+    """A snapshot of the whole manifest, as an SQLite file without side files; and the files that it names."""
 
     image: bytes
     change: int
@@ -75,7 +75,7 @@ class Copy:
 
 @dataclass(slots=True)
 class Edit:
-    """A change of segments that happens as one: what comes, what goes, and what is sealed or set aside with it."""
+    """An atomic change of segments: added, retired, and what is sealed or set aside with it."""
 
     added: Sequence[SegmentInfo] = ()
     retired: Sequence[int] = ()
@@ -89,29 +89,29 @@ class Edit:
 
 
 class Manifest(Transactions):
-    """The manifest of a catalog. Safe to share between threads.
+    """The manifest of a catalog. Thread-safe.
 
-    Every method raises ManifestFailedError where SQLite cannot do it now, CorruptManifestError where it is damaged.
+    Every method raises ManifestFailedError if SQLite cannot do it now, CorruptManifestError if the manifest is damaged.
     """
 
     # ------------------------------------------------------------ facts of the catalog
 
     def get(self, key: str) -> str | None:
-        """A fact of the catalog."""
+        """A fact of the catalog; None if it is not stored."""
         with self.reading() as db:
             row = db.execute("SELECT value FROM catalog WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
     @makes_room
     def put(self, key: str, value: str) -> None:
-        """Keep a fact of the catalog."""
+        """Store a fact of the catalog."""
         with self.writing(*["catalog"] * (key in (IDENTITY, UNSYNCED, STORE))) as db:
             db.execute("INSERT OR REPLACE INTO catalog VALUES (?, ?)", (key, value))
 
     # ------------------------------------------------------------ reading
 
     def load(self, since: int = -1) -> Contents:
-        """Everything that scans need; of segments and retired ones only what changed after the change `since`."""
+        """Everything that scans need; for segments and retired ones, only changes after the change `since`."""
         with self.reading() as db:
             return Contents(
                 change=last_change(db),
@@ -125,20 +125,20 @@ class Manifest(Transactions):
             )
 
     def copy(self) -> Copy:
-        """All of it, to be kept elsewhere."""
+        """A snapshot of all of it, to store elsewhere."""
         with self.reading() as db:
             change = last_change(db)
             image = bytearray(db.serialize())
-            image[18:20] = b"\1\1"  # its versions, of a file without a write-ahead log of its own
+            image[18:20] = b"\1\1"  # its format versions: a file without a write-ahead log
             return Copy(bytes(image), change, rows.segments(db, -1), rows.quarantined(db))
 
     def change(self) -> int:
-        """The number of the last change of segments, topics or tombstones: cheap to ask, for readers that follow."""
+        """The number of the last change of segments, topics or tombstones; cheap, for readers that poll."""
         with self.reading() as db:
             return last_change(db)
 
     def free(self, partition: int) -> tuple[int, int]:
-        """A record index above all that are sealed in a partition, and a number above those of all segments."""
+        """A record index above all sealed ones of a partition, and a number above those of all segments."""
         with self.reading() as db:
             (index,) = db.execute(
                 "SELECT max(p.sealed_index, ifnull(max(s.last_index) + 1, 0), "
@@ -153,17 +153,17 @@ class Manifest(Transactions):
         return int(index), int(number)
 
     def producers(self) -> list[ProducerEntry]:
-        """Batches of producers that lie in segments."""
+        """Batches of producers that are in segments."""
         with self.reading() as db:
             return rows.producers(db)
 
     def retired(self) -> list[tuple[int, int, int]]:
-        """Segments that are retired and whose files or objects may still be there: number, bytes, change."""
+        """Retired segments whose files or objects may still exist: number, bytes, change."""
         with self.reading() as db:
             return list(db.execute("SELECT number, size_bytes, change FROM retired ORDER BY change, number"))
 
     def retired_files(self) -> list[tuple[int, int, int]]:
-        """The same, those whose files may still be on the disk."""
+        """Retired segments whose files may still be on disk: number, bytes, change."""
         with self.reading() as db:
             return list(
                 db.execute(
@@ -178,19 +178,21 @@ class Manifest(Transactions):
             return rows.quarantined(db)
 
     def keys_with(self, part: bytes) -> set[bytes]:
-        """Every key and name in which these bytes stand, and more than they."""
+        """Every key and name that contains these bytes and is longer."""
         with self.reading() as db:
             found = {bytes(row[0]) for query in _KEYS for row in db.execute(query, (part,))}
         return found - {part}
 
     def problems(self) -> list[Problem]:
-        """What was found wrong, oldest first."""
+        """The recorded problems, oldest first."""
         with self.reading() as db:
             found = db.execute("SELECT subject, message, action, found_us FROM problems ORDER BY number")
             return [Problem(*row) for row in found]
 
     def streams(self) -> tuple[list[tuple[int, str, tuple[tuple[str, str], ...]]], dict[int, int]]:
-        """Topic, name and tags of each stream, names ascending, in the order in which they came; and the marks."""
+        """Topic, name and tags of each stream, in insertion order, tags sorted by name; and the marks of
+        `stream_marks`.
+        """
         with self.reading() as db:
             rows = db.execute("SELECT stream, name, value FROM stream_tags ORDER BY stream, name")
             tags = {number: tuple(tag[1:] for tag in mine) for number, mine in groupby(rows, itemgetter(0))}
@@ -198,7 +200,7 @@ class Manifest(Transactions):
             return [(topic, name, tags.get(number, ())) for number, topic, name in streams], _stream_marks(db)
 
     def stream_marks(self) -> dict[int, int]:
-        """For each partition the record index below which all streams are known."""
+        """For each partition, the record index below which all streams are known."""
         with self.reading() as db:
             return _stream_marks(db)
 
@@ -210,7 +212,7 @@ class Manifest(Transactions):
         removed: Iterable[tuple[int, str]],
         marks: Mapping[int, int],
     ) -> None:
-        """Add streams (topic, name, tags), forget others (topic, name), and set marks of partitions."""
+        """Add streams (topic, name, tags), remove others (topic, name), and set marks of partitions."""
         with self.writing() as db:
             db.executemany("DELETE FROM streams WHERE topic = ? AND name = ?", removed)
             for topic, name, tags in added:
@@ -222,11 +224,11 @@ class Manifest(Transactions):
             db.executemany("INSERT OR REPLACE INTO stream_marks VALUES (?, ?)", marks.items())
 
     def add_topic(self, topic: TopicInfo) -> TopicInfo:
-        """Add a topic and give it its number. Raises TopicExistsError if its name is taken."""
+        """Add a topic and assign its number. Raises TopicExistsError if its name is taken."""
         return self.make_topic(topic, None)[0]
 
     def make_topic(self, topic: TopicInfo, schema: EventSchema | None) -> tuple[TopicInfo, SchemaInfo | None]:
-        """The same, with the topic's first schema, if there is one."""
+        """Add a topic, with its first schema if there is one. Raises TopicExistsError if the topic's name is taken."""
         with self.writing("topic", "schema") as db:
             if not topic.deleted:
                 self._check_name(db, topic.name)
@@ -242,9 +244,9 @@ class Manifest(Transactions):
             )
 
     def rename_topics(self, names: Mapping[int, str]) -> int:
-        """Give topics, by number, other names, all at once; gives the number of the change. Raises TopicExistsError."""
+        """Rename topics, by number, in one transaction; return the number of the change. Raises TopicExistsError."""
         with self.writing("topic") as db:
-            for number in names:  # so that two can change names
+            for number in names:  # so that two can swap names
                 db.execute("UPDATE topics SET name = '' || char(0) || number WHERE number = ?", (number,))
             for number, name in names.items():
                 self._check_name(db, name)
@@ -253,9 +255,9 @@ class Manifest(Transactions):
 
     @makes_room
     def delete_topic(self, number: int, sealed: Mapping[int, int]) -> int:
-        """Delete a topic, and retire its segments; gives the number of the change.
+        """Delete a topic, and retire its segments; return the number of the change.
 
-        sealed: for each of its partitions the record index that its next event would have had.
+        sealed: for each of its partitions, the record index that its next event would have had.
         """
         with self.writing("topic", "schema", "partition", "tombstone") as db:
             change = count_change(db)
@@ -264,7 +266,7 @@ class Manifest(Transactions):
 
     @makes_room
     def set_policy(self, topic: int, roll: Roll, retention: Retention) -> None:
-        """Change what a topic is told to do."""
+        """Change the sealing and retention policies of a topic."""
         with self.writing("topic") as db:
             db.execute(
                 "UPDATE topics SET roll = ?, retention = ? WHERE number = ?",
@@ -273,14 +275,15 @@ class Manifest(Transactions):
             count_change(db)
 
     def add_schema(self, info: SchemaInfo, base: SchemaInfo | None = None) -> SchemaInfo:
-        """Add a schema; family 0 begins a new one, number 0 takes the next. base: a schema that it extends."""
+        """Add a schema; family 0 begins a new family, number 0 assigns the next number. base: a schema that it extends.
+        """
         with self.writing("schema") as db:
             given = rows.put_schema(db, info, base)
             count_change(db)
         return given
 
     def add_partition(self, topic: int, name: str, number: int | None = None) -> PartitionInfo:
-        """Add a partition, or give the one of that name."""
+        """Add a partition, or return the existing one of that name."""
         with self.writing() as db:
             db.execute(
                 "INSERT INTO partitions (number, topic, name) VALUES (?, ?, ?) ON CONFLICT (topic, name) DO NOTHING",
@@ -291,7 +294,7 @@ class Manifest(Transactions):
         return PartitionInfo(*row)
 
     def reserve(self, ends: Mapping[int, int]) -> None:
-        """Let record indexes of partitions below these be given out before the log is synced."""
+        """Allow record indexes below `ends` to be assigned before the log is synced."""
         with self.writing("partition") as db:
             db.executemany(
                 "UPDATE partitions SET reserved_index = max(reserved_index, ?) WHERE number = ?",
@@ -299,7 +302,7 @@ class Manifest(Transactions):
             )
 
     def pass_over(self, holes: Mapping[int, tuple[int, int]]) -> None:
-        """Never give out these record indexes, [first, end) by partition, and reserve none any more."""
+        """Record [first, end) by partition as record indexes that are never assigned, and clear all reservations."""
         with self.writing("partition") as db:
             for number, (first, end) in holes.items():
                 grown = db.execute(
@@ -312,13 +315,13 @@ class Manifest(Transactions):
             db.execute("UPDATE partitions SET reserved_index = 0 WHERE reserved_index != 0")
 
     def add_holes(self, partition: int, holes: Iterable[tuple[int, int]]) -> None:
-        """Take in holes that the manifest has lost."""
+        """Restore holes that the manifest has lost."""
         with self.writing("partition") as db:
             db.executemany("INSERT OR REPLACE INTO holes VALUES (?, ?, ?)", [(partition, *hole) for hole in holes])
 
     @makes_room
     def apply(self, edit: Edit) -> int:
-        """Make a change of segments, all of it or nothing; gives the number of the change."""
+        """Apply a change of segments atomically; return the number of the change."""
         with self.writing() as db:
             change = count_change(db)
             self._changed |= _facts_changed(db, edit)
@@ -330,7 +333,7 @@ class Manifest(Transactions):
                     (edit.reason, change, number),
                 )
                 db.execute("DELETE FROM segments WHERE number = ?", (number,))
-            for partition, index in edit.sealed.items():  # a rebuilt manifest has batches that are sealed once more
+            for partition, index in edit.sealed.items():  # after a rebuild, batches are sealed again
                 db.execute(
                     "DELETE FROM quarantine WHERE partition = ? AND last_index < ? AND first_index >= "
                     "(SELECT sealed_index FROM partitions WHERE number = ?)",
@@ -349,22 +352,24 @@ class Manifest(Transactions):
         return change
 
     def count_from(self, change: int) -> None:
-        """Let the number of the last change be no less than this."""
+        """Raise the number of the last change to at least this."""
         with self.writing() as db:
             db.execute("UPDATE changes SET number = max(number, ?)", (change,))
 
     @makes_room
     def settle(self) -> None:
-        """After a change that failed: see to it that no crash brings it back. What was written of it, and not synced,
-        counts when the file is opened again, unless another change came after it. Files that it names must stay until
-        then.
+        """Commit an empty change after a failed one, so that no crash brings the failed one back. Data that it wrote
+        but did not sync counts when the file is reopened, unless another change follows it. Files that it names must be
+        kept until then.
         """
         with self.writing() as db:
             count_change(db)
 
     @makes_room
     def forget_files(self, numbers: Iterable[int]) -> None:
-        """The files of retired segments are gone; those in the store stay retired until that is rid of them."""
+        """Record that the files of retired segments are deleted; those with an object in the store stay retired until
+        it is deleted.
+        """
         gone = [(number,) for number in numbers]
         with self.writing() as db:
             db.executemany("UPDATE stored SET local = 0 WHERE number = ?", gone)
@@ -372,30 +377,30 @@ class Manifest(Transactions):
 
     @makes_room
     def forget_objects(self, numbers: Iterable[int]) -> None:
-        """Of retired segments neither a file nor an object is left."""
+        """Record that neither files nor objects of these retired segments remain."""
         gone = [(number,) for number in numbers]
         with self.writing() as db:
             db.executemany("DELETE FROM retired WHERE number = ?", gone)
             db.executemany("DELETE FROM stored WHERE number = ?", gone)
 
     def correct_segment(self, segment: SegmentInfo) -> None:
-        """Take in a segment file that came in the place of another under its number."""
+        """Replace a segment whose file was replaced by another under its number."""
         with self.writing("partition") as db:
             change = count_change(db)
             db.execute("DELETE FROM segments WHERE number = ?", (segment.number,))
-            db.execute("DELETE FROM stored WHERE number = ?", (segment.number,))  # the object is of the other
+            db.execute("DELETE FROM stored WHERE number = ?", (segment.number,))  # the object is of the old file
             rows.put_segment(db, segment, change)
 
     @makes_room
     def forget_problems(self, problems: Iterable[Problem]) -> None:
-        """Of what was found wrong, what nobody needs to know any more."""
+        """Delete problems that are no longer relevant."""
         with self.writing() as db:
             db.executemany(
                 "DELETE FROM problems WHERE subject = ? AND message = ?", [(p.subject, p.message) for p in problems]
             )
 
     def add_problem(self, problem: Problem) -> None:
-        """Keep what was found wrong; nothing is said twice."""
+        """Record a problem, unless the same one is recorded already."""
         with self.writing() as db:
             same = (problem.subject, problem.message)
             if db.execute("SELECT 1 FROM problems WHERE subject = ? AND message = ?", same).fetchone():
@@ -410,11 +415,11 @@ def _stream_marks(db: sqlite3.Connection) -> dict[int, int]:
 
 
 def _facts_changed(db: sqlite3.Connection, edit: Edit) -> set[str]:
-    """Kinds of facts that an edit, not made yet, takes away from what segments tell, or changes."""
+    """Kinds of facts that a pending edit changes, or that segments no longer show after it."""
     changed: set[str] = set()
     if edit.tombstones or edit.fulfilled:
-        changed |= {"tombstone", "partition"}  # so that the partitions of all tombstones are there by name
-    if edit.retired or (edit.sealed and not edit.added):  # with notes of pipes, perhaps
+        changed |= {"tombstone", "partition"}  # so that the backup names the partitions of all tombstones
+    if edit.retired or (edit.sealed and not edit.added):  # may have notes of pipes
         changed.add("pipe")
     going: dict[int, int] = dict.fromkeys(edit.sealed, 0)
     for number in edit.retired:

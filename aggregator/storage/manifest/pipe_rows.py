@@ -1,4 +1,4 @@
-"""The pipes of a catalog as the manifest keeps them: made and removed in one transaction each."""
+"""The pipes of a catalog in the manifest, each added and removed in one transaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INSERT = """
 
 
 class PipeRows:
-    """Reads and writes pipes. Safe to share between threads. Raises what the manifest's own methods raise."""
+    """Reads and writes pipes. Thread-safe. Raises the errors of the manifest's own methods."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -33,20 +33,20 @@ class PipeRows:
             ]
 
     def add(self, pipe: PipeInfo) -> None:
-        """Keep a pipe. Raises InvalidRequestError where its name is taken."""
+        """Add a pipe. Raises InvalidRequestError if its name is taken."""
         with self._manifest.writing("pipe") as db:
             if db.execute("SELECT 1 FROM pipes WHERE name = ?", (pipe.name,)).fetchone():
                 raise InvalidRequestError(f"a pipe {pipe.name!r} is there already", hint="DELETE PIPE ends it")
             db.execute(_INSERT, astuple(pipe))
 
     def remove(self, identity: str) -> None:
-        """Forget a pipe, and what its batches told of it."""
+        """Delete a pipe, and the producer entries of its batches."""
         with self._manifest.writing("pipe") as db:
             db.execute("DELETE FROM pipes WHERE identity = ?", (identity,))
             db.execute("DELETE FROM producers WHERE producer = ?", (identity,))
 
     def keep_progress(self, reached: Sequence[tuple[str, int, str]]) -> None:
-        """Keep how far pipes are: identity, sequence of the last batch, and progress behind it."""
+        """Store the progress of pipes: identity, sequence of the last batch, and the progress after it."""
         rows = [(sequence, progress, identity) for identity, sequence, progress in reached]
         with self._manifest.writing("pipe") as db:
             db.executemany("UPDATE pipes SET sequence = ?, progress = ? WHERE identity = ?", rows)

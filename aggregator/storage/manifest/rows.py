@@ -1,4 +1,4 @@
-"""Rows of the manifest's tables to values and back, within the caller's transaction."""
+"""Convert rows of the manifest's tables to values and back, within the caller's transaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
 
 MANY_ALIKE = 256
-"""So many different schemas and settings of topics are made once, however many topics have them."""
+"""Cache size: this many different schemas and topic settings are created only once, however many topics share them."""
 _SEGMENTS = """
     SELECT number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space, max_space, rows,
         size_bytes, checksum, level, created_us, signature, min_ahead, max_ahead
@@ -41,19 +41,19 @@ _SCHEMAS = "SELECT number, topic, family, base, columns, magnitudes FROM schemas
 
 
 def topics(db: sqlite3.Connection) -> list[TopicInfo]:
-    """Every topic, deleted ones included, in the order in which they came to be."""
+    """Every topic, including deleted ones, in order of creation."""
     return [topic_of(row) for row in topic_rows(db)]
 
 
 def topic_rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    """The same as the manifest has them."""
+    """The rows of `topics`, unconverted."""
     return db.execute(
         "SELECT number, name, keys, indexes, roll, retention, created_us, deleted FROM topics ORDER BY number"
     ).fetchall()
 
 
 def topic_of(row: tuple[Any, ...]) -> TopicInfo:
-    """One of these as a value."""
+    """Convert one of these rows."""
     number, name, keys, indexes, roll, retention, created_us, deleted = row
     return TopicInfo(number, name, keys, *_told(indexes, roll, retention), created_us, bool(deleted))
 
@@ -64,7 +64,7 @@ def _told(indexes: str, roll: str, retention: str) -> tuple[tuple[str, ...], Rol
 
 
 def put_topic(db: sqlite3.Connection, topic: TopicInfo) -> int:
-    """Add a topic; gives its number."""
+    """Add a topic; return its number."""
     given = db.execute(
         _ADD_TOPIC,
         (
@@ -91,13 +91,13 @@ def schemas(db: sqlite3.Connection) -> list[SchemaInfo]:
 
 
 def newest_schema_rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    """The newest schema of each family, in the order of their numbers, as the manifest has them."""
+    """The newest schema of each family, by number, as unconverted rows."""
     newest = "number IN (SELECT max(number) FROM schemas GROUP BY family)"
     return db.execute(f"{_SCHEMAS} WHERE {newest} ORDER BY number").fetchall()
 
 
 def schema_of(db: sqlite3.Connection, row: tuple[Any, ...]) -> SchemaInfo:
-    """One of these as a value."""
+    """Convert one of these rows."""
     chain = [row]
     while chain[-1][3] is not None:
         chain.append(db.execute(f"{_SCHEMAS} WHERE number = ?", (chain[-1][3],)).fetchone())
@@ -108,7 +108,7 @@ def schema_of(db: sqlite3.Connection, row: tuple[Any, ...]) -> SchemaInfo:
 
 
 def _schema_of(row: tuple[Any, ...], known: Mapping[int, SchemaInfo]) -> SchemaInfo:
-    """known: among others the schema whose columns this one begins with."""
+    """Convert a row. known: includes the schema that this one extends."""
     number, topic, family, base, columns, magnitudes = row
     schema = _columns_of(columns)
     if base is not None:
@@ -127,13 +127,13 @@ def _magnitudes(stored: str) -> tuple[tuple[str, int], ...]:
 
 
 def delete_topic(db: sqlite3.Connection, number: int, sealed: Mapping[int, int], change: int) -> None:
-    """Retire a topic's segments and forget all else of it but its number and those of its partitions.
+    """Retire a topic's segments, and delete everything else of it except its number and those of its partitions.
 
-    sealed: for each of those the record index that its next event would have had.
+    sealed: for each partition, the record index that its next event would have had.
     """
     mine = "partition IN (SELECT number FROM partitions WHERE topic = ?)"
     db.execute(
-        f"INSERT INTO retired SELECT number, size_bytes, 'deleted', ? FROM segments WHERE {mine}",  # noqa: S608  constant
+        f"INSERT INTO retired SELECT number, size_bytes, 'deleted', ? FROM segments WHERE {mine}",  # noqa: S608
         (change, number),
     )
     for table in ("segments", "quarantine", "producers", "tombstones", "stream_marks", "holes"):
@@ -149,9 +149,9 @@ def delete_topic(db: sqlite3.Connection, number: int, sealed: Mapping[int, int],
 
 
 def put_schema(db: sqlite3.Connection, info: SchemaInfo, base: SchemaInfo | None = None) -> SchemaInfo:
-    """Add a schema. Family 0 begins a new one; number 0 takes the next.
+    """Add a schema. Family 0 begins a new family; number 0 assigns the next number.
 
-    base: one that was added and whose columns this one begins with: only the others are stored.
+    base: an added schema whose columns this one begins with: only the other columns are stored.
     """
     added = info.schema
     if base is not None:
@@ -177,12 +177,12 @@ def put_schema(db: sqlite3.Connection, info: SchemaInfo, base: SchemaInfo | None
 
 
 def partitions(db: sqlite3.Connection) -> list[PartitionInfo]:
-    """Every partition, in the order in which they came to be."""
+    """Every partition, in order of creation."""
     return [PartitionInfo(*row) for row in partition_rows(db)]
 
 
 def partition_rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    """The same as the manifest has them."""
+    """The rows of `partitions`, unconverted."""
     holes: dict[int, list[tuple[int, int]]] = {}
     for number, first, end in db.execute("SELECT * FROM holes ORDER BY partition, first_index"):
         holes.setdefault(number, []).append((first, end))
@@ -191,7 +191,7 @@ def partition_rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
 
 
 def segments(db: sqlite3.Connection, since: int) -> list[SegmentInfo]:
-    """Segments that came after the change `since`."""
+    """Segments added after the change `since`."""
     return [_segment(row) for row in db.execute(_SEGMENTS, (since,))]
 
 
@@ -206,7 +206,7 @@ def put_segment(db: sqlite3.Connection, segment: SegmentInfo, change: int) -> No
 
 
 def quarantined(db: sqlite3.Connection) -> list[QuarantinedBatch]:
-    """Batches that could not be sealed, in the order of their numbers."""
+    """Batches that could not be sealed, by number."""
     found = db.execute(
         "SELECT number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, rows, size_bytes, "
         "checksum, created_us, reason FROM quarantine ORDER BY number"
@@ -216,7 +216,7 @@ def quarantined(db: sqlite3.Connection) -> list[QuarantinedBatch]:
 
 
 def put_quarantined(db: sqlite3.Connection, batches: Sequence[QuarantinedBatch]) -> None:
-    """Add batches, in the place of those that hold the same events: record indexes are never given twice."""
+    """Add batches, replacing those with the same events: record indexes are never assigned twice."""
     for batch in batches:
         db.execute(
             "DELETE FROM quarantine WHERE partition = ? AND first_index <= ? AND last_index >= ?",
@@ -228,13 +228,13 @@ def put_quarantined(db: sqlite3.Connection, batches: Sequence[QuarantinedBatch])
 
 
 def tombstones(db: sqlite3.Connection) -> list[Tombstone]:
-    """What is hidden and not gone from disk yet."""
+    """Everything that is hidden and not yet gone from disk."""
     rows = db.execute("SELECT partition, space, end_index, created_us, time_us, tie_index FROM tombstones")
     return [Tombstone(*row) for row in rows]
 
 
 def put_tombstones(db: sqlite3.Connection, stones: Sequence[Tombstone], change: int) -> None:
-    """Add tombstones, in the place of those that they cover."""
+    """Add tombstones, replacing those that they cover."""
     db.executemany(
         "DELETE FROM tombstones WHERE partition = ? AND space = ? AND end_index <= ? "
         "AND (time_us, tie_index) <= (?, ?)",
@@ -248,7 +248,7 @@ def put_tombstones(db: sqlite3.Connection, stones: Sequence[Tombstone], change: 
 
 
 def producers(db: sqlite3.Connection) -> list[ProducerEntry]:
-    """Batches of producers that lie in segments."""
+    """Batches of producers that are in segments."""
     found = db.execute(
         "SELECT partition, producer, sequence, fingerprint, first_index, count, note FROM producers "
         "ORDER BY partition, producer, sequence"
@@ -260,7 +260,7 @@ def producers(db: sqlite3.Connection) -> list[ProducerEntry]:
 
 
 def put_producers(db: sqlite3.Connection, entries: Sequence[ProducerEntry]) -> None:
-    """Keep the newest batches of each producer that is named; older ones of it go."""
+    """Store the newest batches of each producer in `entries`; delete its older ones."""
     db.executemany(
         "INSERT OR REPLACE INTO producers VALUES (?, ?, ?, ?, ?, ?, ?)",
         [

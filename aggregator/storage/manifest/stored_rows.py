@@ -1,4 +1,4 @@
-"""Which segments lie in the catalog's store, as the manifest keeps it."""
+"""The manifest's record of the segments in the catalog's store."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _ADD = (
 
 
 class StoredRows:
-    """Reads and writes them. Safe to share between threads. Raises what the manifest's own methods raise."""
+    """Reads and writes the rows of stored segments. Thread-safe. Raises the errors of the manifest's own methods."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
 
     def settings(self) -> StoreSettings | None:
-        """Where the catalog's store is; None where it has none."""
+        """The settings of the catalog's store; None if it has none."""
         kept = self._manifest.get(STORE)
         return None if not kept else StoreSettings.from_json(json.loads(kept))
 
     def set_settings(self, settings: StoreSettings | None) -> None:
-        """Keep where it is; None: nowhere."""
+        """Set the catalog's store; None: no store."""
         self._manifest.put(STORE, "" if settings is None else json.dumps(settings.to_json()))
 
     def all(self) -> list[StoredSegment]:
-        """Every one, in the order of their numbers."""
+        """Every stored segment, by number."""
         with self._manifest.reading() as db:
             found = db.execute("SELECT number, checksum, size_bytes, local FROM stored ORDER BY number")
             return [
@@ -39,8 +39,8 @@ class StoredRows:
             ]
 
     def leaving(self, most: int) -> list[tuple[StoredSegment, int]]:
-        """Of retired segments those with an object, and the change that retired each, in the order of these: so many at
-        most.
+        """Retired segments that still have an object, with the change that retired each, in the order of these changes;
+        at most `most`.
         """
         with self._manifest.reading() as db:
             found = db.execute(
@@ -54,25 +54,25 @@ class StoredRows:
             ]
 
     def add(self, segments: Iterable[SegmentInfo], *, local: bool = True) -> set[int]:
-        """Segments have arrived in the store; those that the manifest forgot meanwhile are passed over. Gives the
-        numbers of the others.
+        """Record that segments are in the store, skipping those that the manifest no longer has. Returns the numbers of
+        the recorded ones.
         """
         with self._manifest.writing() as db:
             rows = [(s.number, s.checksum.to_bytes(8, "little"), s.size_bytes, int(local)) for s in segments]
             return {number for row in rows for (number,) in db.execute(_ADD, row)}
 
     def set_local(self, numbers: Iterable[int], *, local: bool) -> None:
-        """Files of segments are on the disk again, or about to be deleted there."""
+        """Record that files of segments are on disk again, or are about to be deleted."""
         with self._manifest.writing() as db:
             db.executemany("UPDATE stored SET local = ? WHERE number = ?", [(int(local), number) for number in numbers])
 
     def remove(self, numbers: Iterable[int]) -> None:
-        """Objects of segments are gone, or turned out not to be there."""
+        """Record that objects of segments are deleted or missing."""
         with self._manifest.writing() as db:
             db.executemany("DELETE FROM stored WHERE number = ?", [(number,) for number in numbers])
 
     def let_go(self) -> tuple[int, int]:
-        """How many live segments have no file on the disk, and their bytes."""
+        """The number of live segments without a file on disk, and their bytes."""
         with self._manifest.reading() as db:
             count, size = db.execute(
                 "SELECT count(*), ifnull(sum(s.size_bytes), 0) FROM stored s "

@@ -1,7 +1,7 @@
-"""Refuse directories of other programs, such as plateau, whose SQLite file has the manifest's name.
+"""Refuse directories of other programs, such as plateau, whose SQLite file has the same name as the manifest.
 
-They are told apart from a damaged catalog before anything in them is opened: SQLite makes files beside one that it
-opens, and a rebuilt manifest would take the place of theirs.
+They must be distinguished from a damaged catalog before anything in them is opened: SQLite creates files next to one
+that it opens, and a rebuilt manifest would overwrite theirs.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from aggregator.storage.manifest.database import APPLICATION_ID
 
 _MAGIC = b"SQLite format 3\0"
 _APPLICATION_ID = struct.Struct(">68xI")  # in SQLite's header
-_FIRST_PAGE = struct.Struct(">100xBxxH")  # behind the header: its kind, and how many entries of the schema it has
+_FIRST_PAGE = struct.Struct(">100xBxxH")  # after the header: its kind, and its number of schema entries
 _LEAF = 13
 
 
 def refuse_strangers(layout: Layout) -> None:
-    """Raises CatalogNotFoundError for a directory that another program keeps its data in."""
+    """Raises CatalogNotFoundError if another program stores its data in the directory."""
     if layout.log.is_dir() or layout.segments.is_dir() or not layout.manifest.is_file():
         return
     whose = ""

@@ -1,4 +1,4 @@
-"""`Transactions`: the manifest's file, who may write it, and what reads and changes it at one moment."""
+"""`Transactions`: the manifest's file, write access to it, and its read and write transactions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from aggregator.errors import CatalogLockedError
 from aggregator.storage.files.layout import manifest_files, same_file
 from aggregator.storage.manifest.database import errors_of, open_database
 
-_EPOCH = "epoch"  # how often the catalog was opened for writing
+_EPOCH = "epoch"  # how many times the catalog was opened for writing
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound="Transactions")
 
 
 def makes_room(method: Callable[Concatenate[_M, _P], _T]) -> Callable[Concatenate[_M, _P], _T]:
-    """A change that a full disk must not prevent."""
+    """Decorator for a change that a full disk must not prevent."""
 
     @wraps(method)
     def helped(self: _M, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -35,16 +35,16 @@ def makes_room(method: Callable[Concatenate[_M, _P], _T]) -> Callable[Concatenat
 
 
 class Transactions:
-    """The manifest's file: open, and changed by whoever opened it last. Safe to share between threads.
+    """The manifest's open file; only the process that opened it last may change it. Thread-safe.
 
-    Every method raises ManifestFailedError where SQLite cannot do it now, CorruptManifestError where it is damaged.
+    Every method raises ManifestFailedError if SQLite cannot do it now, CorruptManifestError if the manifest is damaged.
     """
 
     def __init__(
         self, path: Path, *, read_only: bool = False, help: Callable[[Callable[[], Any]], Any] = lambda work: work()
     ) -> None:
-        """Open the manifest at `path`; a writer makes it where it is absent. help: does what a full disk must not
-        prevent, and does it again when it has made room.
+        """Open the manifest at `path`; a writer creates it if absent. help: runs work that a full disk must not
+        prevent, and retries it after freeing space.
         """
         self.path, self._help = path, help
         self._places = [str(each) for each in manifest_files(path)]
@@ -57,23 +57,23 @@ class Transactions:
         self._epoch: int | None = None
         self._files: dict[Path, os.stat_result] = {}
         self.size_bytes = 0
-        """Of the file and what SQLite keeps beside it, after the last change."""
+        """Size of the file and SQLite's side files, after the last change."""
         self.facts_bytes = 0
-        """Of the copy of some of its facts that lies beside it."""
+        """Size of the manifest's backup next to it."""
         self._changed: set[str] = set()
         self._unscrubbed = 0
         self.keep_facts: Callable[[], bool | None] = lambda: None
-        """Called before somebody is told that a change was made which segments and log cannot tell of, and before files
-        go that could tell; a catalog that is open for writing has its own. It raises FencedError at most, and gives
-        False where the catalog's store does not have it, though that was waited for."""
+        """Called before a change is reported that segments and log do not contain, and before files that contain such
+        facts are deleted. A catalog that is open for writing sets its own function. It raises at most FencedError, and
+        returns False if the catalog's store does not have the change after waiting for it."""
         self.note_change: Callable[[int], None] = lambda change: None
-        """Called with the number of the last change after each transaction, so that readers know what they must see. It
-        never raises."""
+        """Called with the number of the last change after each transaction, so that readers know what they must see.
+        Must not raise."""
         self._look()
 
     def follow(self) -> bool:
-        """Where another file has come in the place of the one that is read, as when it was rebuilt, read that from now
-        on; whether it has. Raises FileNotFoundError.
+        """If the file was replaced by another one, for example by a rebuild, read that from now on. Returns whether it
+        was. Raises FileNotFoundError.
         """
         with self._lock:
             if self.path.stat().st_ino == self._inode:
@@ -84,19 +84,19 @@ class Transactions:
             return True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._owner.check()
         with self._lock, errors_of(self.path):
             self._connection.close()
 
     def leave_to_parent(self) -> None:
-        """In a forked process: not even closing the connection is safe."""
+        """In a forked process: keep the connection, because even closing it is unsafe."""
         never_free(self._connection)
 
-    # ------------------------------------------------------------ who writes
+    # ------------------------------------------------------------ write access
 
     def claim(self) -> None:
-        """Raise the epoch: from now on this one writes, and nothing that was opened before changes anything."""
+        """Raise the epoch: from now on this object writes, and none that was opened earlier can change anything."""
         with self.writing() as db:
             self._epoch = _epoch(db) + 1
             db.execute("INSERT OR REPLACE INTO catalog VALUES (?, ?)", (_EPOCH, str(self._epoch)))
@@ -105,12 +105,14 @@ class Transactions:
                 self._files[path] = path.stat()
 
     def is_mine(self) -> bool:
-        """Whether nobody has opened the catalog for writing since `claim`, and its manifest is still the same files."""
+        """Whether nobody has opened the catalog for writing since `claim`, and its manifest still consists of the same
+        files.
+        """
         with self.reading() as db:
             return self._is_claimed(db)
 
     def check_mine(self) -> None:
-        """Before files go that are known by their names only. Raises CatalogLockedError."""
+        """To call before deleting files that are known only by name. Raises CatalogLockedError."""
         if not self.is_mine():
             raise self._lost()
 
@@ -131,13 +133,13 @@ class Transactions:
     def _look(self) -> None:
         size = 0
         for place in self._places:
-            with contextlib.suppress(OSError):  # a change is made, whether or not its size can be told
-                size += os.stat(place).st_size  # noqa: PTH116 - after each change
+            with contextlib.suppress(OSError):  # the change is committed, even if its size is unknown
+                size += os.stat(place).st_size  # noqa: PTH116 - called after each change
         self.size_bytes = size
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that sees one moment."""
+        """A read transaction with a consistent snapshot."""
         self._owner.check()
         with self._lock, errors_of(self.path):
             self._begin("BEGIN")
@@ -147,13 +149,13 @@ class Transactions:
                 self._connection.execute("ROLLBACK")
 
     def _begin(self, how: str) -> None:
-        if self._connection.in_transaction:  # an interrupt came before it could be ended
+        if self._connection.in_transaction:  # an interrupt prevented its end
             self._connection.execute("ROLLBACK")
         self._connection.execute(how)
 
     @contextmanager
     def writing(self, *facts: str) -> Iterator[sqlite3.Connection]:
-        """A transaction that changes something. facts: the kinds of facts among it, which `catalog.facts` copies."""
+        """A write transaction. facts: the kinds of facts that it changes and `catalog.facts` copies."""
         self._owner.check()
         with self._lock, errors_of(self.path):
             self._begin("BEGIN IMMEDIATE")
@@ -172,24 +174,24 @@ class Transactions:
 
     @property
     def has_changed(self) -> bool:
-        """Whether kinds of facts changed that nobody has taken."""
+        """Whether there are changed kinds of facts that `take_changed` has not returned yet."""
         return bool(self._changed)
 
     def take_changed(self) -> set[str]:
-        """Kinds of facts, as `aggregator.storage.manifest.facts` has them, that changed since this was asked last."""
+        """The kinds of facts, as in `aggregator.storage.manifest.facts`, that changed since the last call."""
         with self._lock:
             changed, self._changed = self._changed, set()
         return changed
 
     def give_back_changed(self, kinds: Iterable[str]) -> None:
-        """They were taken, and could not be kept."""
+        """Return kinds from `take_changed` that could not be stored."""
         with self._lock:
             self._changed.update(kinds)
 
     @makes_room
     def scrub(self) -> None:
-        """Bring the file of recent changes into the main one, so that deleted rows are gone from disk; a reader that
-        is at it just then can put that off: `scrub_again` then does it.
+        """Checkpoint SQLite's write-ahead log into the main file, so that deleted rows are gone from disk. An active
+        reader can prevent that; `scrub_again` then retries.
         """
         self._owner.check()
         with self._lock, errors_of(self.path):
@@ -197,7 +199,7 @@ class Transactions:
             self._look()
 
     def scrub_again(self) -> None:
-        """Do what `scrub` could not."""
+        """Complete a `scrub` that a reader prevented."""
         if self._unscrubbed:
             self.scrub()
 

@@ -1,1 +1,1 @@
-"""Events that are in the log and in no segment yet, in memory."""
+"""In-memory events that are in the log but in no segment yet."""

@@ -14,27 +14,27 @@ from aggregator.storage.memtable.piece import I64, Piece, times_of, writer_of
 from aggregator.storage.memtable.space_index import SpaceIndex
 
 FEW_RUNS = 16
-"""Up to so many stretches of rows are taken as slices, which copies nothing; one costs 2 µs, taking them all 25 µs."""
+"""Up to this many row ranges are taken as slices, without copying; a slice costs 2 µs, taking all rows 25 µs."""
 MAX_LOOKUP_ROWS = 1 << 17
-"""Lookups grow together up to so many rows."""
+"""Lookups are merged up to this many rows."""
 INDEXED_ROWS = 1 << 12
-"""Lookups of so many rows get an index of their spaces,"""
+"""Lookups of at least this many rows get an index of their spaces"""
 ASKED_OFTEN = 16
-"""when they were asked for one so often."""
+"""after more than this many requests for a space."""
 COMMON = 16
-"""Where one row in so many may be of the space, comparing all keys is as quick as the index."""
+"""If at least 1/COMMON of the rows may belong to the space, comparing all keys is as fast as the index."""
 NEWEST_ROWS = 2048
-"""So many of the newest rows have a lookup of their own, for readers who want the newest few."""
+"""This many of the newest rows have a separate lookup, for readers that want the newest few."""
 SHORT_RUN = 64
-"""Runs of fewer rows are copied out of messages by the core; Arrow, which lets the interpreter's lock go for each of
-them, copies longer ones quicker.
+"""The core copies shorter row ranges out of messages. Arrow is faster for longer ones, but releases the GIL for each of
+them.
 """
 
 
 class Lookup:
-    """Rows of some pieces of one schema, numbered from 0 over all of them, by space and by time.
+    """Rows of several pieces of one schema, numbered from 0 over all of them, by space and by time.
 
-    Cheap to make: the columns of the pieces are put together when somebody looks into them.
+    Cheap to create: the pieces' columns are combined on first use.
     """
 
     def __init__(self, pieces: tuple[Piece, ...]) -> None:
@@ -47,7 +47,7 @@ class Lookup:
 
     @classmethod
     def joined(cls, first: Lookup, second: Lookup) -> Lookup:
-        """The rows of two, with what of both was put together already."""
+        """The rows of two lookups, reusing what both have already computed."""
         self = cls.__new__(cls)
         self.pieces = (*first.pieces, *second.pieces)
         self.rows = first.rows + second.rows
@@ -65,7 +65,7 @@ class Lookup:
         return self
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """A column that the pieces have, of all rows; nothing of it is copied."""
+        """A column that the pieces have, over all rows; nothing is copied."""
         known = self._columns.get(name)
         if known is None:
             known = self._columns[name] = pa.chunked_array([piece.batch.column(name) for piece in self.pieces])
@@ -83,7 +83,7 @@ class Lookup:
 
     @cached_property
     def _messages(self) -> list[bytes]:
-        """The pieces, where all of them are messages that the core knows; none otherwise."""
+        """The messages of the pieces, if all of them are messages that the core can read; otherwise empty."""
         return _messages_of(self.pieces)
 
     @cached_property
@@ -91,15 +91,15 @@ class Lookup:
         return SpaceIndex.of(self.column("space").combine_chunks())
 
     def follows(self, other: Lookup) -> bool:
-        """Whether the two are put together: of one schema, and the other not much larger."""
+        """Whether the two are to be merged: they have the same schema, and the other is not much larger."""
         same = self.pieces[0].schema is other.pieces[0].schema
         return same and other.rows <= 2 * self.rows and other.rows + self.rows <= MAX_LOOKUP_ROWS
 
     def find(self, space: bytes) -> I64:
-        """Rows, ascending, of a space, and now and then one of another: see `SpaceIndex.find`.
+        """Rows of a space, ascending, rarely with one of another space: see `SpaceIndex.find`.
 
-        Every key is compared: 3 ns each. An index costs as much as ASKED_OFTEN such calls; it is made of many rows,
-        when that often somebody has asked.
+        Compares every key, at 3 ns each. An index costs as much as ASKED_OFTEN such calls, so only large lookups get
+        one, after as many requests.
         """
         self._asked += 1
         if self.rows >= INDEXED_ROWS and self._asked > ASKED_OFTEN:
@@ -110,8 +110,8 @@ class Lookup:
         return np.flatnonzero(pc.equal(column, pa.scalar(space, pa.binary()).cast(column.type)).to_numpy())
 
     def having(self, space: bytes) -> tuple[I64, I64]:
-        """The rows that `find` gives, and their timestamps. Few rows are looked through in messages, without a column
-        of them: each step of Arrow's may wait for the interpreter's lock.
+        """The rows that `find` returns, and their timestamps. A small lookup searches the messages directly, without
+        Arrow columns, because each Arrow call may wait for the GIL.
         """
         if self.rows <= NEWEST_ROWS and self._messages:
             schema = self.pieces[0].schema.schema.arrow
@@ -123,7 +123,7 @@ class Lookup:
         return rows, self.times[rows]
 
     def within(self, first_index: int | None, end_index: int | None) -> I64:
-        """Rows, ascending, of the pieces that have record indexes between those: all such rows, and others."""
+        """Rows, ascending, of the pieces with record indexes between the bounds: includes all such rows, and others."""
         low, high = 0, self.rows
         if first_index is not None:
             ends = np.array([piece.end_index for piece in self.pieces])
@@ -142,7 +142,7 @@ class Rows:
         self._lookups = lookups
 
     def lookups_of(self, rows: I64) -> I64:
-        """Which lookup has each row."""
+        """The number of the lookup that has each row."""
         return np.searchsorted(np.array(self.bases), rows, side="right") - 1
 
     @cached_property
@@ -156,7 +156,7 @@ class Rows:
         )
 
     def take(self, rows: I64, names: Sequence[str]) -> tuple[pa.RecordBatch, I64]:
-        """Those rows in that order, at least one: the columns `names`, which the pieces have; and their record
+        """Take at least one row, in the given order: the columns `names`, which the pieces have, and the record
         indexes.
         """
         owners = self.lookups_of(rows)
@@ -167,18 +167,18 @@ class Rows:
 
 
 def _take(pieces: Sequence[Piece], edges: I64, rows: I64, names: Sequence[str]) -> tuple[pa.RecordBatch, I64]:
-    """Rows of pieces of which each begins at a row of `edges`."""
+    """Take rows of pieces; each piece begins at a row of `edges`."""
     places = np.searchsorted(edges, rows, side="right") - 1
     mine = rows - edges[places]
-    fresh = np.append(True, places[1:] != places[:-1])  # a piece begins
-    apart = fresh | np.append(False, mine[1:] != mine[:-1] + 1)  # rows that do not adjoin begin
+    fresh = np.append(True, places[1:] != places[:-1])  # where another piece begins
+    apart = fresh | np.append(False, mine[1:] != mine[:-1] + 1)  # where a new adjacent range begins
     stretches = int(apart.sum())
     if stretches > 1 and len(rows) < SHORT_RUN * stretches:
         gathered = _gathered(pieces, places, mine, names)
         if gathered is not None:
             return gathered
     count = int(fresh.sum())
-    if count > FEW_RUNS and count > 2 * len(np.unique(places)):  # to and fro between them
+    if count > FEW_RUNS and count > 2 * len(np.unique(places)):  # the rows alternate between pieces
         order = np.argsort(rows)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
@@ -202,7 +202,9 @@ def _with_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch
 def _gathered(
     pieces: Sequence[Piece], places: I64, mine: I64, names: Sequence[str]
 ) -> tuple[pa.RecordBatch, I64] | None:
-    """Rows of pieces, copied out of their messages: of the piece at each place that row. None where one is none."""
+    """Rows copied out of the pieces' messages: row `mine` of the piece at each of `places`. None if a piece is not a
+    message.
+    """
     used = np.zeros(len(pieces), np.bool_)
     used[places] = True
     numbers = (np.cumsum(used) - 1)[places]
@@ -227,10 +229,10 @@ def _messages_of(pieces: Sequence[Piece]) -> list[bytes]:
 
 
 def look_up(pieces: Sequence[Piece], known: Sequence[Lookup]) -> tuple[Lookup, ...]:
-    """Lookups that cover all pieces in order: those that are known and still fit, and new ones for the rest.
+    """Lookups that cover all pieces in order: the known ones that still fit, and new ones for the rest.
 
-    Lookups of about equal size are put together, so that there are few however many batches came. The newest pieces,
-    NEWEST_ROWS rows or one piece, stand apart.
+    Lookups of similar size are merged, so that there are few however many batches arrived. The newest pieces,
+    NEWEST_ROWS rows or one piece, stay separate.
     """
     kept = _still_good(pieces, known)
     if sum(len(lookup.pieces) for lookup in kept) == len(pieces):
@@ -249,7 +251,7 @@ def look_up(pieces: Sequence[Piece], known: Sequence[Lookup]) -> tuple[Lookup, .
 
 
 def _newest(pieces: Sequence[Piece]) -> int:
-    """How many of the last pieces have NEWEST_ROWS rows together and one schema; at least one."""
+    """How many of the last pieces have at most NEWEST_ROWS rows together and one schema; at least one."""
     rows = 0
     for count, piece in enumerate(reversed(pieces)):
         rows += piece.rows
@@ -259,7 +261,7 @@ def _newest(pieces: Sequence[Piece]) -> int:
 
 
 def _still_good(pieces: Sequence[Piece], known: Sequence[Lookup]) -> list[Lookup]:
-    """Lookups that are still those of the first pieces."""
+    """Lookups that still match the first pieces."""
     kept: list[Lookup] = []
     at = 0
     for lookup in known:

@@ -1,6 +1,7 @@
 """Unsealed events of a partition, in memory, as the batches that were appended.
 
-Appending costs nothing per event. Who asks for a space compares the keys of all of them, until it is asked often.
+Appending costs nothing per event. A lookup of a space compares all keys, until lookups are frequent enough for an
+index.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from aggregator.storage.memtable.lookup import Lookup
 from aggregator.storage.memtable.piece import Piece
 
 SMALL_BYTES = 32 << 10
-"""Batches up to this size are put together, MERGED at a time, so that tiny appends do not cost later."""
+"""Batches up to this size are merged, MERGED at a time, so that many tiny appends do not slow down reads."""
 MERGED = 64
 
 
 @dataclass(slots=True)
 class Unsealed:
-    """The unsealed events of a partition, in order. Changed under the catalog's view lock only."""
+    """The unsealed events of a partition, in order. Changed only under the catalog's view lock."""
 
     pieces: list[Piece]
     rows: int = 0
     size_bytes: int = 0
     lookups: tuple[Lookup, ...] = ()
-    alike: int = 0  # so many pieces, the last ones, can be put together, or more
+    alike: int = 0  # at least this many of the last pieces can be merged with each other
 
     @classmethod
     def empty(cls) -> Unsealed:
-        """None yet."""
+        """Without events."""
         return cls([])
 
     def add(self, piece: Piece) -> None:
-        """Take in the next batch."""
+        """Append the next batch."""
         goes_on = self.pieces and piece.goes_with(self.pieces[-1], SMALL_BYTES)
         self.alike = self.alike + 1 if goes_on else 1
         self.pieces.append(piece)
@@ -42,8 +43,8 @@ class Unsealed:
         self.size_bytes += piece.size_bytes
 
     def small_ones(self, end: int | None = None) -> list[Piece] | None:
-        """MERGED small pieces side by side that are to be put together: the first of those before `end`, or before the
-        end of all, that are like the last of these. None where there are not as many.
+        """The next MERGED adjacent small pieces to merge: the first of the similar ones before `end`, or before the end
+        of all. None if there are too few.
         """
         return (self._alike_before(end) if end else None) or self._alike_before(len(self.pieces))
 
@@ -58,7 +59,9 @@ class Unsealed:
         return self.pieces[first : first + MERGED] if end - first >= MERGED else None
 
     def replace(self, few: Sequence[Piece], whole: Piece) -> int | None:
-        """Put a piece in the place of those that it was made of; gives the place behind it, None: they are gone."""
+        """Replace pieces by the piece that was merged from them; return the position after it, or None if they are
+        gone.
+        """
         try:
             first = self.pieces.index(few[0])
         except ValueError:
@@ -70,7 +73,7 @@ class Unsealed:
         return first + 1
 
     def after(self, index: int) -> Unsealed:
-        """The events from a record index on. Batches are sealed whole, and so are those that were put together."""
+        """The events from a record index on. Batches are sealed whole, even if they were merged."""
         left = Unsealed.empty()
         for piece in self.pieces:
             if piece.first_index >= index:
@@ -80,7 +83,9 @@ class Unsealed:
         return left
 
     def split(self, size_bytes: int) -> tuple[Unsealed, Unsealed]:
-        """The first batches, of about so many bytes, at least one, and the others; there may be none of these."""
+        """Split off the first batches, of about `size_bytes` and at least one; return them and the rest, which may be
+        empty.
+        """
         sizes = list(accumulate(piece.size_bytes for piece in self.pieces))
         count = 1 + bisect_left(sizes, size_bytes)
         first, others = self.pieces[:count], self.pieces[count:]

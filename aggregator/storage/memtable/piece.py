@@ -18,14 +18,14 @@ I64 = npt.NDArray[np.int64]
 
 
 class SchemaPlaces:
-    """Numbers of schemas that differ. A schema's own number is one of its catalog: those of several can be alike."""
+    """Numbers distinct schemas, because a schema's own number is unique only within its catalog."""
 
     def __init__(self) -> None:
-        self._known: dict[int, int] = {}  # by identity, as nearly all are the same object
+        self._known: dict[int, int] = {}  # by identity, because nearly all are the same objects
         self._distinct: list[SchemaInfo] = []
 
     def place(self, schema: SchemaInfo) -> int:
-        """The same for equal schemas."""
+        """The number of a schema; equal schemas have the same."""
         found = self._known.get(id(schema))
         if found is None:
             if schema not in self._distinct:
@@ -38,9 +38,8 @@ class SchemaPlaces:
 class Piece:
     """A batch in a partition: its events have the record indexes [first_index, first_index + rows), or `indexes`.
 
-    content: the batch, or the message that it is read from when somebody asks.
-    ends: of batches that were put together, the rows behind their last ones. Only there may it be cut for sealing: the
-    log is read back by whole batches.
+    content: the batch, or the message that it is decoded from on demand. ends: for merged batches, the row after the
+    last one of each. Only there may the piece be cut for sealing, because the log is read by whole batches.
     """
 
     first_index: int
@@ -51,7 +50,7 @@ class Piece:
     max_timestamp: int
     size_bytes: int
     arrived_us: int
-    joined: int = 0  # how often it was put together
+    joined: int = 0  # how many times it was merged
     indexes: I64 | None = None
     ends: I64 | None = None
     _read: pa.RecordBatch | None = field(default=None, init=False)
@@ -61,7 +60,7 @@ class Piece:
         """The events."""
         if isinstance(self.content, pa.RecordBatch):
             return self.content
-        if self._read is None:  # two who read it at once do it twice; either is good
+        if self._read is None:  # two concurrent readers both decode it; either result is good
             self._read = pa.ipc.read_record_batch(self.content, self.schema.schema.arrow)
         return self._read
 
@@ -71,17 +70,17 @@ class Piece:
         return self.first_index + self.rows if self.indexes is None else int(self.indexes[-1]) + 1
 
     def goes_with(self, other: Piece, most_bytes: int) -> bool:
-        """Whether both are of one schema, put together as often, and have no more than so many bytes each."""
+        """Whether the two can be merged: same schema, merged equally often, and at most `most_bytes` each."""
         alike = self.joined == other.joined and self.schema is other.schema
         return alike and self.size_bytes <= most_bytes and other.size_bytes <= most_bytes
 
     def from_index(self, index: int) -> Piece:
-        """The events from a record index on; there is at least one."""
+        """The events from a record index on, of which there is at least one."""
         first = int(np.searchsorted(self.record_indexes(), index))
         return self.part(first, self.rows)
 
     def part(self, first: int, end: int) -> Piece:
-        """The events in rows [first, end); there is at least one."""
+        """The events in rows [first, end), of which there is at least one."""
         indexes = self.record_indexes()
         return replace(
             self,
@@ -94,7 +93,8 @@ class Piece:
         )
 
     def cut_at(self, size_bytes: int) -> tuple[Piece, Piece] | None:
-        """The first batches that were put together, of about so many bytes, and the others; None without two."""
+        """Split between merged batches: the first ones, of about `size_bytes`, and the rest; None if there is only one.
+        """
         if self.ends is None:
             return None
         ends = self.ends[self.ends < self.rows]
@@ -113,7 +113,7 @@ class Piece:
 
 
 def make_piece(first_index: int, schema: SchemaInfo, batch: pa.RecordBatch, size_bytes: int, now_us: int) -> Piece:
-    """A piece of a batch that is not empty."""
+    """Create a piece from a nonempty batch."""
     times = times_of(batch)
     return Piece(first_index, schema, batch, len(batch), int(times.min()), int(times.max()), size_bytes, now_us)
 
@@ -124,7 +124,7 @@ def times_of(batch: pa.RecordBatch) -> I64:
 
 
 def join(pieces: Sequence[Piece]) -> Piece:
-    """Adjacent pieces of one schema as one."""
+    """Merge adjacent pieces of one schema."""
     follow = all(a.end_index == b.first_index for a, b in pairwise(pieces))
     whole = follow and all(piece.indexes is None for piece in pieces)
     return Piece(
@@ -159,12 +159,12 @@ def _whole(pieces: Sequence[Piece]) -> pa.RecordBatch | bytes:
 
 @lru_cache(maxsize=64)
 def writer_of(schema: pa.Schema) -> MessageWriter | None:
-    """What joins messages of a schema, and looks into them; None for types that it does not know."""
+    """The writer that joins and searches messages of a schema; None if it has types that the core does not support."""
     return message_writer(schema, schema, {name: place for place, name in enumerate(schema.names)}, -1)
 
 
 def _ends(pieces: Sequence[Piece]) -> I64:
-    """The rows behind each batch of pieces that are put together."""
+    """The row after each batch of the merged pieces."""
     if all(piece.ends is None for piece in pieces):
         return np.cumsum([piece.rows for piece in pieces])
     mine = [np.array([piece.rows]) if piece.ends is None else piece.ends for piece in pieces]

@@ -1,6 +1,6 @@
-"""`SpaceIndex`: which of many rows have a space, found by a hash of 32 bits of each key.
+"""`SpaceIndex`: finds the rows of a space by a 32-bit hash of each key.
 
-Making one costs about as much as comparing every key 20 times; two are put together by merging what is in order.
+Building one costs about as much as comparing every key 20 times. Two are combined by merging their sorted entries.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import pyarrow as pa
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 
-_BITS = 32  # of a hash, and as many of a row
+_BITS = 32  # of a hash, and also of a row number
 _WORD = 8  # bytes that are hashed together
 _HEAD = 48
-"""Of a long key so many bytes count, and the last 16: others that differ nowhere else are found with it."""
+"""Of a longer key, only this many bytes and the last 16 are hashed: keys that differ only elsewhere have the same hash.
+"""
 _TAIL = 16
 _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F  # odd numbers without a pattern
 _ALL = 2**64 - 1
@@ -25,29 +26,29 @@ _KEPT = np.array([(1 << 8 * count) - 1 for count in range(_WORD)] + [_ALL], np.u
 
 
 class SpaceIndex:
-    """Rows by space."""
+    """Row numbers by space."""
 
     def __init__(self, entries: U64, rows: int) -> None:
-        """Made by `of` and `followed_by`. entries: hash and row of each key, in order."""
+        """Called by `of` and `followed_by`. entries: hash and row of each key, in order."""
         self._entries, self._rows = entries, rows
 
     @classmethod
     def of(cls, spaces: pa.Array) -> SpaceIndex:
-        """Of keys, text or bytes without nulls, fewer than 2³²."""
+        """Index keys: text or bytes without nulls, fewer than 2³²."""
         entries = _hashes(spaces) << np.uint64(_BITS)
         entries |= np.arange(len(spaces), dtype=np.uint64)
         entries.sort()
         return cls(entries, len(spaces))
 
     def followed_by(self, other: SpaceIndex) -> SpaceIndex:
-        """Of the keys of both, the rows of the other behind these."""
+        """The index of both, with the rows of the other after these."""
         entries = np.concatenate([self._entries, other._entries])
         entries[len(self._entries) :] += np.uint64(self._rows)
-        entries.sort(kind="stable")  # merges the two, which are in order
+        entries.sort(kind="stable")  # merges the two sorted halves
         return SpaceIndex(entries, self._rows + other._rows)
 
     def find(self, space: bytes) -> I64:
-        """Rows, ascending, that have a space, and now and then one with another of the same hash."""
+        """Rows of a space, ascending, and rarely those of another space with the same hash."""
         first = _hash(space) << _BITS
         low, high = np.searchsorted(self._entries, np.array([first, first + (1 << _BITS) - 1], np.uint64))
         found: I64 = (self._entries[low:high] & np.uint64((1 << _BITS) - 1)).view(np.int64)
@@ -56,7 +57,7 @@ class SpaceIndex:
 
 @lru_cache(maxsize=256)
 def _hash(key: bytes) -> int:
-    """The hash of one key, as `_hashes` gives it."""
+    """The hash of one key, as in `_hashes`."""
     state = len(key) * _SECOND & _ALL
     for begin in range(0, min(len(key), _HEAD), _WORD):
         state = _mixed(state, key[begin : min(begin + _WORD, _HEAD)])
@@ -72,7 +73,7 @@ def _mixed(state: int, word: bytes) -> int:
 
 
 def _hashes(keys: pa.Array) -> U64:
-    """A hash of each key, the same for the same key, below 2³²."""
+    """A hash of each key, below 2³²; equal keys have equal hashes."""
     _, places, data = keys.buffers()
     ends = np.frombuffer(places, np.int32)[keys.offset : keys.offset + len(keys) + 1]
     starts, lengths = (ends[:-1] - ends[0]).astype(np.int64), np.diff(ends).astype(np.int64)
@@ -97,7 +98,8 @@ def _hashes(keys: pa.Array) -> U64:
 
 
 def _all_mixed(state: U64, words: U64, begins: I64, left: I64) -> U64:
-    """The states after the words that begin there, of which `left` bytes count; as they were where none are left."""
+    """The states after mixing in the word at each of `begins`, of which `left` bytes count; unchanged if none are left.
+    """
     mixed = words.take(begins, mode="clip")
     mixed &= _KEPT.take(left, mode="clip")
     mixed += state

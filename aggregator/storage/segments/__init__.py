@@ -1,1 +1,1 @@
-"""Sealed segments: their files, which of them to open, what is known of each."""
+"""Sealed segments: their files, the pool of open ones, and their metadata."""

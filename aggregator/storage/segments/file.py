@@ -25,13 +25,14 @@ from esformat.parts import EventSchema, make_schema
 
 PROPERTY = "aggregator"
 STREAM_FRAME_BYTES = 64 << 10
-"""Records of streams are searched more often than looked up: docs/decisions/0030-frames-of-streams.md."""
+"""Records of streams are searched more often than looked up: see docs/decisions/0030-frames-of-streams.md."""
 LEAST_TEMPLATED_BYTES, LEAST_SEARCHED_BYTES = 1 << 20, 8 << 20
-"""Fewer bytes of events have no templates before they are merged, and up to the second number only known ones: choosing
-them, and looking for them, takes as long as writing. A merge looks for those of segments that were written without.
+"""A segment with fewer bytes of events than the first number is sealed without templates, and one with fewer than the
+second only with known ones, because finding templates takes as long as writing. A merge finds templates for segments
+written without.
 """
 MOST_KNOWN = 256
-"""Topics, or schemas of them, whose templates are remembered."""
+"""Number of (topic, schema) pairs whose templates are remembered."""
 _READ_BYTES = 1 << 20
 
 
@@ -41,7 +42,7 @@ def arrow_schema(schema: EventSchema) -> pa.Schema:
 
 
 def frame_bytes(topic: TopicInfo, schema: SchemaInfo) -> int | None:
-    """About how many bytes of payloads a frame of the topic's segments holds; None: as many as the format takes."""
+    """The approximate payload bytes in a frame of the topic's segments; None: the format's default."""
     of_streams = STREAM_FRAME_BYTES if FIELDS in schema.schema.positions else None
     return topic.roll.frame_bytes or of_streams
 
@@ -61,13 +62,11 @@ def write_segment(
     replaces: Sequence[int] = (),
     templates: bool | esformat.KnownTemplates = False,
 ) -> SegmentInfo:
-    """Write events to a segment that is complete, synced and under its name when this returns.
+    """Write events to a segment. On return it is complete, synced and has its final name.
 
-    replaces: segments that the events come from. templates: whether text may be stored by them, as `esformat.create`
-    has it: a third smaller.
-
-    tables: the events, with the columns of `arrow_schema`, in the order of their record indexes.
-    Raises OSError, esformat.UsageError if the file exists; then there is no file.
+    tables: the events, with the columns of `arrow_schema`, in the order of their record indexes. replaces: segments
+    that the events come from. templates: whether to store text as templates, as in `esformat.create`, which saves a
+    third. Raises OSError, esformat.UsageError if the file exists; in this case nothing is written.
     """
     make_directory(path.parent.parent)
     make_directory(path.parent)
@@ -109,15 +108,15 @@ def write_segment(
 
 
 class TopicTemplates:
-    """The templates of each topic's segments, for those that are sealed next. Threads may share it."""
+    """The templates of each topic's segments, for sealing the next ones. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, int], esformat.KnownTemplates] = OrderedDict()
         self._lock = Lock()
 
     def of(self, topic: TopicInfo, schema: SchemaInfo, size_bytes: int) -> esformat.KnownTemplates | bool:
-        """What to write events of so many bytes with: the templates of segments of their schema, which are forgotten
-        where many others were asked for since; False where they are better written without.
+        """How to write this many bytes of events: with the known templates of their schema, or False if they are better
+        written without. Templates of the least recently used schemas are forgotten.
         """
         if size_bytes < LEAST_TEMPLATED_BYTES:
             return False
@@ -132,7 +131,7 @@ class TopicTemplates:
 
 
 class Merged(NamedTuple):
-    """What there is to say of a segment that was made of others."""
+    """Facts of a segment that was merged from others."""
 
     rows: int
     size_bytes: int
@@ -147,9 +146,9 @@ def merge_segments(
     properties: Mapping[str, str],
     progress: Callable[[int, int], None] | None = None,
 ) -> Merged:
-    """Write the events of several segments of one schema into one. progress: as `esformat.tools.merge` has it.
+    """Merge several segments of one schema into one. progress: as for `esformat.tools.merge`.
 
-    Raises as that does; then there is no file.
+    Raises the same errors; in this case there is no file.
     """
     from esformat import tools  # here: slow to import
 
@@ -170,7 +169,7 @@ def segment_properties(
     created_us: int,
     replaces: Sequence[int] = (),
 ) -> dict[str, str]:
-    """What a segment file tells of itself, so that a manifest can be rebuilt. replaces: segments it was made from."""
+    """The facts stored in a segment file, so that a manifest can be rebuilt. replaces: segments it was merged from."""
     facts = {
         "topic": topic.name, "topic_number": topic.number, "keys": topic.keys, "indexes": list(topic.indexes),
         "roll": topic.roll.to_json(), "retention": topic.retention.to_json(), "topic_created_us": topic.created_us,
@@ -183,7 +182,7 @@ def segment_properties(
 
 
 class _Spans:
-    """What lies between which bounds in the tables that were added; there is at least one event."""
+    """The bounds of the events in the added tables; there is at least one event."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -215,7 +214,7 @@ class _Spans:
 
     @property
     def signature(self) -> bytes:
-        """Of the spaces; empty where there are many."""
+        """The signature of the spaces; empty if there are too many."""
         return b"" if self._spaces is None else signature_of_spaces(self._spaces)
 
 
@@ -225,7 +224,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
 
 
 def ahead_of_rows(segment: esformat.Segment) -> tuple[int, int]:
-    """The least and the most by which a record index exceeds the number of its row; the segment has events."""
+    """The minimum and maximum difference between a record index and its row number, in a segment that has events."""
     row = 0
     low, high = 2**63 - 1, -(2**63)
     for batch in segment.scan(columns=[RECORD_INDEX]).batches():
@@ -236,8 +235,8 @@ def ahead_of_rows(segment: esformat.Segment) -> tuple[int, int]:
 
 
 def index_spans(place: Path | esformat.Source, info: SegmentInfo) -> list[tuple[int, int]]:
-    """The record indexes [first, end) of a segment's events, in as few spans as there are: those of one family can
-    have gaps. Reads the file where it must. Raises CorruptSegmentError, OSError.
+    """The record indexes [first, end) of a segment's events, in as few spans as possible; segments of one schema family
+    can have gaps. Reads the file only if necessary. Raises CorruptSegmentError, OSError.
     """
     if info.rows == info.last_index + 1 - info.first_index:
         return [(info.first_index, info.last_index + 1)]
@@ -258,7 +257,8 @@ def file_checksum(path: Path) -> int:
 
 
 def stored_facts(properties: Mapping[str, str]) -> dict[str, Any] | None:
-    """What a segment's properties say of its topic and partition; None for a file that is not the aggregator's."""
+    """The facts about topic and partition in a segment's properties; None for a file that the aggregator did not write.
+    """
     try:
         facts = json.loads(properties[PROPERTY])
     except (KeyError, ValueError):
@@ -267,13 +267,13 @@ def stored_facts(properties: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def stored_producers(facts: Mapping[str, Any]) -> list[ProducerEntry]:
-    """Batches of producers that a segment remembers. Raises KeyError, TypeError where the facts are not whole."""
+    """The batches of producers recorded in a segment. Raises KeyError, TypeError if the facts are incomplete."""
     return [ProducerEntry(**entry) for entry in facts["producers"]]
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSegment:
-    """A segment file as it says of itself: what the manifest would have of it, its facts and schema."""
+    """A segment as described by its own file: the manifest's entry for it, its facts and its schema."""
 
     info: SegmentInfo
     facts: dict[str, Any]
@@ -281,14 +281,14 @@ class FoundSegment:
 
     @property
     def replaces(self) -> list[int]:
-        """Numbers of the segments that it was made from."""
+        """Numbers of the segments that it was merged from."""
         return list(self.facts.get("replaces", ()))
 
 
 def describe_segment(path: Path, number: int) -> FoundSegment:
-    """Read a segment file from end to end and say what it holds.
+    """Read a segment file completely and describe it.
 
-    Raises CorruptSegmentError where it is damaged, or not one that the aggregator wrote under that number; OSError.
+    Raises CorruptSegmentError if it is damaged, or the aggregator did not write it under that number; OSError.
     """
     with esformat.open(path, cache_bytes=0) as segment:
         facts = stored_facts(segment.properties)

@@ -1,4 +1,4 @@
-"""Open segments, a bounded number of them, shared by all scans."""
+"""Open segments, bounded in number and shared by all scans."""
 
 from __future__ import annotations
 
@@ -22,38 +22,39 @@ from esformat import SegmentChangedError, Source, parts
 from esformat.parts import Handles, SharedFile
 
 OPEN_SEGMENTS, OPEN_BYTES = 256, 48 << 20
-"""Segments of which the footer and the like are kept: so many, or more that together hold about so many bytes. How
-many of their files are open, `Handles` says."""
+"""Segments kept open, with footers and similar data in memory: up to the number, or more if together they hold less
+than the bytes. `Handles` limits how many of their files are open.
+"""
 HELD, HELD_BYTES = 3, 8 << 10
-"""An open segment holds about so many times what opening read, and so much besides."""
+"""An open segment holds about HELD times the bytes read at opening, plus HELD_BYTES."""
 INDEXES_BYTES = 64 << 20
-"""Of segments' record indexes, kept for `read`: up to 4 bytes a row."""
+"""Limit for cached record indexes of segments, for `read`: up to 4 bytes a row."""
 COUNTS_BYTES = 8 << 20
-"""Of segments' events by time, kept for the next histogram: those of 10,000 segments in 80 spans each."""
+"""Limit for cached event counts by time, for the next histogram: enough for 10,000 segments with 80 spans each."""
 
 
 class SegmentPool:
-    """Gives open segments, any number at a time: their files are opened again as they are read. One that is forgotten
-    here can be read by the scans that hold it as long as its file is there.
+    """Provides open segments, any number at a time: their files are reopened on demand. A segment that is dropped from
+    the pool stays readable for the scans that hold it, as long as its file exists.
     """
 
     def __init__(self, layout: Layout, objects: Objects) -> None:
-        """objects: the catalog's store, where segments are read that have no file."""
+        """objects: the catalog's store, for reading segments that have no file."""
         self._layout, self._objects = layout, objects
         self.windows = WindowBudget()
-        """Memory of what scans hold for those who read them."""
+        """Memory budget of the windows that scans buffer."""
         self._handles = Handles()
         self._lock = Lock()
         self._open: OrderedDict[int, esformat.Segment] = OrderedDict()
-        self._held_bytes = 0  # by those, about
+        self._held_bytes = 0  # approximate memory of the open segments
         self.begun: set[tuple[int, bytes]] = set()
-        """Segments of the store and spaces of which the history was fetched: what is needed of it is in the cache."""
-        self._far: set[int] = set()  # of those that are open: read from the store
+        """(Segment, space) pairs in the store whose history was fetched: the needed parts are in the cache."""
+        self._far: set[int] = set()  # open segments that are read from the store
         self._indexes: OrderedDict[int, RowIndexes] = OrderedDict()
 
     @cached_property
     def counts(self) -> parts.Cache:
-        """How many events of whole segments lie in spans of time: see `time_counts`."""
+        """Number of events of whole segments in spans of time: see `time_counts`."""
         return parts.Cache(COUNTS_BYTES)
 
     def get(self, info: SegmentInfo) -> esformat.Segment:
@@ -66,7 +67,7 @@ class SegmentPool:
         with self._lock:
             if isinstance(source, ObjectSource):
                 self._far.add(info.number)
-            if info.number not in self._open:  # another thread may have been quicker
+            if info.number not in self._open:  # another thread may have been faster
                 self._held_bytes += _held_bytes(segment)
                 self._open[info.number] = segment
             while len(self._open) > OPEN_SEGMENTS and self._held_bytes > OPEN_BYTES:
@@ -79,11 +80,11 @@ class SegmentPool:
         self._far.discard(number)
 
     def has_room(self) -> bool:
-        """Whether half of what may be open is free, so that a segment may be opened that nobody has asked for."""
+        """Whether half of the limit is free, so that a segment can be opened before it is requested."""
         return self._held_bytes < OPEN_BYTES // 2
 
     def open_ahead(self, info: SegmentInfo) -> None:
-        """Open a segment that has a file here. It is forgotten before those that are open. Raises as `get`."""
+        """Open a local segment before it is requested. It is dropped before those already open. Raises as `get`."""
         if info.number in self._open or self.is_far(info):
             return
         self.get(info)
@@ -92,12 +93,12 @@ class SegmentPool:
                 self._open.move_to_end(info.number, last=False)
 
     def opened(self, info: SegmentInfo) -> esformat.Segment | None:
-        """A segment if it is open; None where it has to be opened first."""
+        """A segment if it is open; otherwise None."""
         return self._open.get(info.number)
 
     @property
     def has_store(self) -> bool:
-        """Whether any segment may be read from a store."""
+        """Whether segments may have to be read from a store."""
         return self._objects.settings is not None
 
     def is_far(self, info: SegmentInfo) -> bool:
@@ -107,7 +108,7 @@ class SegmentPool:
         return self.has_store and not self._layout.segment(info.number).exists()
 
     def source(self, segment: SegmentInfo | StoredSegment) -> Source:
-        """The bytes of a segment: its file, or else its object in the store. Raises as `get`."""
+        """The bytes of a segment: its file, or otherwise its object in the store. Raises as `get`."""
         path = self._layout.segment(segment.number)
         try:
             return _File(self._handles, str(path), lambda: self._objects.source(segment))
@@ -127,7 +128,7 @@ class SegmentPool:
             ) from None
 
     def row_indexes(self, info: SegmentInfo) -> RowIndexes:
-        """The record index of each row of a segment. Raises what `Allowance.check` does, too."""
+        """The record index of each row of a segment. Also raises the errors of `Allowance.check`."""
         with self._lock:
             found = self._indexes.get(info.number)
             if found is not None:
@@ -143,14 +144,14 @@ class SegmentPool:
         return found
 
     def forget(self, number: int) -> None:
-        """Keep a segment open no longer than the scans that read it need."""
+        """Drop a segment; scans that read it keep it open as long as they need it."""
         with self._lock:
             self._drop(number)
             self._indexes.pop(number, None)
         self._handles.forget(str(self._layout.segment(number)))
 
     def close(self) -> None:
-        """Forget all."""
+        """Drop all segments."""
         with self._lock:
             self._open.clear()
             self._held_bytes = 0
@@ -167,7 +168,7 @@ def _held_bytes(segment: esformat.Segment) -> int:
 
 
 class _File(SharedFile):
-    """A segment's file; once that was let go, the object in its place."""
+    """A segment's file; after it was deleted, the object in the store."""
 
     def __init__(self, handles: Handles, path: str, stored: Callable[[], Source | None]) -> None:
         super().__init__(handles, path)

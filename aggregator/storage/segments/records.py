@@ -1,8 +1,9 @@
-"""Records of a stream as events: `ts`, `msg` and fields become timestamp, data, typed columns and a map of the rest.
+"""Convert records of a stream to events: `ts`, `msg` and fields become timestamp, data, typed columns and a map of the
+rest.
 
-No field is refused for its type. A field of a mapping goes into the topic's column of that name where the column holds
-its value exactly, and into the map `fields`, as text, where it does not: what senders of log records send does not
-depend on the types that somebody else gave the topic, and does not change them either.
+No field is refused for its type. A field of a mapping is stored in the topic's column of that name if the column can
+hold its value exactly, and otherwise as text in the map `fields`. So senders of log records need not know the types
+that somebody else gave the topic, and do not change them.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from aggregator.model import RESERVED_COLUMNS
 from esformat.parts import are_misread, array_of, first_cut, is_number_of, to_arrow, to_microseconds
 
 FIELDS = "fields"
-"""The column with the fields that have no column of their own."""
+"""The column for fields without a column of their own."""
 MOST_BITS = 10_000
-"""Of whole numbers that are written in decimal: Python refuses to write those of more than 4,300 digits."""
+"""Limit for integers that are written in decimal: Python refuses to write more than 4,300 digits."""
 FIELD_MAP = pa.map_(pa.string(), pa.string())
 STREAM_SCHEMA = pa.schema([pa.field("data", pa.binary()), pa.field(FIELDS, FIELD_MAP)])
-"""Payload columns of a topic that is made by a stream's first write."""
+"""Payload columns of a topic that is created by a stream's first write."""
 OWN_COLUMNS = ("space", "grouping", "timestamp", "data", FIELDS, *RESERVED_COLUMNS)
-"""Those that each record has, or may have, whatever its fields."""
+"""The columns that every record has, or may have, whatever its fields."""
 
 NO_COLUMNS = pa.schema([])
-_EXACT_BELOW = 2**53  # up to here floats have every whole number
+_EXACT_BELOW = 2**53  # up to here floats represent every whole number
 
 
 def record_columns(schemas: Iterable[pa.Schema], union: pa.Schema) -> pa.Schema:
-    """The columns that fields of records go to, of a topic with these schemas, which are read as `union`.
+    """The columns for fields of records, in a topic with these schemas, which are read as `union`.
 
-    A column that one of the schemas does not let be null is none of them: most records lack it. Those that have it
-    keep it as text, and lie with the others. `fields` itself stays, and says whether it may be null.
+    Excludes a column that any of the schemas requires to be non-null, because most records lack it; records that have
+    such a field keep it as text in `fields`. `fields` itself is included, with its nullability.
     """
     required = {field.name for schema in schemas for field in schema if not field.nullable}
     fields = [field for field in union if field.name not in required and field.name not in OWN_COLUMNS]
@@ -51,7 +52,7 @@ def record_columns(schemas: Iterable[pa.Schema], union: pa.Schema) -> pa.Schema:
 
 
 def events_of(tags: lql.TagSet, records: Any, columns: pa.Schema, now_us: int) -> pa.Table:
-    """Records as a table for a topic with these `record_columns`: mappings, or anything Arrow. Raises
+    """Convert records, which are mappings or any Arrow data, to a table for a topic with these `record_columns`. Raises
     InvalidRequestError, esformat.InvalidEventError.
     """
     if isinstance(records, Mapping | str | bytes):
@@ -131,7 +132,7 @@ def _messages(table: pa.Table) -> Any:
 
 def _of_mappings(records: list[Any], columns: pa.Schema, now_us: int) -> dict[str, Any]:
     for place, record in enumerate(records):
-        if type(record) is not dict and not isinstance(record, Mapping):  # looked up in Mapping's registry: slow
+        if type(record) is not dict and not isinstance(record, Mapping):  # isinstance is slow
             raise InvalidRequestError(f"record {place} is of type {type(record).__name__}, not a mapping")
     made: dict[str, Any] = {
         "timestamp": pa.array([_time(record.get("ts"), now_us) for record in records], pa.int64()),
@@ -153,7 +154,9 @@ def _of_mappings(records: list[Any], columns: pa.Schema, now_us: int) -> dict[st
 
 
 def _column(values: list[Any], kind: pa.DataType, name: str) -> tuple[pa.Array, frozenset[int]] | None:
-    """The values in a type, null where it does not hold them, and the rows where that is so; None: it holds none."""
+    """The values as an array, null where the type cannot hold them, and the rows of such values; None if it can hold no
+    value.
+    """
     if pt.is_string(kind):
         values = [None if value is None else _text(value, name, place) for place, value in enumerate(values)]
     array = _exactly(values, kind)
@@ -164,7 +167,7 @@ def _column(values: list[Any], kind: pa.DataType, name: str) -> tuple[pa.Array, 
     for place, value in enumerate(values):
         try:
             known = fits.get((type(value), value))
-        except TypeError:  # it has no hash
+        except TypeError:  # not hashable
             known = None
         if known is None:
             known = value is None or _exactly([value], kind) is not None
@@ -179,7 +182,7 @@ def _column(values: list[Any], kind: pa.DataType, name: str) -> tuple[pa.Array, 
 
 
 def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """The values in a type, if that changes none of them."""
+    """The values as an array, if the type holds all of them unchanged; otherwise None."""
     try:
         array = array_of(values, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
@@ -189,7 +192,7 @@ def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def _are_rounded(values: Iterable[Any], kind: pa.DataType) -> bool:
-    """Whether Arrow takes one of the values for another: 0.1 for the float of 32 bits next to it, 1e400 for inf."""
+    """Whether Arrow changes one of the values: for example, 0.1 to the nearest 32-bit float, or 1e400 to inf."""
     if pt.is_struct(kind):
         rows = [dict(value) for value in values if value is not None]
         return any(_are_rounded([row.get(field.name) for row in rows], field.type) for field in kind)
@@ -210,7 +213,7 @@ def _are_rounded(values: Iterable[Any], kind: pa.DataType) -> bool:
 
 
 def _is_another(value: WrittenFloat) -> bool:
-    """Whether the float is not the number that came, and so large that floats miss whole numbers there."""
+    """Whether the float differs from the written number, and is so large that floats skip whole numbers there."""
     return abs(value) >= _EXACT_BELOW and not is_number_of(value, value.text)
 
 
@@ -238,7 +241,7 @@ def _message(given: Any, place: int) -> bytes:
 
 
 def _rest(record: Mapping[Any, Any], unfit: Mapping[str, frozenset[int]], place: int) -> list[tuple[str, str]]:
-    """The fields of a record that are not in columns. unfit: rows that the columns do not hold the values of."""
+    """The fields of a record that are not in columns. unfit: by column, the rows whose values it cannot hold."""
     return [
         (name if type(name) is str else _name(name, place), value if type(value) is str else _text(value, name, place))
         for name, value in record.items()
@@ -253,7 +256,7 @@ def _name(name: Any, place: int) -> str:
 
 
 def _text(value: Any, name: str, place: int) -> str:
-    """A field as text: as LQL compares it."""
+    """A field as text, in the form that LQL compares."""
     if type(value) is int and -(2**63) <= value < 2**63:  # the most common first
         return str(value)
     try:
@@ -283,7 +286,7 @@ def _text(value: Any, name: str, place: int) -> str:
 
 
 def _map(rows: list[list[tuple[str, str]]]) -> pa.Array:
-    """Rows of names and values as a map column; null where a record has none."""
+    """Rows of names and values as a map column; null if a record has none."""
     try:
         return pa.array([row or None for row in rows], FIELD_MAP)
     except (pa.ArrowException, UnicodeError) as error:
@@ -291,6 +294,6 @@ def _map(rows: list[list[tuple[str, str]]]) -> pa.Array:
 
 
 def _without_nulls(maps: Any, length: int) -> Any:
-    """A column of maps with an empty one for null, or for all rows."""
+    """A column of maps with nulls, or a missing column, replaced by empty maps."""
     rows = [None] * length if maps is None else maps.to_pylist()
     return pa.array([row or [] for row in rows], FIELD_MAP)

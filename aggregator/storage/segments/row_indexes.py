@@ -1,4 +1,4 @@
-"""`RowIndexes`: the rows of a segment that have given record indexes."""
+"""`RowIndexes`: find the rows of a segment by record index."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ I64 = npt.NDArray[np.int64]
 
 
 NEAR_ROWS = 1024
-"""By so many rows at most a page may read more than it gives: about two frames of 64 KiB of short records."""
+"""Limit for the rows that a page may read in excess: about two frames of 64 KiB of short records."""
 
 
 def rows_near(
     rows: int, min_ahead: int | None, max_ahead: int | None, first: int, end: int | None
 ) -> tuple[int, int] | None:
-    """Rows [low, last) of a segment that hold all with record indexes [first, end), and few others; None: not known.
+    """Rows [low, last) of a segment that include all with record indexes [first, end), and few others; None: unknown.
 
-    min_ahead, max_ahead: how far record indexes of the segment are ahead of the numbers of their rows.
+    min_ahead, max_ahead: bounds of the difference between a record index and its row number.
     """
     if min_ahead is None or max_ahead is None or max_ahead - min_ahead > NEAR_ROWS:
         return None
@@ -28,13 +28,13 @@ def rows_near(
 
 
 class RowIndexes:
-    """The record index of each row of a segment, in the order of the file.
+    """The record index of each row of a segment, in file order.
 
-    Kept as how far each is ahead of the row's number: nothing where the events lie as they were appended.
+    Stored as the difference from the row's number, which takes no memory if the events are stored in append order.
     """
 
     def __init__(self, parts: Iterable[I64], rows: int, first_index: int, last_index: int) -> None:
-        """parts: the record indexes of all `rows` rows, some at a time; they lie between the first and the last one."""
+        """parts: the record indexes of all `rows` rows, in batches; they are between `first_index` and `last_index`."""
         self._rows, self._first = rows, first_index
         small = last_index - first_index < 1 << 31 and rows < 1 << 31
         ahead: npt.NDArray[np.int32] | I64 = np.empty(rows, np.int32) if small else np.empty(rows, np.int64)
@@ -47,11 +47,11 @@ class RowIndexes:
 
     @property
     def size_bytes(self) -> int:
-        """Of memory."""
+        """Memory used."""
         return 0 if self._ahead is None else self._ahead.nbytes
 
     def rows(self, first: int, end: int | None) -> I64:
-        """The rows, ascending, that have record indexes [first, end). Looks only at rows that are near enough."""
+        """The rows, ascending, with record indexes [first, end). Examines only nearby rows."""
         first -= self._first
         begin = min(max(0, first - self._high), self._rows)
         last = self._rows if end is None else min(max(begin, end - self._first - self._low), self._rows)

@@ -1,4 +1,4 @@
-"""Index of a topic's segments in columns: choosing among 100,000 takes a few array operations."""
+"""Column index of a topic's segments: selecting from 100,000 takes a few array operations."""
 
 from __future__ import annotations
 
@@ -20,18 +20,22 @@ U64 = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 _Value = TypeVar("_Value", bound=np.generic)
 _PARTITION, _FIRST, _LAST, _MIN, _MAX = range(5)
-_LEAST_CAPACITY = 8  # as a catalog may have thousands of topics
-_MANY_GONE = 64  # a table of more segments, most of which are gone, is rebuilt
+_LEAST_CAPACITY = 8  # small, because a catalog may have thousands of topics
+_MANY_GONE = 64  # a table of more segments is rebuilt when most of them are removed
 FEW_SPACES = 16
-"""So many spaces are tried first, and each time so many times more: a segment that has some has one of the first."""
+"""Number of spaces tried first; each further step tries FEW_SPACES times more. A segment that has any of the spaces
+usually has one of the first.
+"""
 MANY = 4
-"""Where more than one segment in so many is chosen, all are gone through: half the time for each."""
+"""If more than 1/MANY of the segments are selected, filter the whole list, which takes half the time per selected
+segment.
+"""
 
 
 def key_prefix(key: bytes, common: bytes) -> int:
-    """Eight bytes of a key behind what it has in `common` with all others, as a number that orders as the keys do.
+    """The eight bytes of a key after the prefix `common` of all keys, as a number that sorts like the keys.
 
-    Keys that differ may have one number. A key that does not begin with `common` is below or above all that do.
+    Different keys may have the same number. A key that does not begin with `common` is below or above all that do.
     """
     if key.startswith(common):
         return int.from_bytes(key[len(common) : len(common) + 8].ljust(8, b"\0"), "big")
@@ -39,13 +43,13 @@ def key_prefix(key: bytes, common: bytes) -> int:
 
 
 def _prefixes_of(infos: Sequence[SegmentInfo], common: int) -> U64:
-    """For both ends of segments what `key_prefix` gives; all keys begin alike in so many bytes."""
+    """The `key_prefix` of both ends of segments; all keys share their first `common` bytes."""
     ends = [key[common : common + 8].ljust(8, b"\0") for info in infos for key in (info.min_space, info.max_space)]
     return np.frombuffer(b"".join(ends), ">u8").reshape(-1, 2).T
 
 
 def common_prefix(keys: Iterable[bytes]) -> bytes:
-    """What all keys begin with."""
+    """The longest common prefix of the keys."""
     ordered = sorted(keys)
     if not ordered:
         return b""
@@ -56,7 +60,7 @@ def common_prefix(keys: Iterable[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which events are wanted: times [start, end) in µs, record indexes [first_index, end_index). None: any.
+    """The wanted events: times [start, end) in µs, record indexes [first_index, end_index). None: any.
 
     partition: its number.
     """
@@ -69,7 +73,7 @@ class Bounds:
     end_index: int | None = None
 
     def overlap(self, times: tuple[int, int], indexes: tuple[int, int]) -> bool:
-        """Whether rows with times and record indexes in these spans, both ends included, may be inside."""
+        """Whether rows with times and record indexes in these closed intervals may be inside."""
         early = self.start is not None and times[1] < self.start
         late = self.end is not None and times[0] >= self.end
         passed = self.first_index is not None and indexes[1] < self.first_index
@@ -86,7 +90,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """The segments at one moment. Later changes of the table do not show."""
+    """The segments at one moment. Later changes of the table are not visible."""
 
     infos: list[SegmentInfo]
     alive: Mask
@@ -100,7 +104,7 @@ class SegmentView:
         return int(self.alive[: self.count].sum())
 
     def select(self, bounds: Bounds) -> list[SegmentInfo]:
-        """Segments that can hold what lies within the bounds, in the order in which they came."""
+        """Segments that may contain events within the bounds, in insertion order."""
         count = self.count
         built = self.index.of(count)
         columns, prefixes = built.columns, built.prefixes
@@ -121,7 +125,7 @@ class SegmentView:
             mask &= prefixes[1, :count] >= prefix
             mask &= can_hold(built.signatures[:, :count], bounds.space)
             ends = (prefixes[0, :count] == prefix) | (prefixes[1, :count] == prefix)
-            for place in (mask & ends).nonzero()[0].tolist():  # the span may begin or end between two such keys
+            for place in (mask & ends).nonzero()[0].tolist():  # prefixes are equal: compare whole keys
                 info = self.infos[place]
                 mask[place] = info.min_space <= bounds.space <= info.max_space
         places = mask.nonzero()[0]
@@ -130,9 +134,10 @@ class SegmentView:
         return [self.infos[place] for place in places.tolist()]
 
     def holding(self, partition: int, ends: Mapping[bytes, int]) -> Iterator[SegmentInfo]:
-        """Segments of a partition that can hold events of one of some spaces, each before a record index.
+        """Segments of a partition that may contain events of any of these spaces, each below its record index in
+        `ends`.
 
-        What of a hundred thousand spaces a thousand segments can hold is told in a fraction of a second.
+        Checking 100,000 spaces against 1,000 segments takes a fraction of a second.
         """
         spaces = sorted(ends)
         before = np.array([ends[space] for space in spaces], np.int64)
@@ -156,7 +161,7 @@ class SegmentView:
 
 
 def _wider(columns: npt.NDArray[_Value], capacity: int) -> npt.NDArray[_Value]:
-    """A copy with room for more columns."""
+    """A copy with capacity for more columns."""
     made = np.zeros((*columns.shape[:-1], capacity), columns.dtype)
     made[..., : columns.shape[-1]] = columns
     return made
@@ -167,8 +172,8 @@ _facts_of = attrgetter("partition", "first_index", "last_index", "min_timestamp"
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """The first `count` segments of a list in columns, which may have room for more. Of their spaces, which all begin
-    with `common`, what `key_prefix` gives.
+    """The first `count` segments of a list in columns, which may have spare capacity. prefixes: the `key_prefix` of
+    their spaces, which all begin with `common`.
     """
 
     count: int
@@ -179,8 +184,8 @@ class _Built:
 
 
 class SegmentIndex:
-    """A list of segments in columns, made when somebody searches: a catalog may have thousands of topics that nobody
-    reads. The list only grows. Safe to share between threads.
+    """A list of segments in columns, built on the first search, because a catalog may have thousands of topics that
+    nobody reads. The list only grows. Thread-safe.
     """
 
     def __init__(self, infos: list[SegmentInfo]) -> None:
@@ -189,9 +194,9 @@ class SegmentIndex:
         self._built = _Built(0, columns, prefixes, np.zeros((SIGNATURE_BYTES, 0), np.uint8), b"")
 
     def of(self, count: int) -> _Built:
-        """The columns of so many segments or more.
+        """The columns of at least `count` segments.
 
-        Threads that add to them at once write the same values to the same places.
+        Threads that extend the columns at the same time write the same values to the same positions.
         """
         built = self._built
         if built.count < count:
@@ -209,7 +214,7 @@ class SegmentIndex:
         keys = [key for info in infos for key in (info.min_space, info.max_space)]
         common = common_prefix([*keys, built.common] if first else keys)
         if common != built.common:
-            prefixes = prefixes.copy()  # who has the others goes on with them
+            prefixes = prefixes.copy()  # other readers keep using the old ones
             prefixes[:, :first] = _prefixes_of(self._infos[:first], len(common))
         columns[:, first:last] = np.array([_facts_of(info) for info in infos], np.int64).T
         prefixes[:, first:last] = _prefixes_of(infos, len(common))
@@ -218,7 +223,7 @@ class SegmentIndex:
 
 
 class SegmentTable:
-    """The segments of a topic. Changed under the catalog's view lock; read through views, which do not change.
+    """The segments of a topic. Changed under the catalog's view lock; read through immutable views.
 
     size_bytes: of their files.
     """
@@ -241,16 +246,16 @@ class SegmentTable:
         return number in self._places
 
     def get(self, number: int) -> SegmentInfo | None:
-        """The segment of that number."""
+        """The segment with that number; None if there is none."""
         place = self._places.get(number)
         return None if place is None else self._infos[place]
 
     def view(self) -> SegmentView:
-        """The segments now."""
+        """The current segments."""
         return SegmentView(self._infos, self._alive, len(self._infos), self._index)
 
     def add(self, infos: Iterable[SegmentInfo]) -> None:
-        """Add segments. Views that exist do not see them: they know how many they had."""
+        """Add segments. Existing views do not show them, because they remember their own count."""
         infos = list(infos)
         first = len(self._infos)
         last = first + len(infos)
@@ -262,7 +267,7 @@ class SegmentTable:
         self._infos.extend(infos)
 
     def remove(self, numbers: Iterable[int]) -> None:
-        """Take segments out, those that are there. Views that exist keep them."""
+        """Remove segments, ignoring unknown ones. Existing views keep them."""
         places = [self._places.pop(number) for number in numbers if number in self._places]
         self._alive = self._alive.copy()
         self._alive[places] = False

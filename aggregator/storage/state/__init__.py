@@ -1,1 +1,1 @@
-"""What a catalog knows right now."""
+"""The in-memory state of a catalog."""

@@ -7,7 +7,7 @@ from threading import Condition
 
 
 class Arrivals:
-    """Counts what arrives. Telling costs next to nothing while nobody waits."""
+    """Counts arrivals. Notifying costs next to nothing while nobody waits."""
 
     def __init__(self) -> None:
         self._condition = Condition()
@@ -17,29 +17,29 @@ class Arrivals:
 
     @property
     def count(self) -> int:
-        """How often something arrived. Read it before looking, and wait for more than that."""
+        """Number of arrivals. Read it before checking for data, and then wait for more."""
         return self._count
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will arrive any more."""
+        """Whether nothing more will arrive."""
         return self._ended
 
     def tell(self) -> None:
-        """Something arrived, and can be seen already."""
+        """Count an arrival that is already visible, and wake waiting readers."""
         self._count += 1  # under the caller's lock
         if self._waiting:
             with self._condition:
                 self._condition.notify_all()
 
     def end(self) -> None:
-        """Nothing will arrive any more: wake everybody."""
+        """Wake everybody, because nothing more will arrive."""
         with self._condition:
             self._ended = True
             self._condition.notify_all()
 
     def wait(self, count: int, timeout_s: float | None) -> bool:
-        """Wait until something arrived after `count`, or nothing will; False after `timeout_s` seconds."""
+        """Wait until something arrives after `count`, or `end` is called; False after `timeout_s` seconds."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._condition:
             self._waiting += 1

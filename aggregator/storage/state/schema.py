@@ -1,7 +1,7 @@
-"""Schema changes by a batch: it fits, it adds columns, it needs another family, or it is
-refused, as no type would hold its values and those that the topic has.
+"""Schema changes caused by a batch: it fits, it adds columns, it needs another family, or it is refused because no type
+can hold both its values and those in the topic.
 
-Decided by types, and by the magnitudes of numbers and times.
+The decision depends only on types and on the magnitudes of numbers and times.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from esformat.parts import KEY_COLUMNS, EventSchema, Field, make_schema, normali
 
 DATA_COLUMN = "data"
 MAX_COLUMNS = 4095
-"""Of a topic's schema, keys included: a segment has one more, the record index."""
+"""Limit for a topic's schema, including keys; a segment has one more column, the record index."""
 
 FEW_COLUMNS = 64
-"""A family may grow to so many columns whatever the batches that add them have;"""
+"""A family may grow to this many columns, whatever columns the batches have that add them,"""
 SPARSE = 4
-"""to more only by a batch that has one of so many itself: every batch is stored with all columns of its family."""
+"""and further only by a batch that itself has at least 1/SPARSE of the columns, because every batch is stored with all
+columns of its family.
+"""
 
 Magnitudes = Mapping[str, int]
 
@@ -31,8 +33,8 @@ Magnitudes = Mapping[str, int]
 def topic_schema(
     arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool, known: EventSchema | None = None
 ) -> EventSchema:
-    """The schema of a topic whose events have the columns of `arrow`; indexed columns that are missing, or of which
-    there are no values to tell, have the type that they have in `known`, else none, and no index yet.
+    """The schema of a topic whose events have the columns of `arrow`. An indexed column that is missing or has only
+    nulls gets its type from `known`; if it has none there, it gets the null type, and no index yet.
 
     Raises InvalidEventError, esformat.UsageError.
     """
@@ -65,7 +67,9 @@ def topic_schema(
 
 
 def small_types(arrow: pa.Schema) -> pa.Schema:
-    """The columns of a batch in the types that are stored, with 32-bit offsets: none is so large as to need others."""
+    """The columns of a batch in the types that are stored, with 32-bit offsets: no batch is large enough to need 64
+    bits.
+    """
     return pa.schema([field.with_type(_small_type(normalise_type(field.type))) for field in arrow])
 
 
@@ -86,7 +90,7 @@ def _small_field(field: pa.Field) -> pa.Field:
 
 
 def fit(schema: EventSchema, given: EventSchema, magnitudes: Magnitudes | None = None) -> EventSchema | None:
-    """`schema` with what `given` adds to it; None where the two cannot share segments.
+    """Extend `schema` by the columns of `given`; None if the two cannot share segments.
 
     magnitudes: of the columns of `given`.
     """
@@ -99,7 +103,7 @@ def fit(schema: EventSchema, given: EventSchema, magnitudes: Magnitudes | None =
         if not field.nullable and field.name not in given.positions and field.name != DATA_COLUMN:
             return None
     added = [Field(f.name, f.type, True, f.indexed) for f in given.fields if f.name not in schema.positions]
-    added = [field for field in added if not pa.types.is_null(field.type)]  # without values, it tells no type
+    added = [field for field in added if not pa.types.is_null(field.type)]  # without values, its type is unknown
     if not added:
         return schema
     wider = EventSchema((*schema.fields, *added), schema.binary_keys)
@@ -112,7 +116,7 @@ def fit(schema: EventSchema, given: EventSchema, magnitudes: Magnitudes | None =
 def widened(
     known: EventSchema, arrow: pa.Schema, indexes: Sequence[str], magnitudes: Magnitudes | None = None
 ) -> EventSchema | None:
-    """`known` with what events with the columns of `arrow` add to it; None where it does not take them.
+    """Extend `known` for events with the columns of `arrow`; None if it cannot accept them.
 
     Raises as `topic_schema`.
     """
@@ -128,12 +132,13 @@ def choose_schema(
     binary_keys: bool,
     magnitudes: Magnitudes | None = None,
 ) -> tuple[SchemaInfo | None, SchemaInfo]:
-    """The schema of a topic's `schemas` that takes events with the columns of `arrow`, and what it is to become for
-    them: itself, or wider. None where no family takes them, and a new one; its number and family are 0.
+    """Choose the schema for events with the columns of `arrow`: the one of a topic's `schemas` that accepts them, and
+    its new version, which is the same or wider. If no family accepts them: None, and a new schema with number and
+    family 0.
 
-    Of several families that with these very types: floats take whole numbers, but not all of them. Of several such
-    one that need not become wider.
-    Raises InvalidEventError where a column would have values that no type holds all of; and as `topic_schema`.
+    Families with exactly these types are preferred, because floats accept whole numbers, but not all of them. Among
+    those, one that need not be widened is preferred. Raises InvalidEventError if a column would have values that no
+    type can hold together; and as `topic_schema`.
     """
     families = newest_of_families(schemas)
     far = dict(magnitudes or {})
@@ -165,7 +170,7 @@ def choose_schema(
 
 
 def _larger(known: tuple[tuple[str, int], ...], far: Magnitudes, schema: EventSchema) -> tuple[tuple[str, int], ...]:
-    """The magnitudes of a schema's columns when values of those magnitudes have come."""
+    """The magnitudes of a schema's columns after adding values of magnitudes `far`."""
     both = dict(known)
     for name, magnitude in far.items():
         if name in schema.positions:
@@ -174,7 +179,7 @@ def _larger(known: tuple[tuple[str, int], ...], far: Magnitudes, schema: EventSc
 
 
 def _conflict(others: Sequence[SchemaInfo], wanted: SchemaInfo) -> tuple[str, pa.DataType, pa.DataType] | None:
-    """A column that could not be read of all families together, with its types there and in `wanted`."""
+    """A column that cannot be read in one type over all families, with its types there and in `wanted`."""
     together = _common_types([*others, wanted], strict=True)
     for name, (kind, _) in _common_types(others).items():
         if name in wanted.schema.positions and name not in together and not _is_text(kind):
@@ -183,7 +188,7 @@ def _conflict(others: Sequence[SchemaInfo], wanted: SchemaInfo) -> tuple[str, pa
 
 
 def _has_types_of(schema: EventSchema, given: pa.Schema) -> bool:
-    """Whether columns of `given` have the types that they have in the schema, those left out that it has not."""
+    """Whether the columns of `given` have the same types in the schema. Columns that the schema lacks are ignored."""
     types = {field.name: field.type for field in schema.fields}
     return all(pa.types.is_null(field.type) or types.get(field.name, field.type) == field.type for field in given)
 
@@ -197,8 +202,8 @@ def newest_of_families(schemas: Iterable[SchemaInfo]) -> list[SchemaInfo]:
 
 
 def union_schema(schemas: Iterable[SchemaInfo], *, binary_keys: bool) -> EventSchema:
-    """One schema for reading events of all `schemas`, exactly: a column whose values are of different kinds is read as
-    text, or as bytes where some are bytes.
+    """One schema for reading events of all `schemas` exactly. A column whose values are of different kinds is read as
+    text, or as bytes if some are bytes.
     """
     families = newest_of_families(schemas)
     kinds = _common_types(families)
@@ -216,8 +221,8 @@ def union_schema(schemas: Iterable[SchemaInfo], *, binary_keys: bool) -> EventSc
 
 
 def _common_types(families: Sequence[SchemaInfo], *, strict: bool = False) -> dict[str, tuple[pa.DataType, int]]:
-    """For each column the type that holds all its values, and its magnitude. Where there is none: text, or, if
-    `strict`, no entry.
+    """For each column, the type that holds all its values, and its magnitude. If there is none: text, or no entry if
+    `strict`.
     """
     found: dict[str, tuple[pa.DataType, int] | None] = {}
     for info in families:

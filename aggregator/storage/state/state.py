@@ -1,7 +1,7 @@
 """The state of an open catalog: topics, partitions, unsealed events, segments; and snapshots of it.
 
-One lock guards it, the view lock: held for a few steps when batches are published, segments come or go, or a scan
-takes its snapshot. Nobody waits for a disk while holding it.
+The view lock guards it. It is held for a few steps when batches are published, segments change, or a scan takes its
+snapshot. No thread waits for a disk while holding it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from aggregator.storage.state.schema import union_schema
 from esformat.parts import EventSchema, default_schema
 
 PRODUCER_WINDOW = 64
-"""So many batches of a producer are remembered in each partition."""
+"""Batches of each producer remembered in each partition."""
 
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """A partition as the process knows it."""
+    """The in-memory state of a partition."""
 
     number: int
     name: str
@@ -53,11 +53,11 @@ class Partition:
     reserved_index: int = 0  # see `reserve`
     holes: tuple[tuple[int, int], ...] = ()  # see PartitionInfo
     unsealed: Unsealed = field(default_factory=Unsealed.empty)
-    unreadable_end: int = 0  # after the last event of the log that cannot be read
-    sealing: Unsealed | None = None  # what is being written to a segment; readers see it all the same
+    unreadable_end: int = 0  # the record index after the last unreadable event of the log
+    sealing: Unsealed | None = None  # being written to a segment, but still visible to readers
     producers: dict[str, dict[int, ProducerEntry]] = field(default_factory=dict)
     seal_lock: Lock = field(default_factory=Lock)  # held while the partition is being sealed
-    join_lock: Lock = field(default_factory=Lock)  # held while small batches are put together
+    join_lock: Lock = field(default_factory=Lock)  # held while small batches are merged
 
     @property
     def visible_end(self) -> int:
@@ -69,17 +69,17 @@ class Partition:
 
     @property
     def unsealed_bytes(self) -> int:
-        """Of its events in memory, those that are being written to a segment included."""
+        """Bytes of its events in memory, including those being written to a segment."""
         return sum(part.size_bytes for part in (self.unsealed, self.sealing) if part is not None)
 
     def pass_over(self, holes: tuple[tuple[int, int], ...]) -> None:
-        """Know of more record indexes that nobody has or gets; of all that there are, those known included."""
+        """Set the record indexes that are never assigned. holes: all of them, including the known ones."""
         if len(holes) and holes != self.holes:
             self.holes = holes
             self.next_index = max(self.next_index, holes[-1][1])
 
     def outside_holes(self, first: int, end: int) -> list[tuple[int, int]]:
-        """The record indexes [first, end) that crashes did not pass over, as spans like that."""
+        """The parts of the record indexes [first, end) that are outside holes, as spans."""
         found = []
         for low, high in self.holes:
             if first < low < end:
@@ -89,7 +89,7 @@ class Partition:
         return [*found, (first, end)] if first < end else found
 
     def remembered(self, producer: str, sequence: int) -> ProducerEntry | None:
-        """The batch of a producer under a sequence; None: there was none. Raises SequenceForgottenError."""
+        """The batch of a producer with a sequence; None if there was none. Raises SequenceForgottenError."""
         window = self.producers.get(producer, {})
         found = window.get(sequence)
         if found is None and len(window) >= PRODUCER_WINDOW and sequence < min(window):
@@ -100,7 +100,7 @@ class Partition:
         return found
 
     def keep_producer(self, entry: ProducerEntry) -> None:
-        """Remember a batch of a producer, and forget its oldest."""
+        """Remember a batch of a producer, and forget its oldest if there are too many."""
         window = self.producers.setdefault(entry.producer, {})
         window[entry.sequence] = entry
         if len(window) > PRODUCER_WINDOW:
@@ -117,33 +117,33 @@ class SchemaSet:
 
     @cached_property
     def union(self) -> EventSchema:
-        """The schema in which events of all of them are read. Made once: topics may have thousands of columns."""
+        """The schema for reading events of all schemas. Cached, because topics may have thousands of columns."""
         if not self.schemas:  # nothing was appended yet
             return default_schema(self.indexes, binary_keys=self.binary_keys)
         return union_schema(self.schemas, binary_keys=self.binary_keys)
 
     @cached_property
     def given(self) -> pa.Schema:
-        """The columns that can be asked for: those of `union`, the record index, the partition."""
+        """The columns that can be requested: those of `union`, the record index, the partition."""
         known = self.union.arrow.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
         return known.append(pa.field(PARTITION, pa.string(), nullable=False))
 
 
 @dataclass(slots=True, eq=False)
 class Topic:
-    """A topic as the process knows it."""
+    """The in-memory state of a topic."""
 
     info: TopicInfo
     schemas: dict[int, SchemaInfo] = field(default_factory=dict)
     partitions: dict[str, Partition] = field(default_factory=dict)
     segments: SegmentTable = field(default_factory=SegmentTable)
     tombstones: dict[tuple[int, bytes], tuple[Cut, ...]] = field(default_factory=dict)  # by partition and space
-    leaving: bool = False  # it is deleted, or about to be: it takes nothing more
-    rewriting: set[int] = field(default_factory=set)  # numbers of segments of which others are being made
+    leaving: bool = False  # it is deleted, or about to be: it accepts no more data
+    rewriting: set[int] = field(default_factory=set)  # numbers of segments that are being rewritten
     _schema_set: SchemaSet | None = None
 
     def check_there(self) -> None:
-        """Raises TopicNotFoundError once the topic is deleted, or about to be."""
+        """Raises TopicNotFoundError if the topic is deleted, or about to be."""
         if self.leaving:
             raise TopicNotFoundError("the topic was deleted", hint="make it again")
 
@@ -153,13 +153,13 @@ class Topic:
         return self.info.keys == "binary"
 
     def schema_set(self) -> SchemaSet:
-        """All schemas now, with what earlier readers made of them. Called under the view lock."""
+        """All current schemas, with the cached results of earlier readers. Called under the view lock."""
         if self._schema_set is None or len(self._schema_set.schemas) != len(self.schemas):
             self._schema_set = SchemaSet(tuple(self.schemas.values()), self.info.indexes, self.binary_keys)
         return self._schema_set
 
     def definition(self, partition: Partition, schema: SchemaInfo) -> dict[str, Any]:
-        """What a partition and a schema are, as values that JSON takes: what the log and quarantined batches tell."""
+        """The definition of a partition and a schema, as JSON values, for the log and for quarantined batches."""
         info = self.info
         return {
             "partition": partition.number, "name": partition.name, "topic": info.name, "topic_number": info.number,
@@ -171,14 +171,16 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class UnsealedPart:
-    """Unsealed events of a snapshot. `lookups` finds what readers built before and builds the rest."""
+    """Unsealed events of a snapshot. `lookups` reuses lookups that earlier readers built and builds the rest."""
 
     partition: int
     pieces: tuple[Piece, ...]
     owner: Unsealed
 
     def lookups(self) -> tuple[Lookup, ...]:
-        """Lookups over all pieces, kept for the next reader. Two who build at once do it twice; either is good."""
+        """Lookups over all pieces, cached for the next reader. If two threads build them at the same time, either
+        result is good.
+        """
         made = look_up(self.pieces, self.owner.lookups)
         self.owner.lookups = made
         return made
@@ -186,7 +188,7 @@ class UnsealedPart:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What of a topic is there at one moment. Scans read from it and from nothing else."""
+    """The contents of a topic at one moment. Scans read from it and from nothing else."""
 
     topic: TopicInfo
     schema_set: SchemaSet
@@ -208,27 +210,27 @@ class Snapshot:
 
 
 class CatalogState:
-    """All topics of a catalog."""
+    """The state of all topics of a catalog."""
 
     def __init__(self, contents: Contents) -> None:
         self.view_lock = Lock()
         self.arrivals = Arrivals()
-        """Tells of every batch that becomes visible."""
+        """Notified of every batch that becomes visible."""
         self.lineage = Lineage(b"", (), {})
-        """The openings that gave the record indexes; set by who opens the catalog."""
+        """The openings that assigned the record indexes; set when the catalog is opened."""
         self.edit_lock = Lock()
-        """Held by who changes segments, from the manifest's transaction until the view shows it: a scan that pins a
-        change then sees all that came before it. Taken before the view lock."""
+        """Held while segments change, from the manifest's transaction until the view shows it. So a scan that pins a
+        change sees all earlier changes. Taken before the view lock."""
         self.change = contents.change
         """The manifest's change that the segments here show."""
         self.topics: dict[str, Topic] = {}
-        """By name, without deleted ones, which keep their numbers and their partitions'."""
+        """By name, without deleted topics, whose numbers and partition numbers stay in use."""
         self._by_number: dict[int, Topic] = {}
         self.partitions: dict[int, tuple[Topic, Partition]] = {}
         self.segment_bytes = 0
-        """Of the files of all segments that are on the disk, in a writer."""
+        """Size of the files of all segments on disk; maintained in a writer only."""
         self.let_go: dict[int, int] = {}
-        """Segments that lie in the store alone, and their bytes, in a writer."""
+        """Segments that are only in the store, and their bytes; maintained in a writer only."""
         for info in contents.topics:
             self.add_topic(info)
         for schema in contents.schemas:
@@ -247,7 +249,7 @@ class CatalogState:
         self.add_tombstones(contents.tombstones)
 
     def add_topic(self, info: TopicInfo) -> Topic:
-        """Take in a topic, or what changed of one."""
+        """Add a topic, or update a known one."""
         known = self._by_number.get(info.number)
         if known is not None:
             before, known.info = known.info, info
@@ -262,7 +264,7 @@ class CatalogState:
         return topic
 
     def delete_topic(self, topic: Topic, change: int) -> int:
-        """Show that a topic is deleted, with all in it; gives the bytes of the events that were unsealed."""
+        """Make a topic's deletion visible, with everything in it; return the bytes of its unsealed events."""
         with self.view_lock:
             self.change = max(self.change, change)
             self.segment_bytes -= topic.segments.size_bytes
@@ -279,19 +281,19 @@ class CatalogState:
             return size
 
     def has_topic(self, number: int) -> bool:
-        """Whether there is, or was, a topic of that number."""
+        """Whether a topic with that number exists or existed."""
         return number in self._by_number
 
     def is_deleted(self, number: int) -> bool:
-        """Whether there was a topic of that number, and it was deleted."""
+        """Whether a topic with that number existed and was deleted."""
         return number in self._by_number and self._by_number[number].info.deleted
 
     def add_schema(self, info: SchemaInfo) -> None:
-        """Take in a schema of a topic that is known."""
+        """Add a schema of a known topic."""
         self._by_number[info.topic].schemas.setdefault(info.number, info)
 
     def add_partition(self, info: PartitionInfo) -> Partition:
-        """Take in a partition of a topic that is known."""
+        """Add a partition of a known topic, or update its holes."""
         if info.number not in self.partitions:
             topic = self._by_number[info.topic]
             topic.partitions = topic.partitions | {info.name: self._made_partition(topic, info)}
@@ -313,24 +315,24 @@ class CatalogState:
             mine = changed.setdefault(topic.info.number, dict(topic.tombstones))
             key = (stone.partition, stone.space)
             mine[key] = with_cut(mine.get(key, ()), stone.cut)
-        for number, tombstones in changed.items():  # a new mapping: snapshots keep the one that they have
+        for number, tombstones in changed.items():  # a new mapping: snapshots keep the old one
             self._by_number[number].tombstones = tombstones
 
     def keep_tombstones(self, stones: Iterable[Tombstone]) -> None:
-        """Forget every tombstone but these."""
+        """Forget all tombstones except these."""
         for topic in self._by_number.values():
             if topic.tombstones:
                 topic.tombstones = {}
         self.add_tombstones(stones)
 
     def topic_of(self, number: int) -> Topic:
-        """The topic of that number."""
+        """The topic with that number."""
         return self._by_number[number]
 
     # ------------------------------------------------------------ events and segments
 
     def publish(self, partition: Partition, piece: Piece) -> tuple[int, int]:
-        """Make a batch visible; gives the rows and bytes that were unsealed before."""
+        """Make a batch visible; return the rows and bytes that were unsealed before."""
         with self.view_lock:
             unsealed = partition.unsealed
             before = unsealed.rows, unsealed.size_bytes
@@ -339,8 +341,8 @@ class CatalogState:
             return before
 
     def put_together(self, partition: Partition) -> None:
-        """Put small batches together where there are enough of them: by whoever appended the last of these, not by the
-        log's leader, for whom others wait. Who finds somebody at it leaves it to the next.
+        """Merge small batches if there are enough of them. Called by the thread that appended the last of them, not by
+        the log's leader, for whom others wait. If another thread is merging, this does nothing.
         """
         if partition.unsealed.alike < MERGED or not partition.join_lock.acquire(blocking=False):
             return
@@ -360,9 +362,9 @@ class CatalogState:
             partition.join_lock.release()
 
     def freeze(self, partition: Partition, size_bytes: int) -> Unsealed | None:
-        """Set unsealed events aside to be sealed, the first ones, of about so many bytes.
+        """Set the first unsealed events, of about `size_bytes`, aside for sealing.
 
-        None where there are none or the last ones are still at it.
+        None if there are none, or the previous ones are still being sealed.
         """
         with self.view_lock:
             if partition.sealing is not None or not partition.unsealed.pieces:
@@ -373,7 +375,7 @@ class CatalogState:
     def change_segments(
         self, topic: Topic, change: int, added: Sequence[SegmentInfo], retired: Iterable[int], sealed: dict[int, int]
     ) -> None:
-        """Show what the manifest has: segments in place of the events they were sealed from, or of other segments."""
+        """Show a change of the manifest: new segments replace the events they were sealed from, or other segments."""
         with self.view_lock:
             self.change = max(self.change, change)
             before = topic.segments.size_bytes
@@ -388,7 +390,7 @@ class CatalogState:
                 partition.sealing = None
 
     def set_let_go(self, info: SegmentInfo, *, gone: bool) -> None:
-        """Know that a segment has no file on the disk any more, or has one again. Retired ones do not count."""
+        """Record whether a segment's file is gone from disk. Retired segments do not count."""
         with self.view_lock:
             if info.number not in self.partitions[info.partition][0].segments:
                 return
@@ -401,7 +403,9 @@ class CatalogState:
     def take_over(
         self, added: dict[int, list[SegmentInfo]], retired: Iterable[int], sealed: dict[int, int], change: int
     ) -> None:
-        """Show what another process did: segments by topic, and no unsealed event that lies in one."""
+        """Show the changes of another process: segments by topic, without the unsealed events that are now in a
+        segment.
+        """
         with self.view_lock:
             self.change = change
             for topic in self._by_number.values():
@@ -414,8 +418,8 @@ class CatalogState:
                     partition.unsealed = partition.unsealed.after(index)
 
     def reopen(self, partitions: Iterable[PartitionInfo]) -> bool:
-        """Where less of a partition is sealed than was, as an older manifest was put in, forget its unsealed events,
-        which the log has with those that were sealed; whether there is one.
+        """If a partition's sealed index went back, because an older manifest was restored, forget its unsealed events;
+        the log contains them and those that were sealed. Returns whether there is such a partition.
         """
         with self.view_lock:
             known = [info for info in partitions if info.number in self.partitions]
@@ -426,11 +430,11 @@ class CatalogState:
             return bool(less)
 
     def sealed(self) -> dict[int, int]:
-        """For each partition the record index below which every event lies in a segment."""
+        """For each partition, the record index below which every event is in a segment."""
         return {number: partition.sealed_index for number, (_, partition) in list(self.partitions.items())}
 
     def snapshot(self, topic: Topic, pins: Pins, partition: str | None = None) -> tuple[Snapshot, Pin]:
-        """What of a topic, or of one partition of it, is there now; its files stay until the pin is released."""
+        """A snapshot of a topic, or of one of its partitions; its files are kept until the pin is released."""
         with self.view_lock:
             pin = pins.take(self.change)
             chosen = [p for p in topic.partitions.values() if partition in (None, p.name)]

@@ -1,8 +1,8 @@
 """Index of streams: spaces named by tag sets, selected by tag expressions.
 
-The events themselves are the truth. The index holds the streams of all events below a mark, one record index for each
-partition; whatever lies above is looked up in segments and unsealed events whenever somebody asks. The manifest keeps
-both, so that opening a catalog looks only at what came since; without them everything is looked at once.
+The index is derived from the events. It contains the streams of all events below a mark, one record index for each
+partition. Events above the mark are looked up in segments and unsealed events on each query. The manifest stores both
+streams and marks, so that opening a catalog examines only newer events; without them it examines all.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from aggregator.storage.state.tombstones import Hidden, Tombstones, count_hidden
 
 Snap = Callable[[Topic, str | None], tuple[Snapshot, Pin]]
 KEPT_ANSWERS = 256
-"""So many expressions over tags keep their answers: those of tails and pipes, which ask again and again."""
+"""Tag expressions whose results are cached: for tails and pipes, which repeat the same queries."""
 _BEGINNING, _BEHIND = b"{", b"|"  # every name of a stream begins with a brace
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream: its tags, and the topic that it lies in as a space of that name, which is `str(tags)`."""
+    """A stream: its tags, its topic, and its name `str(tags)`, which is the space of its events."""
 
     topic: str
     tags: lql.TagSet
@@ -40,7 +40,7 @@ class Stream:
 
 
 class StreamIndex:
-    """The streams of a catalog. Safe to share between threads."""
+    """The streams of a catalog. Thread-safe."""
 
     def __init__(
         self,
@@ -50,25 +50,25 @@ class StreamIndex:
         catch_up: Callable[[], None],
         snap: Snap,
     ) -> None:
-        """catch_up: brings the state up to date. snap: gives a snapshot of a topic."""
+        """catch_up: brings the state up to date. snap: takes a snapshot of a topic."""
         self._state, self._manifest, self._pool = state, manifest, pool
         self._catch_up, self._snap = catch_up, snap
         self._lock = Lock()
         self._loaded = False
-        self._table: lql.TagTable  # there when they are loaded
-        self._topics: dict[int, str] = {}  # name of each topic when it was looked at last, by number
-        self._streams: list[Stream | None] = []  # by number in the table; None: it is gone
+        self._table: lql.TagTable  # set when the streams are loaded
+        self._topics: dict[int, str] = {}  # last known name of each topic, by number
+        self._streams: list[Stream | None] = []  # by number in the table; None: removed
         self._numbers: dict[tuple[str, str], int] = {}
         self._answers: dict[tuple[lql.Source | None, str | None], dict[str, tuple[str, ...]]] = {}
         self._marks: dict[int, int] = {}
         self._kept_marks: dict[int, int] = {}
-        self._added: dict[tuple[int, str], lql.TagSet] = {}  # what the manifest does not have yet
+        self._added: dict[tuple[int, str], lql.TagSet] = {}  # not in the manifest yet
         self._removed: set[tuple[int, str]] = set()
-        self._stones: dict[int, Tombstones] = {}  # those of each topic that were looked at
-        self._looked = (-1, -1)  # how much had arrived, and the change, when all topics were looked at last
+        self._stones: dict[int, Tombstones] = {}  # the processed ones of each topic
+        self._looked = (-1, -1)  # arrival count and change at the last check of all topics
 
     def select(self, source: lql.Source | None) -> list[Stream]:
-        """The streams that match, in the order in which they were seen first; None: all.
+        """The matching streams, in the order in which they were first seen; None: all.
 
         Raises LqlError, OSError, esformat.CorruptSegmentError.
         """
@@ -78,9 +78,9 @@ class StreamIndex:
         return self._matching(source, None, known)
 
     def names(self, source: lql.Source | None, *, without_tag: str | None = None) -> dict[str, tuple[str, ...]]:
-        """The names of the streams that match and do not have a tag, by topic; in the same order, with the same errors.
+        """The names of the matching streams without a given tag, by topic; same order and errors as `select`.
 
-        Asking for the same again costs little while no stream comes or goes.
+        Repeated queries are cheap while no stream is added or removed.
         """
         with self._lock:
             self._refresh()
@@ -91,26 +91,26 @@ class StreamIndex:
             for stream in self._matching(source, without_tag, known):
                 found.setdefault(stream.topic, []).append(stream.name)
             answer = {topic: tuple(names) for topic, names in found.items()}
-            with self._lock:  # `answers` is not asked any more if a stream came or went meanwhile
+            with self._lock:  # if a stream was added or removed meanwhile, `answers` is no longer used
                 if len(answers) >= KEPT_ANSWERS:
                     answers.clear()
                 answers[source, without_tag] = answer
         return answer
 
     def _matching(self, source: lql.Source | None, without_tag: str | None, known: int) -> list[Stream]:
-        """Streams among the first `known`. It may take long, so it needs no lock."""
+        """Matching streams among the first `known`. May take long, so it is called without the lock."""
         numbers = self._table.select(source, without_tag=without_tag).tolist()
         found = (self._streams[number] for number in numbers if number < known)
         return [stream for stream in found if stream is not None]
 
     def tag_names(self) -> list[str]:
-        """Every tag name, ascending."""
+        """All tag names, ascending."""
         with self._lock:
             self._refresh()
             return self._table.names()
 
     def keep(self, *, closing: bool = False) -> None:
-        """Bring the manifest in step, if streams came or went, or segments were sealed since. A writer's."""
+        """Update the manifest if streams were added or removed, or segments were sealed. For writers."""
         with self._lock:
             if not self._loaded and self._all_are_kept():
                 return
@@ -124,46 +124,48 @@ class StreamIndex:
                 self._put()
 
     def forget_erased(self, topic: Topic) -> None:
-        """Take in what was erased of a topic, before its tombstones go. A writer's. Raises as `select`, and others."""
+        """Process the erasures of a topic before its tombstones are deleted. For writers. Raises as `select`, and
+        errors of the manifest.
+        """
         with self._lock:
             self._refresh([topic])
             if self._removed:
                 self._put()
 
     def wait(self) -> None:
-        """Return when nobody holds a snapshot any more that was taken here before the call."""
+        """Wait until every snapshot taken here before the call is released."""
         with self._lock:
             pass
 
     def _put(self) -> None:
-        """Bring the manifest in step."""
+        """Store the changes in the manifest."""
         added = [(topic, name, tags.as_dict()) for (topic, name), tags in self._added.items()]
         self._manifest.keep_streams(added, self._removed, self._marks)
         if self._removed:
             self._manifest.scrub()  # the names of erased streams are overwritten
         self._added, self._removed, self._kept_marks = {}, set(), dict(self._marks)
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ refreshing
 
     def _all_are_kept(self) -> bool:
-        """Whether the manifest knows the streams of all that is there, so that nobody needs to load them."""
+        """Whether the manifest has the streams of all events, so that they need not be loaded."""
         marks = self._manifest.stream_marks()
         with self._state.view_lock:
             return not any(_has_more(topic, marks) or topic.tombstones for topic in self._state.topics.values())
 
     def _has_news(self, topic: Topic) -> bool:
-        """Whether a topic has events above the marks, or other tombstones than those that were looked at. Called under
-        the view lock.
+        """Whether a topic has events above the marks, or tombstones that were not processed yet. Called under the view
+        lock.
         """
         seen, stones = self._stones.get(topic.info.number, {}), topic.tombstones
         return (stones is not seen and stones != seen) or _has_more(topic, self._marks)
 
     def _refresh(self, topics: Iterable[Topic] | None = None) -> None:
-        """Look at what came; in some topics, or in all."""
+        """Process new events and tombstones, in some topics or in all."""
         if not self._loaded:
             self._load()
         self._catch_up()
-        with self._state.view_lock:  # before names: a topic that is renamed now is looked at the next time
+        with self._state.view_lock:  # before names: a topic renamed now is checked next time
             now = (self._state.arrivals.count, self._state.change)
         self._follow_names()
         if topics is not None:
@@ -175,7 +177,7 @@ class StreamIndex:
             self._looked = now
 
     def _look_at(self, topics: Iterable[Topic]) -> None:
-        """Take in what some topics have above the marks."""
+        """Process what is above the marks in some topics."""
         for topic in topics:
             if topic.binary_keys:
                 continue
@@ -188,7 +190,7 @@ class StreamIndex:
     def _load(self) -> None:
         streams, marks = self._manifest.streams()
         self._topics = {topic.info.number: topic.info.name for topic in list(self._state.topics.values())}
-        # a reader may not know yet what its writer made just now: it looks at all of that when it does
+        # a reader may not know the writer's newest partitions yet; it examines them completely once it does
         self._marks = {number: mark for number, mark in marks.items() if number in self._state.partitions}
         self._kept_marks = dict(self._marks)
         found = (
@@ -202,7 +204,7 @@ class StreamIndex:
         self._loaded = True
 
     def _follow_names(self) -> None:
-        """Let streams of renamed topics have their new names, and forget those of deleted ones."""
+        """Rename streams of renamed topics, and forget those of deleted ones."""
         now = {topic.info.number: topic.info.name for topic in list(self._state.topics.values())}
         before, self._topics = self._topics, now
         moved = {name: now.get(number) for number, name in before.items() if now.get(number) != name}
@@ -227,7 +229,7 @@ class StreamIndex:
         self._answers = {}
 
     def _look(self, snapshot: Snapshot) -> None:
-        """Take in what a snapshot has above the marks."""
+        """Process what is above the marks in a snapshot."""
         fresh: set[str] = set()
         marks: dict[int, int] = {}
         for partition, _ in snapshot.partitions:
@@ -245,7 +247,7 @@ class StreamIndex:
                 marks[partition] = end
         known = self._numbers
         topic = snapshot.topic
-        if self._topics.get(topic.number, topic.name) != topic.name:  # it was renamed, or deleted, just now
+        if self._topics.get(topic.number, topic.name) != topic.name:  # renamed or deleted in between
             return
         added = {
             name
@@ -265,12 +267,12 @@ class StreamIndex:
         return True
 
     def _forget_erased(self, snapshot: Snapshot, added: Iterable[str]) -> None:
-        """Forget streams of which everything was erased, or truncated, and to which nothing came since."""
+        """Forget streams that were completely erased or truncated and have no newer events."""
         topic, fresh, stones = snapshot.topic, set(added), snapshot.tombstones
         seen = self._stones.get(topic.number, {})
         if stones is seen and not fresh:
             return
-        self._stones.pop(topic.number, None)  # where this fails, all of them are looked at again
+        self._stones.pop(topic.number, None)  # if this fails, all of them are checked again
         suspects = set()
         for key, cuts in stones.items():
             name = key[1].decode()
@@ -285,7 +287,7 @@ class StreamIndex:
         self._stones[topic.number] = stones
 
     def _is_there(self, snapshot: Snapshot, name: str) -> bool:
-        """Whether a snapshot has events of a space that are not hidden."""
+        """Whether a snapshot has visible events of a space."""
         space = name.encode()
         for partition, _ in snapshot.partitions:
             cuts = snapshot.tombstones.get((partition, space), ())
@@ -310,14 +312,14 @@ class StreamIndex:
 
 
 def _has_more(topic: Topic, marks: Mapping[int, int]) -> bool:
-    """Whether a partition of a topic that can have streams has events above its mark. Called under the view lock."""
+    """Whether a topic that can have streams has a partition with events above its mark. Called under the view lock."""
     return not topic.binary_keys and any(
         part.visible_end > marks.get(part.number, 0) for part in topic.partitions.values()
     )
 
 
 def _pieces(snapshot: Snapshot, partition: int, first_index: int) -> Iterator[Piece]:
-    """Unsealed batches of a partition that reach beyond a record index, newest first."""
+    """Unsealed batches of a partition that end after a record index, newest first."""
     for part in reversed(snapshot.unsealed):
         if part.partition != partition:
             continue
@@ -328,13 +330,13 @@ def _pieces(snapshot: Snapshot, partition: int, first_index: int) -> Iterator[Pi
 
 
 def _names(columns: list[pa.Array]) -> list[str]:
-    """The distinct spaces that begin as a stream does: where none does, this costs 3 ns an event."""
+    """The distinct spaces that begin like a stream's name. If there are none, this costs 3 ns per event."""
     spaces = pa.chunked_array(columns)
     return [str(name) for name in pc.unique(spaces.filter(pc.starts_with(spaces, "{"))).to_pylist()]
 
 
 def tags_of(name: str) -> lql.TagSet | None:
-    """The tag set whose canonical text `name` is."""
+    """The tag set whose canonical text is `name`; None if it is not one."""
     try:
         tags = lql.TagSet.parse(name)
     except lql.LqlError:

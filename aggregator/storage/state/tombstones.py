@@ -1,4 +1,4 @@
-"""Hidden events: those of erased spaces, and those that streams were truncated by. Until they are gone from disk."""
+"""Hidden events, of erased spaces and truncated streams, until they are gone from disk."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from aggregator.base.merge import numbers
 from aggregator.model import LAST, RECORD_INDEX, Cut, SegmentInfo
 
 Tombstones = Mapping[tuple[int, bytes], tuple[Cut, ...]]
-"""(partition, space) -> what of it is hidden."""
+"""(partition, space) -> the cuts that hide its events."""
 Hidden = Mapping[bytes, tuple[Cut, ...]]
-"""space -> what of it is hidden in one partition."""
+"""space -> the cuts that hide its events in one partition."""
 FEW_SPACES = 32
-"""So many spaces of a segment are looked at one by one; more in one pass."""
+"""Up to this many spaces of a segment are searched one by one; more are searched in one pass."""
 Bools = npt.NDArray[np.bool_]
 
 
 def hidden_in(tombstones: Tombstones, partition: int) -> dict[bytes, tuple[Cut, ...]]:
-    """What is hidden in a partition."""
+    """The hidden spaces of a partition."""
     return {space: cuts for (number, space), cuts in tombstones.items() if number == partition}
 
 
@@ -33,18 +33,18 @@ def ends_of(hidden: Hidden) -> dict[bytes, int]:
 
 
 def erased_spaces(tombstones: Tombstones) -> set[bytes]:
-    """Spaces that were erased, and not just truncated."""
+    """Spaces that were erased, not only truncated."""
     return {space for (_, space), cuts in tombstones.items() if any(cut.erases for cut in cuts)}
 
 
 def without_hidden(table: pa.Table | pa.RecordBatch, hidden: Hidden) -> pa.Table | pa.RecordBatch:
-    """The events of a table or batch with the columns `space`, `timestamp` and `record_index` that are not hidden."""
+    """The visible events of a table or batch with the columns `space`, `timestamp` and `record_index`."""
     mask = hidden_rows(table, hidden)
     return table if mask is None else table.filter(pa.array(~mask))
 
 
 def hidden_rows(table: pa.Table | pa.RecordBatch, hidden: Hidden) -> Bools | None:
-    """Which events of such a table are hidden; None where no row is of a space that has hidden ones."""
+    """Which events of such a table are hidden; None if no row's space has hidden events."""
     if not hidden or not len(table):
         return None
     spaces = table.column("space")
@@ -68,7 +68,7 @@ _NOTHING = Cut(-1, -LAST, -1)
 
 
 def count_hidden(segment: esformat.Segment, info: SegmentInfo, hidden: Hidden) -> dict[bytes, int]:
-    """How many events of each space are hidden in a segment of the partition; spaces with none are left out.
+    """The number of hidden events of each space in a segment of the partition; spaces with none are left out.
 
     Raises OSError, esformat.CorruptSegmentError.
     """

@@ -1,1 +1,2 @@
-"""What of a catalog lies in an object store: conditional puts, the lease, shipped log, manifests and segments."""
+"""The parts of a catalog in an object store: conditional puts, the lease, and the shipped log, manifests and segments.
+"""

@@ -1,8 +1,8 @@
-"""`Store`: objects under one prefix of an object store, with conditional puts. What they hold is others' business.
+"""`Store`: objects under one prefix of an object store, with conditional puts. Independent of the objects' contents.
 
-`obstore` speaks to S3, GCS, Azure and directories, pools connections, and tries again what a busy store refuses. Here
-it is settled what it cannot know: whether a conditional put whose answer was lost came through. That is read back, so
-whoever puts conditionally puts bytes that nobody else would put under that name.
+`obstore` accesses S3, GCS, Azure and directories, pools connections, and retries requests that a busy store refuses.
+This module adds what obstore cannot know: whether a conditional put succeeded whose response was lost. It reads the
+object back, so callers of conditional puts must write bytes that nobody else would write under that name.
 """
 
 from __future__ import annotations
@@ -48,30 +48,32 @@ _T = TypeVar("_T")
 SCHEMES = ("s3", "gs", "az", "file")
 _ADDRESS = re.compile(rf"(?:{'|'.join(SCHEMES)})://.+")
 TIMEOUT_S = 20.0
-"""Of one request, its answer included: on a line on which a part takes longer, nothing would work."""
+"""Timeout of one request, including its response. A connection too slow to transfer one part in this time would be
+unusable anyway.
+"""
 PATIENCE_S = 60.0
-"""For so long a request that failed is tried again before it is an error."""
+"""How long a failed request is retried before it becomes an error."""
 BROKEN_S = 3.0
-"""For so long a list that broke off is asked for again: what a wrong region answers looks the same."""
+"""How long an interrupted list is retried; short, because the response of a wrong region looks the same."""
 PART_BYTES = 8 << 20
-"""Larger files are put, and read, in parts of that size."""
+"""Larger files are uploaded and downloaded in parts of this size."""
 READS = 3
-"""So often an object is read whose bytes are other ones than they should be: perhaps they were damaged on their way."""
+"""How many times an object with unexpected bytes is read, because the bytes may have been damaged in transit."""
 PAGE = 1000
-"""Objects that one request lists."""
-_PAUSES_S = (0.1, 5.0)  # between attempts: the first, twice as long each time, and at most
+"""Objects per list request."""
+_PAUSES_S = (0.1, 5.0)  # pauses between attempts: the first, which doubles each time, and the longest
 _REFUSALS = (NotSupportedError, PermissionDeniedError, UnauthenticatedError)
 _DENIED = "(code: AccessDenied)"
 
 
 def is_address(given: str) -> bool:
-    """Whether a text is the address of a place in a store, and not a path."""
+    """Whether a text is an address in a store rather than a path."""
     return _ADDRESS.fullmatch(given) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object as the store lists it. modified_us: by the store's own clock."""
+    """An object as listed by the store. modified_us: by the store's clock."""
 
     name: str
     size_bytes: int
@@ -81,7 +83,7 @@ class Stored:
 
 @dataclass(slots=True)
 class Traffic:
-    """Requests that were made, and bytes that went each way: what a store takes money for."""
+    """Number of requests, and bytes in each direction: what stores charge for."""
 
     puts: int = 0
     gets: int = 0
@@ -92,10 +94,10 @@ class Traffic:
 
 
 class Store:
-    """Objects under one prefix. Safe to share between threads; a forked process opens its own.
+    """Objects under one prefix. Thread-safe; a forked process must open its own.
 
-    Every method raises StoreUnreachableError where the store cannot be reached or is busy, after trying for a while,
-    and StoreError where it refuses.
+    Every method raises StoreUnreachableError if the store cannot be reached or is busy, after retries, and StoreError
+    if it refuses.
     """
 
     def __init__(
@@ -107,9 +109,9 @@ class Store:
         patience_s: float = PATIENCE_S,
     ) -> None:
         """address: s3://bucket/prefix, gs://bucket/prefix, az://account/container/prefix, or file:///directory.
-        settings: those of obstore, such as {"endpoint": …}; it looks for others in the environment (AWS_REGION …).
+        settings: those of obstore, such as {"endpoint": …}; it reads others from the environment (AWS_REGION …).
 
-        Raises InvalidRequestError. Nothing is asked of the store yet.
+        Raises InvalidRequestError. Sends no request yet.
         """
         if not is_address(address):
             raise InvalidRequestError(
@@ -138,7 +140,7 @@ class Store:
 
     @property
     def _store(self) -> Any:
-        """The store as obstore has it. Raises FileNotFoundError for a directory that is not there."""
+        """obstore's object for the store. Raises FileNotFoundError if the directory does not exist."""
         if self._root is None:
             return self._remote
         if self._local is None:
@@ -151,7 +153,9 @@ class Store:
         return self._root is not None and not self._root.is_dir()
 
     def _make_root(self) -> None:
-        """Make the directory before the first object is put; one that goes later, as of a disk, is not made again."""
+        """Create the directory before the first put. If it disappears later, for example with its disk, it is not
+        recreated.
+        """
         if self._root is not None and self._local is None:
             try:
                 self._root.mkdir(parents=True, exist_ok=True)
@@ -161,7 +165,7 @@ class Store:
     def _open(self, settings: dict[str, Any], timeout_s: float) -> Any:
         endpoint = settings.get("endpoint") or settings.get("aws_endpoint") or os.environ.get("AWS_ENDPOINT_URL", "")
         first, most = _PAUSES_S
-        opened: Callable[..., Any] = from_url  # whose types tell apart the kinds of stores
+        opened: Callable[..., Any] = from_url  # its own types distinguish the kinds of stores
         return opened(
             self.address,
             config=settings,
@@ -183,11 +187,11 @@ class Store:
     # ------------------------------------------------------------ writing
 
     def put(self, name: str, data: bytes, *, create: bool = False, etag: str | None = None) -> str:
-        """Put an object whole; gives its ETag.
+        """Put a whole object; return its ETag.
 
-        create: only where there is none. etag: only in the place of the one that has this. Then it raises
-        ObjectConflictError where another one is there. After a StoreUnreachableError it may be there, or come yet:
-        who puts the same bytes again finds out.
+        create: only if there is none. etag: only to replace the object with this ETag. Both raise ObjectConflictError
+        if another object is there. After a StoreUnreachableError the object may be there, or appear later; putting the
+        same bytes again finds out.
         """
         if not create and etag is None:
             return self._putting(name, lambda: self._put(name, data, "overwrite"))
@@ -211,8 +215,8 @@ class Store:
             pause = min(most, 2 * pause)
 
     def _settled(self, name: str, data: bytes, etag: str | None) -> str | None:
-        """After a conditional put that was refused or got no answer: the ETag where it came through, None where
-        trying again can help. Raises ObjectConflictError where it cannot.
+        """After a conditional put that was refused or got no response: the ETag if it succeeded, None if a retry can
+        help. Raises ObjectConflictError if it cannot.
         """
         for _ in range(READS):
             try:
@@ -235,8 +239,8 @@ class Store:
         return self._put_local(self._root, name, data, mode)
 
     def _put_local(self, root: Path, name: str, data: bytes, mode: Any) -> str:
-        """The same in a directory, durable when it is done. obstore replaces no file conditionally: a lock does, which
-        is held for nothing else, as a process that is paused with it keeps all others from replacing anything.
+        """Put into a directory, durably. obstore cannot replace files conditionally, so a lock guards that. The lock is
+        held for nothing else, because a process that is paused with it blocks all other conditional replacements.
         """
         self._make_root()
         if not isinstance(mode, dict):
@@ -254,13 +258,11 @@ class Store:
         return str(result["e_tag"])
 
     def put_file(self, name: str, path: Path, *, at_once: int = 4) -> None:
-        """Put an object that has the bytes of a file, in the place of any other, in parts where it is large, so many of
-        them at once.
-        """
-        path.stat()  # of what is not there no store is asked
+        """Upload a file, replacing any object of that name; a large file in parts, `at_once` of them in parallel."""
+        path.stat()  # fail early if the file is missing
         with contextlib.suppress(ObjectMissingError):
             return self._asking(name, lambda: self._put_file(name, path, at_once))
-        # of an upload in parts that was completed, and whose answer was lost, the store knows nothing any more, either
+        # a missing object can also mean a multipart upload that was completed, but whose response was lost
         return self._putting(name, lambda: self._put_file(name, path, at_once))
 
     def _put_file(self, name: str, path: Path, at_once: int) -> None:
@@ -290,16 +292,16 @@ class Store:
         return bytes(found.bytes()), found.meta["e_tag"] or ""
 
     def get_range(self, name: str, start: int, end: int) -> memoryview:
-        """Bytes [start, end) of an object, which has so many. Raises ObjectMissingError."""
+        """Bytes [start, end) of an object that is at least that long. Raises ObjectMissingError."""
         self._count(gets=1)
         data = memoryview(self._asking(name, lambda: obstore.get_range(self._store, name, start=start, end=end)))
         self._count(bytes_down=len(data))
         return data
 
     def stream(self, name: str) -> Iterator[bytes]:
-        """The bytes of an object that is not empty, in pieces. Raises ObjectMissingError, also on the way.
+        """The bytes of a nonempty object, in parts. Raises ObjectMissingError, even between parts.
 
-        Each is a request of its own: there is no limit to how long a large object may take.
+        Each part is a separate request, so a large object may take any time.
         """
         at, size = 0, 1
         while at < size:
@@ -314,14 +316,14 @@ class Store:
         return bytes(found.bytes()), found.meta["size"]
 
     def head(self, name: str) -> Stored:
-        """What the store tells of an object. Raises ObjectMissingError."""
+        """The store's metadata of an object. Raises ObjectMissingError."""
         self._count(gets=1)
         return _stored(self._asking(name, lambda: obstore.head(self._store, name)))
 
     def list(self, folder: str = "", *, after: str | None = None) -> Iterator[Stored]:
-        """Objects below a folder, in any order; some stores show late what was put just now.
+        """Objects below a folder, in any order; some stores list recently written objects late.
 
-        after: those whose names come behind it.
+        after: only objects whose names sort after it.
         """
         if self._is_absent():
             return
@@ -330,19 +332,19 @@ class Store:
         def next_page() -> Any:
             nonlocal pages
             going_on = pages or iter(obstore.list(self._store, folder or None, offset=after, chunk_size=PAGE))
-            pages = None  # one that breaks off ends there; the next one begins behind the last name
+            pages = None  # an interrupted list cannot continue; a new one begins after the last name
             page = next(going_on, None)
             pages = going_on
             return page
 
-        asking = self._asking_again if self._root is None else self._asking  # only remote ones have an order
+        asking = self._asking_again if self._root is None else self._asking  # only remote stores list in order
         while (page := asking(folder, next_page)) is not None:
             self._count(lists=1)
             yield from (found for found in map(_stored, page) if not found.name.endswith(PARTIAL))
             after = page[-1]["path"]
 
     def folders(self, folder: str = "") -> Sequence[str]:
-        """The folders right below a folder, by their whole names; one without a name, of `//`, is passed over."""
+        """The full names of the folders directly below a folder; skips a folder without a name, from `//`."""
         if self._is_absent():
             return []
         self._count(lists=1)
@@ -350,7 +352,7 @@ class Store:
         return [each for each in found["common_prefixes"] if each not in ("", folder)]
 
     def delete(self, names: Iterable[str], *, at_once: int = 1) -> None:
-        """Delete objects, in their order unless several go at once; those that are gone are no error."""
+        """Delete objects, in order unless `at_once` is more than 1; missing objects are not an error."""
         if at_once == 1:
             for name in names:
                 self._delete(name)
@@ -367,7 +369,7 @@ class Store:
         with contextlib.suppress(ObjectMissingError):
             self._asking_again(name, delete, self._patience_s)
 
-    # ------------------------------------------------------------ how
+    # ------------------------------------------------------------ requests
 
     def _count(self, **more: int) -> None:
         with self._counting:
@@ -375,7 +377,9 @@ class Store:
                 setattr(self.traffic, name, getattr(self.traffic, name) + number)
 
     def _putting(self, name: str, put: Callable[[], _T]) -> _T:
-        """The same of a put, which needs no object: where the store misses something, it is the bucket."""
+        """Like `_asking`, for a put, which needs no existing object: if the store reports one missing, it is the
+        bucket.
+        """
         try:
             return self._asking(name, put)
         except ObjectMissingError:
@@ -384,7 +388,7 @@ class Store:
             ) from None
 
     def _asking_again(self, name: str, ask: Callable[[], _T], patience_s: float = BROKEN_S) -> _T:
-        """Ask the store something until it answers: where an answer breaks off, obstore asks no more."""
+        """Repeat a request until the store answers, because obstore does not retry after an interrupted response."""
         give_up = time.monotonic() + min(patience_s, self._patience_s)
         pause, most = _PAUSES_S
         while True:
@@ -397,7 +401,7 @@ class Store:
             pause = min(most, 2 * pause)
 
     def _asking(self, name: str, ask: Callable[[], _T]) -> _T:
-        """Ask the store something, and tell its errors in our words."""
+        """Send a request, and translate the store's errors."""
         path = self.path_of(name)
         try:
             return ask()
@@ -416,7 +420,7 @@ class Store:
                 hint="delete it, or give it another name: no part between slashes may be empty, '.' or '..'",
             ) from None
         except (BaseError, OSError) as error:
-            if _DENIED in str(error):  # of one object of many, in an answer that is none of a refusal
+            if _DENIED in str(error):  # one object of many, in a response that is not itself a refusal
                 raise _refused(path, error) from None
             raise StoreUnreachableError(
                 f"the store does not answer: {_first_line(error)}", path=path, hint="try again"
@@ -434,7 +438,7 @@ def _stored(meta: Any) -> Stored:
 
 
 def _first_line(error: BaseException) -> str:
-    """Of obstore's messages, which go on with what helps its authors."""
+    """The first line of an obstore message; the rest is for its developers."""
     return str(error).partition("\n")[0].strip()
 
 

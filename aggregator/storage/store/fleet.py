@@ -1,4 +1,4 @@
-"""Which catalogs lie in a store where a pattern of addresses says."""
+"""Find the catalogs in a store that match a pattern of addresses."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from aggregator.storage.store.client import Store
 from aggregator.storage.store.shipped import MANIFESTS
 
 BUCKET_AT = 2
-"""Where the parts of an address between slashes have the bucket."""
+"""Position of the bucket in an address split by slashes."""
 AT_ONCE = 16
-"""So many folders are looked into at once."""
+"""Folders searched in parallel."""
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
 def catalogs_at(pattern: str) -> list[str]:
-    """Addresses of the catalogs that a pattern names: `*`, `?` and `[…]` within a name, `**` for any number of names.
-    What is one of these characters in a name, a pattern has in percent: `%5B`.
+    """Addresses of the catalogs that match a pattern: `*`, `?` and `[…]` within a name, `**` for any number of names.
+    To match one of these characters literally, percent-encode it: `%5B`.
 
-    One is there when it has a copy of its manifest: not yet, while its first segments are on their way.
-    Raises InvalidRequestError, StoreError.
+    A catalog is found once it has a copy of its manifest, so not while its first segments are being uploaded. Raises
+    InvalidRequestError, StoreError.
     """
     names = pattern.rstrip("/").split("/")
     fixed = next(place for place, name in enumerate(names) if glob.has_magic(name))
@@ -40,14 +40,14 @@ def catalogs_at(pattern: str) -> list[str]:
 
 
 def _matching(store: Store, folder: str, names: list[str]) -> Iterator[str]:
-    """Folders that the names of a pattern lead to, from a folder on."""
+    """Folders that match the names of a pattern, starting from a folder."""
     if not names:
         yield folder
         return
     first, rest = names[0], names[1:]
     if first == "**":
         yield from _matching(store, folder, rest)
-        if _is_catalog(store, folder):  # in which no other lies
+        if _is_catalog(store, folder):  # it contains no other catalog
             return
     if glob.has_magic(first):
         for below in store.folders(folder):
@@ -60,7 +60,7 @@ def _matching(store: Store, folder: str, names: list[str]) -> Iterator[str]:
 
 
 def _plain(pattern: str) -> str:
-    """A pattern of a name as `fnmatch` takes it: what it has in percent stands for itself."""
+    """A pattern of a name in the syntax of `fnmatch`: percent-encoded characters are literal."""
     return _ESCAPES.sub(lambda found: glob.escape(unquote(found[0])), pattern)
 
 

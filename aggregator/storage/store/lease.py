@@ -1,9 +1,9 @@
-"""The lease of a catalog in a store: which writer's turn it is, and from when on it may be another's.
+"""The lease of a catalog in a store: which writer may write, and when another may take over.
 
-One object, replaced by whoever saw it last (a conditional put). Each taking counts the epoch up; each renewal changes
-the object. Nobody compares clocks: whoever wants the lease must have seen the same object for as long as it lasts, by
-his own clock, and the holder gives up by his own, which began earlier. What makes a late writer harmless is not this
-but the log (`shipped`): its next object is refused.
+The lease is one object, replaced by a conditional put of whoever saw it last. Each acquisition increments the epoch;
+each renewal changes the object. Clocks are never compared: a candidate must have seen the same object for the lease's
+whole length, by its own clock. The holder stops by its own clock, which started earlier. The lease is not what makes a
+late writer harmless; the log does (`shipped`), because its next object is refused.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from esformat.parts import now_s
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the object says.
+    """The contents of the object.
 
-    run: no two takings have the same. holder: for people. address: where the holder serves. in_store: whether what it
-    acknowledges is in the store. released: it was given back, with everything that was acknowledged in the store.
+    run: unique to each acquisition. holder: for people. address: where the holder serves the catalog. in_store: whether
+    data that it acknowledges is in the store. released: it was given back, with all acknowledged data in the store.
     """
 
     epoch: int
@@ -56,14 +56,14 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The object as it was seen: its terms and ETag."""
+    """The object as last seen: its terms and ETag."""
 
     terms: Terms
     etag: str
 
 
 def look(store: Store) -> Seen | None:
-    """The lease as it is; None where there is none yet. Raises StoreError."""
+    """The current lease; None if there is none yet. Raises StoreError."""
     try:
         stored, etag = store.get_tagged(LEASE)
     except ObjectMissingError:
@@ -72,7 +72,7 @@ def look(store: Store) -> Seen | None:
 
 
 def new_terms(seen: Seen | None, length_s: float, *, in_store: bool, run: str | None = None) -> Terms:
-    """The terms that follow those that were seen, for this process."""
+    """The terms for this process that follow those that were seen."""
     return Terms(
         1 if seen is None else seen.terms.epoch + 1,
         run or secrets.token_hex(16),
@@ -83,7 +83,7 @@ def new_terms(seen: Seen | None, length_s: float, *, in_store: bool, run: str | 
 
 
 class LeaseWatch:
-    """Watches whether a lease of another is renewed. Not safe to share between threads."""
+    """Watches whether another holder's lease is renewed. Not thread-safe."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = now_s) -> None:
         self._store, self._clock = store, clock
@@ -91,8 +91,9 @@ class LeaseWatch:
         self.seen: Seen | None = None
 
     def look(self) -> bool:
-        """Look once; whether the lease may be taken: it was given back, or not renewed for as long as it lasts."""
-        before = self._clock()  # what is seen may have been put from here on
+        """Check once. Returns whether the lease may be taken: it was given back, or not renewed for its whole length.
+        """
+        before = self._clock()  # the seen object may have been put from here on
         found = look(self._store)
         if found is None or self.seen is None or found.etag != self.seen.etag:
             self._since = self._clock()
@@ -101,10 +102,12 @@ class LeaseWatch:
 
 
 class Lease:
-    """The lease, held. Safe to share between threads."""
+    """A held lease. Thread-safe."""
 
     def __init__(self, store: Store, seen: Seen | None, terms: Terms, clock: Callable[[], float] = now_s) -> None:
-        """Take it. seen: what it is to follow. Raises ObjectConflictError where somebody was quicker; StoreError."""
+        """Acquire the lease. seen: the object to replace. Raises ObjectConflictError if another process was faster;
+        StoreError.
+        """
         self._store, self._clock, self._lock = store, clock, Lock()
         began = clock()
         if seen is None:
@@ -113,21 +116,21 @@ class Lease:
             etag = store.put(LEASE, terms.encode(), etag=seen.etag)
         self._seen = Seen(terms, etag)
         self.until = began + terms.length_s
-        """Until when it is certain that nobody else takes it, by the clock."""
+        """Time, by the clock, until which nobody else can take the lease."""
         self._lost: FencedError | None = None
 
     @property
     def terms(self) -> Terms:
-        """As they were renewed last."""
+        """The terms of the last renewal."""
         return self._seen.terms
 
     @property
     def left_s(self) -> float:
-        """For how long that is, from now on."""
+        """Seconds left until then."""
         return self.until - self._clock()
 
     def renew(self, **changes: object) -> None:
-        """Renew it, also where it has lapsed and nobody took it. Raises FencedError where somebody did; StoreError."""
+        """Renew the lease, even if it has lapsed and nobody took it. Raises FencedError if somebody did; StoreError."""
         with self._lock:
             if self._lost is not None:
                 raise self._lost
@@ -142,17 +145,17 @@ class Lease:
                     if found is None or found.terms.run != terms.run or found.etag == self._seen.etag:
                         self._lost = fenced(self._store.address)
                         raise self._lost from None
-                    self._seen = found  # an earlier renewal, whose answer was lost
+                    self._seen = found  # an earlier renewal, whose response was lost
             self._seen = Seen(terms, etag)
             self.until = began + terms.length_s
 
     def release(self) -> None:
-        """Give it back: everything that was acknowledged is in the store. Raises as `renew`."""
+        """Give the lease back, once all acknowledged data is in the store. Raises as `renew`."""
         self.renew(released=True)
 
 
 def fenced(address: str) -> FencedError:
-    """What a writer is told whose catalog another one took over."""
+    """The error for a writer whose catalog another one took over."""
     return FencedError(
         "another writer has taken this catalog over in its store; nothing more is taken in here",
         path=address,

@@ -1,4 +1,4 @@
-"""Segments as objects of a catalog's store: how they are called, and how they are read by ranges."""
+"""Segments as objects of a catalog's store: their names, and reading them by ranges."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 FOLDER = "segments/"
 _Coming = Future[tuple[int, Data]]
-"""The number of the first chunk of a request, and their bytes."""
+"""The number of the first chunk of a request, and the chunks' bytes."""
 _Segment = TypeVar("_Segment", "SegmentInfo", "StoredSegment")
 HELD_BYTES = 64 << 20
-"""What a source holds at most of chunks that were announced and not yet read."""
+"""Limit for the chunks of a source that are fetched ahead and not read yet."""
 OPENING_BYTES = 32 << 10
-"""Of the end of a file, which opening it reads."""
+"""Bytes at the end of a file that opening it reads."""
 STALE_SECONDS = 30.0
 FETCH_THREADS = 16
 PATIENCE_S = 10.0
-"""For so long a request is tried again: a reader waits, and uploads are tried again by upkeep."""
+"""How long a request is retried: not long, because a reader waits for it, and upkeep retries uploads."""
 _NAME = re.compile(r"segments/\d{6}/(\d{12})-([0-9a-f]{16})\.esdb")
 REPAIR = (
     "`aggregator store verify` tells of all such; bring an earlier version of the object back, or let its events go"
@@ -43,19 +43,21 @@ REPAIR = (
 
 
 def object_name(segment: SegmentInfo | StoredSegment) -> str:
-    """How the object of a segment is called below the store's prefix."""
+    """The name of a segment's object below the store's prefix."""
     folder = segment.number // SEGMENTS_IN_A_FOLDER
     return f"{FOLDER}{folder:06d}/{segment.number:012d}-{segment.checksum:016x}.esdb"
 
 
 def parse_name(name: str) -> tuple[int, int] | None:
-    """The number and the checksum of the segment that an object holds; None for other objects."""
+    """The number and checksum of the segment in an object, from its name; None for other objects."""
     found = _NAME.fullmatch(name)
     return None if found is None else (int(found[1]), int(found[2], 16))
 
 
 def readable_place(settings: StoreSettings, segment: SegmentInfo | StoredSegment) -> str:
-    """The object of a segment as `esformat.open` takes it, in any process: a path or a URI, with nothing in percent."""
+    """The location of a segment's object for `esformat.open`, usable in any process: a path or a URI without
+    percent-encoding.
+    """
     address = unquote(f"{settings.address}/{object_name(segment)}")
     scheme, _, rest = address.partition("://")
     if scheme == "file":
@@ -67,28 +69,32 @@ def readable_place(settings: StoreSettings, segment: SegmentInfo | StoredSegment
 
 
 def segment_sizes(store: Store) -> dict[str, int]:
-    """The bytes of each object of a segment that a store has now, by name."""
+    """The size in bytes of each segment object in a store, by name."""
     return {found.name: found.size_bytes for found in store.list(FOLDER) if parse_name(found.name) is not None}
 
 
 def open_store(address: str, lease_s: float) -> Store:
-    """A store for who holds a lease, or waits for one: no request takes so long that it could not be renewed."""
-    from aggregator.storage.store.client import Store  # here: obstore is of an extra
+    """A store for a holder of a lease, or for a process that waits for one: no request takes too long to renew the
+    lease in time.
+    """
+    from aggregator.storage.store.client import Store  # here: obstore is an optional dependency
 
     return Store(address, timeout_s=max(1.0, min(20.0, lease_s / 2)), patience_s=lease_s / 3)
 
 
 @cache
 def _fetchers(_process: int) -> ThreadPoolExecutor:
-    """The threads that fetch ahead, one pool a process: threads do not survive a fork."""
+    """The threads that fetch ahead, one pool per process, because threads do not survive a fork."""
     return ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="aggregator-fetch")
 
 
 class Objects:
-    """The segments of a catalog in its store, if it has one. Safe to share between threads."""
+    """The segments of a catalog in its store, if it has one. Thread-safe."""
 
     def __init__(self, settings: Callable[[], StoreSettings | None], directory: Path, *, read_only: bool) -> None:
-        """settings: gives where the store is. directory: of the cache. read_only: the cache is another process's."""
+        """settings: returns the settings of the store. directory: of the cache. read_only: another process writes the
+        cache.
+        """
         self._settings, self._directory, self._read_only = settings, directory, read_only
         self._lock = Lock()
         self._store: Store | None = None
@@ -96,31 +102,31 @@ class Objects:
 
     @property
     def settings(self) -> StoreSettings | None:
-        """Where the store is; None where the catalog has none."""
+        """The settings of the store; None if the catalog has none."""
         return self._settings()
 
     @property
     def is_open(self) -> bool:
-        """Whether the store was used."""
+        """Whether the store has been used."""
         return self._store is not None
 
     @property
     def store(self) -> Store:
-        """The store, which there must be. Raises InvalidRequestError for an address that cannot be."""
+        """The store, which must be configured. Raises InvalidRequestError for an invalid address."""
         self._open()
         assert self._store is not None
         return self._store
 
     @property
     def cache(self) -> RangeCache:
-        """What was read of the store."""
+        """The cache of data read from the store."""
         self._open()
         assert self._cache is not None
         return self._cache
 
     @property
     def cached_bytes(self) -> int:
-        """What the cache takes on the disk."""
+        """Size of the cache on disk."""
         return 0 if self._cache is None else self._cache.size_bytes
 
     def _open(self) -> None:
@@ -128,21 +134,21 @@ class Objects:
             with self._lock:
                 settings = self._settings()
                 if self._store is None and settings is not None:
-                    from aggregator.storage.store.client import Store  # here: obstore is of an extra
+                    from aggregator.storage.store.client import Store  # here: obstore is an optional dependency
 
                     self._cache = RangeCache(self._directory, settings.cache_bytes, read_only=self._read_only)
                     self._store = Store(settings.address, patience_s=PATIENCE_S)
 
     def source(self, segment: SegmentInfo | StoredSegment) -> ObjectSource | None:
-        """The bytes of a segment in the store; None without a store. Nothing is asked of it yet."""
+        """The bytes of a segment in the store; None without a store. Sends no request yet."""
         if self._settings() is None:
             return None
         return ObjectSource(self.store, self.cache, object_name(segment), segment.size_bytes)
 
     def lacking(self, segments: Iterable[_Segment]) -> list[_Segment]:
-        """Of segments, those that the store does not have in their size. Raises StoreError.
+        """Those of the segments that the store does not have in the right size. Raises StoreError.
 
-        What a list does not show is asked for: some stores list late what came just now.
+        Segments missing from the list are checked individually, because some stores list recent objects late.
         """
         there = segment_sizes(self.store)
         return [each for each in segments if there.get(object_name(each)) != each.size_bytes and not self._has(each)]
@@ -154,7 +160,7 @@ class Objects:
             return False
 
     def is_whole(self, segment: SegmentInfo | StoredSegment, look: Callable[[], None] = lambda: None) -> bool:
-        """Whether the object of a segment has the bytes that it should. Reads all of it. look: called now and then.
+        """Whether the object of a segment has the right bytes. Reads all of it. look: called now and then.
 
         Raises StoreError.
         """
@@ -169,40 +175,40 @@ class Objects:
         return size == segment.size_bytes and hasher.intdigest() == segment.checksum
 
     def keep_end(self, segment: SegmentInfo | StoredSegment, path: Path) -> None:
-        """Keep in the cache what opening a segment reads, from a file that is about to go. Raises OSError."""
+        """Cache the part of a segment that opening reads, from a file that is about to be deleted. Raises OSError."""
         first = max(0, segment.size_bytes - OPENING_BYTES) // CHUNK_BYTES
         with path.open("rb") as file:
             file.seek(first * CHUNK_BYTES)
             self.cache.keep(_stem(object_name(segment)), first, file.read())
 
     def forget(self, segment: SegmentInfo | StoredSegment) -> None:
-        """Keep nothing of a segment in the cache."""
+        """Remove a segment from the cache."""
         if self._cache is not None:
             self._cache.forget(_stem(object_name(segment)))
 
     def settle(self) -> None:
-        """Return when what was read of the store is kept."""
+        """Wait until everything read from the store is cached."""
         if self._cache is not None:
             self._cache.settle()
 
 
 class ObjectSource:
-    """An object as a source of bytes: its chunks come from the cache, or with one request for each row of them that is
-    missing there. What was announced is fetched by other threads meanwhile.
+    """An object as a source of bytes. Chunks are read from the cache; each range of adjacent missing chunks takes one
+    request. Other threads fetch announced chunks ahead.
     """
 
     hint = REPAIR
 
     def __init__(self, store: Store, ranges: RangeCache, name: str, size: int) -> None:
-        """size: of the object, as the manifest knows it."""
+        """size: of the object, according to the manifest."""
         self._store, self._cache, self._object, self.size = store, ranges, name, size
         self.name = store.path_of(name)
         self._stem = _stem(name)
         self._lock = Lock()
-        self._coming: dict[int, tuple[_Coming, float]] = {}  # by chunk, and since when
+        self._coming: dict[int, tuple[_Coming, float]] = {}  # by chunk, with the time of the request
 
     def will_read(self, start: int, stop: int) -> None:
-        """Begin to fetch bytes [start, stop), as far as they are not here: they will be read soon."""
+        """Start fetching the missing parts of bytes [start, stop), because they will be read soon."""
         missing = self._cache.lacks(self._stem, _chunks(start, min(stop, self.size)))
         if not missing:
             return
@@ -218,7 +224,7 @@ class ObjectSource:
                     self._coming[number] = coming, monotonic()
 
     def has(self, start: int, stop: int) -> bool:
-        """Whether bytes [start, stop) seem to be in the cache."""
+        """Whether bytes [start, stop) appear to be in the cache."""
         return not self._cache.lacks(self._stem, _chunks(start, stop))
 
     def read_at(self, offset: int, length: int) -> bytes:
@@ -236,8 +242,8 @@ class ObjectSource:
         return b"".join(parts)
 
     def _stretch(self, number: int, last: int) -> tuple[int, Data]:
-        """A chunk, with neighbours that are found with it: the number of the first one, and their bytes. Those up to
-        `last` will be asked for, too. Raises as `read_at`.
+        """A chunk, with adjacent chunks that are found with it: the number of the first one, and their bytes. Chunks up
+        to `last` are needed next. Raises as `read_at`.
         """
         coming = self._take(number, last)
         found = self._cache.find(self._stem, number, last) if coming is None else coming.result()
@@ -249,7 +255,7 @@ class ObjectSource:
         return found
 
     def _take(self, number: int, last: int) -> _Coming | None:
-        """What brings a chunk, if it was announced. Of all that are read now nobody need be told again."""
+        """The pending request for a chunk, if it was announced. Removes the chunks that are being read now."""
         with self._lock:
             coming = self._coming.get(number, (None, 0.0))[0]
             while coming is not None and number < last and self._coming.get(number, (None, 0.0))[0] is coming:
@@ -258,11 +264,11 @@ class ObjectSource:
         return coming
 
     def _fetch_ahead(self, coming: _Coming, first: int, last: int) -> None:
-        """Chunks [first, last) from the store, by one request, for who announced them."""
+        """Fetch chunks [first, last) from the store in one request, for the thread that announced them."""
         try:
             data = self._get(first, last)
             self._cache.remember(self._stem, first, data)
-        except BaseException as error:  # noqa: BLE001 - whoever reads them raises it
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that reads them
             coming.set_exception(error)
             return
         coming.set_result((first, data))
@@ -287,8 +293,8 @@ class ObjectSource:
         return SegmentMissingError("the object of a segment is missing", path=self.name, hint=REPAIR)
 
     def changed_error(self) -> EsdbError | None:
-        """What to raise instead of a block that is not right. What was read of the object is not kept: perhaps it was
-        damaged on its way.
+        """The error to raise instead of the one for an invalid block, if the object is missing or has the wrong size.
+        The cached data of the object is dropped, because it may have been damaged in transit.
         """
         self._cache.forget(self._stem)
         with self._lock:
@@ -297,7 +303,7 @@ class ObjectSource:
             found = self._store.head(self._object).size_bytes
         except ObjectMissingError:
             return self._missing()
-        except EsdbError:  # it cannot be told now
+        except EsdbError:  # unknown for now
             return None
         if found == self.size:
             return None
@@ -305,7 +311,7 @@ class ObjectSource:
         return CorruptSegmentError(what, path=self.name, hint=REPAIR)
 
     def _forget_stale(self) -> None:
-        """Let go of what nobody came for, since a scan ended early."""
+        """Drop chunks that nobody has read, because a scan ended early."""
         if len(self._coming) * CHUNK_BYTES >= HELD_BYTES:
             before = monotonic() - STALE_SECONDS
             self._coming = {number: each for number, each in self._coming.items() if each[1] >= before}
@@ -316,12 +322,12 @@ def _stem(name: str) -> str:
 
 
 def _chunks(start: int, stop: int) -> range:
-    """Numbers of the chunks that bytes [start, stop) lie in."""
+    """Numbers of the chunks that contain bytes [start, stop)."""
     return range(start // CHUNK_BYTES, -(-stop // CHUNK_BYTES))
 
 
 def _rows(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Ascending numbers as rows [first, last) of neighbours."""
+    """Ascending numbers as ranges [first, last) of adjacent ones."""
     at = 0
     for end in range(1, len(numbers) + 1):
         if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:

@@ -1,9 +1,9 @@
-"""A bounded cache on the local disk of what was read of objects. It survives restarts, and is checked as it is read.
+"""A bounded cache on the local disk of data read from objects. It survives restarts, and is verified when it is read.
 
-An object is cut into chunks of one size. Neighbours that came together are a stretch, and one file: a checksum of each
-chunk, then their bytes. A thread writes them, so that nobody who reads waits for it. Nothing is synced: what a crash
-leaves half written is known by its checksums, and read from the store again. Where the disk is full or cannot be
-written, the cache holds less, and nothing fails.
+An object is cut into chunks of equal size. Adjacent chunks that were read together form a stretch, stored in one file:
+a checksum of each chunk, then their bytes. A background thread writes the files, so that readers do not wait. Nothing
+is synced: a file that a crash left incomplete fails its checksums, and is read from the store again. If the disk is
+full or not writable, the cache contains less, and nothing fails.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from aggregator.storage.files.checksum import checksum64
 from aggregator.storage.files.modes import create_directory, create_file, file_mode_in
 
 CHUNK_BYTES = 128 << 10
-"""What is read of an object at least: in less time than a store takes to answer at all, as much as a few histories."""
+"""Smallest read from an object: it transfers faster than a store responds, and contains a few histories."""
 MEMORY_BYTES = 32 << 20
-"""Of stretches that were read last: two blocks share a chunk, and ask for it in a moment. As much waits to be written,
-and no more."""
+"""Limit for the stretches read last: two blocks may share a chunk, and request it shortly after each other. The same
+limit applies to data that waits to be written.
+"""
 FILE_CHUNKS = 64
-"""A file has at most so many, and an eighth of the cache."""
+"""Limit for the chunks of a file, which also takes at most an eighth of the cache."""
 _HEADER = struct.Struct(
     "<"  # little-endian, no padding
     "8s"  # magic
@@ -42,16 +43,16 @@ _HEADER = struct.Struct(
 _MAGIC = b"\x89ESR\r\n\x1a\n"
 _NAME = re.compile(r"(\d{6,})-(\d+)")
 LULL_S = 0.1
-"""What is read waits so long to be written: whoever reads needs the interpreter and the processors more."""
+"""Delay before data that was read is written, because the reader needs the GIL and the processors more."""
 _FRESH_NS = 1_000_000_000
-"""A directory that changed so lately may have changed since without another time."""
+"""A directory changed this recently may change again without a different timestamp."""
 
 Data = bytes | memoryview
 _T = TypeVar("_T")
 
 
 class Stretch(NamedTuple):
-    """Chunks [first, last) of an object, of which its stem is the name."""
+    """Chunks [first, last) of the object named by its stem."""
 
     stem: str
     first: int
@@ -59,17 +60,17 @@ class Stretch(NamedTuple):
 
     @classmethod
     def of(cls, stem: str, first: int, data: Data) -> Stretch:
-        """That of the chunks that bytes hold; only the last one of an object is short."""
+        """The stretch of the chunks in `data`; only the last chunk of an object is shorter."""
         return cls(stem, first, first + -(-len(data) // CHUNK_BYTES))
 
     @property
     def path(self) -> str:
-        """Of its file, below the directory."""
+        """Path of its file, below the directory."""
         return f"{self.stem}/{self.first:06d}-{self.last - self.first}"
 
 
 class _Stretches(Generic[_T]):
-    """Stretches and something of each, found by any of their chunks, in the order in which they were used."""
+    """Stretches with a value each, found by any of their chunks, in order of use."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[Stretch, tuple[_T, int]] = OrderedDict()
@@ -80,11 +81,11 @@ class _Stretches(Generic[_T]):
         return stretch in self._held
 
     def has(self, stem: str, number: int) -> bool:
-        """Whether a chunk is there."""
+        """Whether a chunk is present."""
         return number in self._by_chunk.get(stem, ())
 
     def find(self, stem: str, number: int) -> tuple[Stretch, _T] | None:
-        """The stretch of a chunk, which is used now."""
+        """The stretch of a chunk, marked as just used."""
         stretch = self._by_chunk.get(stem, {}).get(number)
         if stretch is None:
             return None
@@ -92,13 +93,13 @@ class _Stretches(Generic[_T]):
         return stretch, self._held[stretch][0]
 
     def add(self, stretch: Stretch, value: _T, size_bytes: int) -> None:
-        """Add one that is not there. Chunks that it shares with others are found in it from now on."""
+        """Add a new stretch. Chunks that it shares with others are found in it from now on."""
         self._held[stretch] = value, size_bytes
         self._by_chunk.setdefault(stretch.stem, {}).update(dict.fromkeys(range(stretch.first, stretch.last), stretch))
         self.size_bytes += size_bytes
 
     def drop(self, stretch: Stretch) -> None:
-        """Let go of one, if it is there."""
+        """Remove a stretch, if present."""
         _, size_bytes = self._held.pop(stretch, (None, 0))
         self.size_bytes -= size_bytes
         chunks = self._by_chunk.get(stretch.stem, {})
@@ -109,25 +110,27 @@ class _Stretches(Generic[_T]):
             self._by_chunk.pop(stretch.stem, None)
 
     def oldest(self) -> Stretch | None:
-        """The one that was not used for longest."""
+        """The least recently used stretch."""
         return next(iter(self._held), None)
 
     def of(self, stem: str) -> list[Stretch]:
-        """Those of an object."""
+        """The stretches of an object."""
         return [stretch for stretch in self._held if stretch.stem == stem]
 
 
 @cache
 def _keepers(_process: int) -> ThreadPoolExecutor:
-    """The threads that write what was read, of all caches of a process, which ends when all is written."""
+    """The threads that write cached data, for all caches of a process, which exits only when everything is written."""
     return ThreadPoolExecutor(4, thread_name_prefix="aggregator-keep")
 
 
 class RangeCache:
-    """Chunks of objects. Safe to share between threads."""
+    """Cached chunks of objects. Thread-safe."""
 
     def __init__(self, directory: Path, limit_bytes: int, *, read_only: bool = False) -> None:
-        """directory: made when something is kept. limit_bytes: of the files. read_only: another process keeps it."""
+        """directory: created on the first write. limit_bytes: for the files. read_only: another process writes the
+        cache.
+        """
         self._directory, self._limit, self._read_only = directory, limit_bytes, read_only
         self._lock = Condition()
         self._files: _Stretches[None] = _Stretches()
@@ -135,17 +138,17 @@ class RangeCache:
         self._waiting: OrderedDict[Stretch, Data] = OrderedDict()  # to be written
         self._waiting_bytes = 0
         self._writing: dict[Stretch, Data] = {}
-        self._keeper = 0  # the process whose thread writes what waits, or 0: nothing does
-        self._settling = 0  # threads that wait for it
-        self._seen: dict[str, int] = {}  # of objects, when their directories had changed; of who only reads
+        self._keeper = 0  # the process whose thread writes the waiting data, or 0 if nothing waits
+        self._settling = 0  # threads in `settle`
+        self._seen: dict[str, int] = {}  # in a reader: by object, the last known change of its directory
         self.hits = self.misses = 0
         self.trouble: str | None = None
-        """Why nothing could be kept when it was last tried."""
+        """Why the last write failed; None if it succeeded."""
         self._look()
 
     @property
     def size_bytes(self) -> int:
-        """Of the files."""
+        """Size of the files."""
         return self._files.size_bytes
 
     @cached_property
@@ -164,7 +167,7 @@ class RangeCache:
                 self._shrink(self._limit)
 
     def _look_into(self, stem: str) -> Iterator[tuple[float, Stretch, int]]:
-        """The files of an object: when each was written, what it holds, and its bytes. Others go. Raises OSError."""
+        """The files of an object: modification time, stretch and size of each. Deletes other files. Raises OSError."""
         for entry in os.scandir(self._directory / stem):
             name = _NAME.fullmatch(entry.name)
             if name is not None and 0 < int(name[2]) <= FILE_CHUNKS:
@@ -174,7 +177,7 @@ class RangeCache:
                 Path(entry.path).unlink(missing_ok=True)
 
     def _look_again(self, stem: str) -> None:
-        """See what another process, which keeps the cache, has of an object by now."""
+        """Check which files of an object the process that writes the cache has added."""
         with contextlib.suppress(OSError):
             changed = (self._directory / stem).stat().st_mtime_ns
             if self._seen.get(stem) == changed and time.time_ns() - changed > _FRESH_NS:
@@ -184,10 +187,10 @@ class RangeCache:
                 if stretch not in self._files:
                     self._files.add(stretch, None, size)
 
-    # ------------------------------------------------------------ what is there
+    # ------------------------------------------------------------ reading
 
     def lacks(self, stem: str, numbers: range) -> list[int]:
-        """Of chunks, those that do not seem to be there."""
+        """Those of the chunks that appear to be missing."""
         with self._lock:
             missing = self._missing(stem, numbers)
             if missing and self._read_only:
@@ -200,8 +203,8 @@ class RangeCache:
         return [number for number in numbers if not any(place.has(stem, number) for place in places)]
 
     def find(self, stem: str, number: int, last: int | None = None) -> tuple[int, Data] | None:
-        """A chunk of an object, with neighbours up to `last` that are found with it: the number of the first one, which
-        may come before it, and their bytes. None where it must be read from the store.
+        """A chunk of an object, with adjacent chunks up to `last` that are found with it: the number of the first one,
+        which may precede it, and their bytes. None if it must be read from the store.
         """
         last = number + 1 if last is None else last
         with self._lock:
@@ -223,15 +226,15 @@ class RangeCache:
             self._remember(Stretch.of(stem, number, data), data)
         return number, data
 
-    # ------------------------------------------------------------ what is kept
+    # ------------------------------------------------------------ writing
 
     def remember(self, stem: str, first: int, data: Data) -> None:
-        """Have chunks from one on at hand in memory; `keep` and `keep_later` bring them to the disk."""
+        """Cache chunks from `first` on in memory; `keep` and `keep_later` write them to disk."""
         with self._lock:
             self._remember(Stretch.of(stem, first, data), data)
 
     def keep_later(self, stem: str, first: int, data: Data) -> None:
-        """Have chunks from one on kept by a thread that does nothing else, unless too much waits for it. Never
+        """Write chunks from `first` on in a background thread, or immediately if too much data waits for it. Never
         raises.
         """
         stretch = Stretch.of(stem, first, data)
@@ -251,11 +254,11 @@ class RangeCache:
         if begins:
             try:
                 _keepers(os.getpid()).submit(self._keep_waiting)
-            except RuntimeError:  # the program ends
+            except RuntimeError:  # the program is ending
                 self._keep_waiting()
 
     def _keep_waiting(self) -> None:
-        """Write what waits, in a moment, until nothing does."""
+        """Write the waiting data after a short delay, until nothing waits."""
         try:
             with self._lock:
                 self._lock.wait_for(lambda: self._settling, LULL_S)
@@ -268,7 +271,7 @@ class RangeCache:
             raise
 
     def _next_waiting(self) -> tuple[Stretch, Data] | None:
-        """What is to be written next; None where nobody writes any more, as nothing waits."""
+        """The next data to write; None if nothing waits, which ends the background writing."""
         with self._lock:
             while self._waiting:
                 stretch, data = self._waiting.popitem(last=False)
@@ -280,7 +283,7 @@ class RangeCache:
             return None
 
     def keep(self, stem: str, first: int, data: Data) -> None:
-        """Keep chunks from one on, and for them let go of those that were not used for longest. Never raises."""
+        """Write chunks from `first` on, dropping the least recently used ones to make room. Never raises."""
         stretch = Stretch.of(stem, first, data)
         with self._lock:
             self._remember(stretch, data)
@@ -289,14 +292,14 @@ class RangeCache:
             self._keep(stretch, data)
 
     def _begin(self, stretch: Stretch, data: Data) -> bool:
-        """Whether this thread is to write it: no other one is at it."""
+        """Whether this thread should write the stretch, because no other thread does."""
         if self._read_only or stretch in self._writing:
             return False
         self._writing[stretch] = data
         return True
 
     def _keep(self, stretch: Stretch, data: Data) -> None:
-        """Write it, in files that are no larger than they may be."""
+        """Write a stretch, split into files of at most the allowed size."""
 
         def is_wanted() -> bool:
             return self._writing.get(stretch) is data
@@ -313,7 +316,7 @@ class RangeCache:
                     del self._writing[stretch]
 
     def _keep_file(self, stretch: Stretch, data: memoryview, is_wanted: Callable[[], bool]) -> None:
-        """Write one file, and note it. is_wanted: whether it was not forgotten; asked under the lock."""
+        """Write one file, and register it. is_wanted: whether it was not dropped; called under the lock."""
         size = _head_bytes(stretch) + len(data)
         with self._lock:
             if size > self._limit or stretch in self._files or not is_wanted():
@@ -326,28 +329,28 @@ class RangeCache:
         except OSError as error:
             self.trouble = f"what is read of the store cannot be kept: {error.strerror or error}"
             with self._lock:
-                self._shrink(self.size_bytes * 3 // 4)  # room for what matters more
+                self._shrink(self.size_bytes * 3 // 4)  # free space for more important data
             return
         with self._lock:
-            if stretch in self._files:  # another thread was as quick
+            if stretch in self._files:  # another thread wrote it, too
                 return
             if is_wanted():
                 self._files.add(stretch, None, size)
                 self._shrink(self._limit)
-            else:  # it was forgotten meanwhile
+            else:  # it was dropped meanwhile
                 path.unlink(missing_ok=True)
 
     def settle(self) -> None:
-        """Return when all that was to be kept is written."""
+        """Wait until all data is written."""
         with self._lock:
-            if self._keeper == os.getpid():  # else nothing waits, or for another process
+            if self._keeper == os.getpid():  # else nothing waits, or only in another process
                 self._settling += 1
                 self._lock.notify_all()
                 self._lock.wait_for(lambda: not self._keeper)
                 self._settling -= 1
 
     def forget(self, stem: str) -> None:
-        """Let go of all chunks of an object, as it is gone or did not turn out well."""
+        """Drop all chunks of an object, because it was deleted or its data was invalid."""
         with self._lock:
             for stretch in self._memory.of(stem):
                 self._memory.drop(stretch)
@@ -361,7 +364,7 @@ class RangeCache:
                     (self._directory / stem).rmdir()
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Drop everything."""
         with self._lock:
             self._memory, self._files = _Stretches(), _Stretches()
             self._waiting.clear()
@@ -369,10 +372,10 @@ class RangeCache:
             self._waiting_bytes = 0
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    # ------------------------------------------------------------ files; under the lock, but for reading and writing
+    # ------------------------------------------------------------ files; under the lock, except reading and writing
 
     def _read(self, stretch: Stretch, number: int, last: int) -> memoryview | None:
-        """Chunks [number, last) of a file; None where they are not all there, or damaged."""
+        """Chunks [number, last) of a file; None if they are incomplete or damaged."""
         length = _head_bytes(stretch)
         try:
             file = os.open(self._directory / stretch.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -390,7 +393,7 @@ class RangeCache:
         return data if [check for (check,) in checks] == _checks(data) else None
 
     def _write(self, path: Path, parts: list[bytes | memoryview]) -> None:
-        """Write a file, which is known by its checksums before all of it is there. Raises OSError."""
+        """Write a file. Its checksums show whether it is complete. Raises OSError."""
         flags = os.O_WRONLY | os.O_TRUNC
         try:
             file = create_file(path, flags, self._mode)
@@ -430,7 +433,7 @@ def _head_bytes(stretch: Stretch) -> int:
 
 
 def _head(stretch: Stretch, data: Data) -> bytes:
-    """What stands before the bytes of a stretch."""
+    """The header and checksums that precede the bytes of a stretch."""
     checks = _checks(data)
     stored = struct.pack(f"<{len(checks)}Q", *checks)
     return _signed(stretch, stored) + stored

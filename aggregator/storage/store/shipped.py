@@ -1,6 +1,6 @@
-"""Names and bytes of the objects of a catalog in a store: the log, and what announces manifests. See `spec/store.md`.
+"""Names and bytes of a catalog's objects in a store: the log, and the announcements of manifests. See `spec/store.md`.
 
-Values in, values out; nothing is asked of a store here.
+Encodes and decodes values; does not access a store.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ _FIXED = struct.Struct(
 )
 _CHECK = struct.Struct("<Q")
 PIECES_BYTES = 64 << 20
-"""The pieces of one object have at most so many bytes together: a reader takes no more memory for them."""
+"""Limit for the total size of the pieces of one object, and so for the memory of a reader."""
 _LEVEL = 1
-"""Of zstd: the quickest one that codes what does not repeat, so that hexadecimal digits take half a byte each."""
+"""Level of zstd: the fastest one that entropy-codes unrepeated bytes, so that hexadecimal digits take half a byte each.
+"""
 _LOG_NAME = re.compile(rf"{LOG}/(\d{{20}})")
 _MANIFEST_NAME = re.compile(rf"{MANIFESTS}/(\d{{20}})-\d{{10}}-[0-9a-f]{{16}}\.zst")
 
 Piece = tuple[int, bytes]
-"""Bytes of the log, and the position of the first of them."""
+"""The position of the first byte in the log, and the bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
     """A copy of the manifest, announced by an object of the log.
 
-    sequence: of the oldest object of the log whose frames are needed on top of it. position: of the oldest such frame.
+    sequence: of the oldest log object with frames needed in addition to the copy. position: of the oldest such frame.
     change: the manifest's last one. checksum: xxh3-64 of the stored object.
     """
 
@@ -61,8 +62,8 @@ class Announced:
 class LogObject:
     """One object of the log. A fence has neither pieces nor a manifest.
 
-    run: whose it is; no two runs of writers have the same. shipped_us: by its clock, never less than the one before.
-    end: the position after the last frame that was shipped so far. whole: whether nothing was acknowledged behind it.
+    run: the writer's, unique to each run. shipped_us: by its clock, never less than in the previous object. end: the
+    position after the last frame shipped so far. whole: whether nothing was acknowledged after it.
     """
 
     epoch: int
@@ -146,7 +147,7 @@ class LogObject:
 
 
 def _decompressed(frame: bytes, length: int) -> bytes:
-    """A frame of zstd that holds so many bytes. Raises ValueError, ZstdError."""
+    """Decompress a zstd frame of this many bytes. Raises ValueError, ZstdError."""
     found = zstandard.frame_content_size(frame)
     if found != length:
         raise ValueError(f"a piece of {length} bytes says that it has {found}")
@@ -154,36 +155,34 @@ def _decompressed(frame: bytes, length: int) -> bytes:
 
 
 def log_name(sequence: int) -> str:
-    """Of an object of the log."""
+    """The name of an object of the log."""
     return f"{LOG}/{sequence:020d}"
 
 
 def log_sequence(name: str) -> int | None:
-    """Of an object of the log, by its name; None for other objects."""
+    """The sequence of a log object, from its name; None for other objects."""
     found = _LOG_NAME.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def manifest_name(sequence: int, epoch: int) -> str:
-    """Of a copy of the manifest that an object of the log will announce, of that sequence or a later one; another name
-    each time.
-    """
+    """A unique name for a copy of the manifest that a log object with this or a later sequence will announce."""
     return f"{MANIFESTS}/{sequence:020d}-{epoch:010d}-{secrets.token_hex(8)}.zst"
 
 
 def manifest_sequence(name: str) -> int | None:
-    """From which object of the log on a copy may be announced; None for other objects."""
+    """The first sequence of a log object that may announce the copy, from its name; None for other objects."""
     found = _MANIFEST_NAME.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def packed(image: bytes) -> bytes:
-    """A copy of the manifest, as it is put."""
+    """Compress a copy of the manifest for the store."""
     return zstandard.ZstdCompressor(level=3).compress(image)
 
 
 def unpacked(stored: bytes) -> bytes:
-    """A copy as it was before. Raises CorruptManifestError."""
+    """Decompress such a copy. Raises CorruptManifestError."""
     try:
         return zstandard.ZstdDecompressor().decompress(stored)
     except zstandard.ZstdError as error:
@@ -191,5 +190,5 @@ def unpacked(stored: bytes) -> bytes:
 
 
 def quarantined_object(number: int, checksum: int) -> str:
-    """Of a batch that could not be sealed."""
+    """The name of the object of a batch that could not be sealed."""
     return f"{QUARANTINE}/{number:012d}-{checksum:016x}.arrow"

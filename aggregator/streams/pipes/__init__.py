@@ -1,1 +1,1 @@
-"""Pipes: streams that follow a statement."""
+"""Pipes: streams that are continuously filled by a statement."""

@@ -1,6 +1,6 @@
 """Copies of records for a pipe's stream: the same events, with their tags as fields.
 
-Whole batches at a time. A field that a record has already is not replaced by a tag of the same name.
+Works on whole batches. A field of a record is not replaced by a tag of the same name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEYS = ("space", "grouping", "timestamp", "data")
 
 
 def copied_events(batch: pa.RecordBatch, space: str) -> pa.Table:
-    """The records of a batch as events of the stream called `space`. Columns without a value are left out."""
+    """The records of a batch as events of the stream `space`. Columns without a value are omitted."""
     columns: dict[str, pa.Array] = {
         "space": pa.repeat(pa.scalar(space), len(batch)),
         "grouping": batch.column("grouping"),
@@ -34,7 +34,7 @@ def copied_events(batch: pa.RecordBatch, space: str) -> pa.Table:
         "data": _as_bytes(batch.column("data")),
     }
     own = batch.column(FIELDS) if FIELDS in batch.schema.names else pa.nulls(len(batch), FIELD_MAP)
-    if own.type != FIELD_MAP:  # a column of the topic that happens to be called so
+    if own.type != FIELD_MAP:  # a column of the topic that happens to have this name
         own = _fields([(FIELDS, as_text(own))])
     columns[FIELDS] = _joined(own, _tags(batch.column("space")))
     for name in batch.schema.names:
@@ -44,8 +44,9 @@ def copied_events(batch: pa.RecordBatch, space: str) -> pa.Table:
 
 
 def refused_columns(events: pa.Table, target: Topic) -> list[str]:
-    """The columns that a topic does not take: values that no type holds beside its own, or that cannot be indexed; or,
-    where it takes each by itself and not all of them, those that it has not. Raises InvalidEventError.
+    """The columns that a topic cannot accept, because no type holds both their values and the topic's, or they cannot
+    be indexed. If it accepts each of them but not all together: the columns that it does not have yet. Raises
+    InvalidEventError.
     """
     schemas, indexes = list(target.schemas.values()), target.info.indexes
 
@@ -64,7 +65,8 @@ def refused_columns(events: pa.Table, target: Topic) -> list[str]:
 
 
 def with_fields(events: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Records with these columns as text in the map of fields, as records of streams have what no column holds."""
+    """Move these columns as text into the map of fields, where records of streams have the values that no column holds.
+    """
     if not names:
         return events
     texts = [(name, as_text(events.column(name).combine_chunks())) for name in reversed(names)]
@@ -78,8 +80,8 @@ def _as_bytes(messages: pa.Array) -> pa.Array:
 
 
 def _fields(columns: Sequence[tuple[str, pa.Array]]) -> pa.Array:
-    """A map for each row with a field of each of those columns where there is a value. At once: to add them one by one
-    to all before takes the square of their number.
+    """A map for each row with the non-null values of all columns. Built in one step, because adding columns one by one
+    takes quadratic time.
     """
     there = [np.asarray(pc.is_valid(texts).to_numpy(zero_copy_only=False)) for _, texts in columns]
     rows = np.concatenate([np.flatnonzero(each) for each in there])
@@ -99,7 +101,7 @@ def _tags(spaces: pa.Array) -> pa.Array:
 
 
 def _joined(own: pa.Array, tags: pa.Array) -> pa.Array:
-    """The entries of both maps in each row, but for tags that the row has a field of."""
+    """The entries of both maps in each row, without tags whose name is already a field of the row."""
     first, second = _Entries.of(own), _Entries.of(tags)
     names = pa.concat_arrays([first.keys, second.keys]).dictionary_encode()
     codes = np.asarray(names.indices.to_numpy())
@@ -138,6 +140,6 @@ def _maps(keys: pa.Array, items: pa.Array, lengths: I64) -> pa.Array:
 
 
 def slices(batch: pa.RecordBatch, max_rows: int, max_bytes: int) -> Sequence[pa.RecordBatch]:
-    """A batch in parts of about `max_bytes` at most, and of `max_rows`; each has at least one row."""
+    """Split a batch into parts of at most `max_rows` and about `max_bytes`, with at least one row each."""
     rows = max(1, min(max_rows, len(batch) * max_bytes // max(1, batch.nbytes)))
     return [batch.slice(first, rows) for first in range(0, len(batch), rows)]

@@ -15,7 +15,7 @@ from aggregator.streams.reading.position import Position
 
 @dataclass(slots=True, eq=False)
 class Pipe:
-    """A pipe as the process knows it. state: "level", "behind", "waiting" (for room) or "failing"."""
+    """The in-memory state of a pipe. state: "level" (caught up), "behind", "waiting" (for quota) or "failing"."""
 
     info: PipeInfo
     progress: Progress
@@ -25,23 +25,24 @@ class Pipe:
     state: str = "behind"
     problem: str | None = None
     failing_us: int = 0
-    """Since when there is a problem."""
+    """When the problem began."""
     not_before: float = 0.0
     back_off_s: float = 0.0
     level_us: int | None = None
     chosen: Chosen | None = None
     resting: bool = False
-    """Level, and not asked again before one of its streams gets records: it stands where all that rest do, too."""
+    """Caught up, and not checked again until one of its streams gets records. All resting pipes have the same position.
+    """
 
     @classmethod
     def lost(cls, info: PipeInfo, problem: str, since_us: int) -> Pipe:
-        """One of which nobody knows how far it is: it copies nothing more."""
+        """A pipe whose progress is unknown: it copies nothing more."""
         nothing = Progress(Position())
         return cls(info, nothing, nothing, state="failing", problem=problem, failing_us=since_us, not_before=inf)
 
     @property
     def space(self) -> str:
-        """The stream that it writes to."""
+        """The stream that the pipe writes to."""
         return pipe_stream(self.info.name)
 
 

@@ -1,4 +1,4 @@
-"""A pipe's progress, stored with each batch that it copies, so that both survive or neither."""
+"""A pipe's progress, stored with each batch that it copies, so that a crash keeps or loses both."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from aggregator.streams.reading.position import Position
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """standing: behind the last record that was looked at. sequence: of the last batch.
+    """standing: the position after the last record examined. sequence: of the last batch.
 
-    copied: records since the pipe was made. gone: records that were removed before it looked at them. gaps: those of
-    the round under way that `gone` counts already.
+    copied: records since the pipe was created. gone: records that were removed before it examined them. gaps: those of
+    the current round that `gone` already includes.
     """
 
     standing: Position
@@ -30,13 +30,15 @@ class Progress:
     gaps: int = 0
 
     def encode(self, lineage: Lineage) -> str:
-        """As text, but for the sequence, which is the batch's own. lineage: of the catalog."""
+        """The progress as text, without the sequence, which is the batch's own. lineage: of the catalog."""
         at = positions.encode(self.standing, lineage)
         return json.dumps({"at": at, "copied": self.copied, "gone": self.gone, "gaps": self.gaps})
 
     @classmethod
     def decode(cls, text: str, sequence: int, backend: Backend) -> Progress:
-        """Raises CorruptManifestError, also where it is of a state that the catalog was restored from."""
+        """Decode. Raises CorruptManifestError, also if the progress is from after the state that the catalog was
+        restored from.
+        """
         try:
             facts = json.loads(text)
             standing = positions.decode(facts["at"], backend.state.lineage, visible_ends(backend))
@@ -45,12 +47,13 @@ class Progress:
             raise CorruptManifestError(f"the progress of a pipe cannot be read: {error}") from None
 
     def between_rounds(self) -> Progress:
-        """The same at the end of its round."""
+        """The progress at the end of its round."""
         return replace(self, standing=Position(dict(self.standing.end)), gaps=0)
 
 
 def stored_progress(backend: Backend, pipe: PipeInfo) -> Progress:
-    """How far a pipe is by its last batch, or by what the manifest was told since. Raises CorruptManifestError."""
+    """The progress of a pipe from its last batch, or from the manifest if that is newer. Raises CorruptManifestError.
+    """
     newest = newest_batch(backend, pipe)
     if newest is not None and newest.sequence > pipe.sequence:
         return Progress.decode(newest.note, newest.sequence, backend)
@@ -58,10 +61,10 @@ def stored_progress(backend: Backend, pipe: PipeInfo) -> Progress:
 
 
 def newest_batch(backend: Backend, pipe: PipeInfo) -> ProducerEntry | None:
-    """The last batch of a pipe that is stored."""
+    """The last stored batch of a pipe."""
     with backend.state.view_lock:
         partitions = [partition for _, partition in backend.state.partitions.values()]
         found = [entry for partition in partitions for entry in partition.producers.get(pipe.identity, {}).values()]
-    if isinstance(backend, ReaderEngine):  # which knows of batches in the log only
+    if isinstance(backend, ReaderEngine):  # its state has only the batches in the log
         found += [entry for entry in backend.manifest.producers() if entry.producer == pipe.identity]
     return max(found, key=lambda entry: entry.sequence, default=None)

@@ -1,7 +1,7 @@
-"""One round of a pipe: the records that came since the last one, chosen and in order, with the place behind each batch.
+"""One round of a pipe: the selected records since the last round, in order, with the position after each batch.
 
-A round covers the record indexes [begin, end) of every partition, as readers' rounds do (`position`). It is cut where a
-segment ends, so that a long history is read in rounds of bounded size, each segment once.
+A round covers the record indexes [begin, end) of every partition, like readers' rounds (`position`). It is cut at a
+segment's end, so that a long history is read in rounds of bounded size, each segment once.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from aggregator.streams.reading.windows import Material, TopicPart, hold, last_k
 from esformat import EsdbError
 
 PIPE_TAG = "logrange.pipe"
-"""The tag of streams that pipes write to. Pipes do not read from them."""
+"""The tag of streams that pipes write to. Pipes do not read such streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a pipe copies: of which streams, and which records of those."""
+    """What a pipe copies: the streams, and the condition on their records."""
 
     source: Source | None
     where: Expression | None
@@ -39,8 +39,8 @@ class Chosen:
 
 @dataclass(slots=True)
 class PipeRound:
-    """A round that is being read; close it. gone: records of it that were removed before it began. last: it
-    goes up to what was visible then.
+    """A round that is being read; must be closed. gone: records of it that were removed before it began. last: whether
+    it ends at what was visible when it began.
     """
 
     around: Round
@@ -51,18 +51,18 @@ class PipeRound:
     last: bool
     backend: Backend
     standing: Position = field(init=False)
-    """The place behind the last batch that was given."""
+    """The position after the last returned batch."""
 
     def __post_init__(self) -> None:
         self.standing = Position(self.around.begin, self.around.end, self.around.after)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing came since the last round."""
+        """Whether no records arrived since the last round."""
         return all(end <= self.around.begin.get(number, 0) for number, end in self.around.end.items())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The chosen records. Raises OSError, esformat.EsdbError."""
+        """The selected records. Raises OSError, esformat.EsdbError."""
         if self.where is not None and not self.empty:
             names = self.material.schema.names
             merged = read_round(self.material, self.around, self.where, self.span, names, self.backend.pool)
@@ -72,22 +72,22 @@ class PipeRound:
         self.standing = Position(self.around.end)
 
     def behind(self, batch: pa.RecordBatch) -> Position:
-        """The place behind the last record of a part of a batch."""
+        """The position after the last record of a part of a batch."""
         return Position(self.around.begin, self.around.end, last_key(batch))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Release the files."""
         self.material.pins.close()
 
 
 def begin_round(
     backend: WriterEngine, chosen: Chosen, standing: Position, now_ns: int, *, new: bool = False
 ) -> PipeRound:
-    """The round that goes on at a place. new: of a pipe that is being made: then it raises LqlError where the columns
-    that there are do not allow the condition. Raises OSError.
+    """Begin the round that continues at a position. new: the pipe is being created; then raises LqlError if the
+    existing columns do not allow the condition. Raises OSError.
     """
     backend.refresh()
-    ends = visible_ends(backend)  # first: whatever lies below is then in the index and in the snapshots
+    ends = visible_ends(backend)  # first, so that everything below is in the index and in the snapshots
     streams = backend.streams.names(chosen.source, without_tag=PIPE_TAG)
     topics = [topic for topic in list(backend.state.topics.values()) if not topic.binary_keys]
     with ExitStack() as until_here:
@@ -105,7 +105,7 @@ def begin_round(
             most = backend.tuning.pipe_round_records
             end = _cut(snapshots, begin, ends, most) if standing.after is None else dict(standing.end)
             gone = 0
-            for snapshot in snapshots:  # of topics that it does not read a damaged segment stops no pipe
+            for snapshot in snapshots:  # a damaged segment of a topic that it does not read must not stop a pipe
                 with suppress(*(() if snapshot.topic.name in streams else (EsdbError, OSError))):
                     gone += gone_between(snapshot, begin, end, backend.pool)
             where = Filter.compile(chosen.where, material.columns, now_ns, standing=not new) if parts else None
@@ -118,14 +118,14 @@ def begin_round(
 
 
 def visible_ends(backend: Backend) -> dict[int, int]:
-    """The record index behind the last visible record of each partition that pipes can read."""
+    """The record index after the last visible record of each partition that pipes can read."""
     with backend.state.view_lock:
         partitions = list(backend.state.partitions.items())
         return {number: p.visible_end for number, (topic, p) in partitions if not topic.binary_keys and p.visible_end}
 
 
 def fresh_streams(backend: Backend, begin: dict[int, int], end: dict[int, int]) -> set[tuple[str, str]] | None:
-    """Topic and name of each space that got records between two places; None where unsealed batches do not tell."""
+    """Topic and name of each space that got records between two positions; None if unsealed batches do not show it."""
     grown = {number for number, index in end.items() if index > begin.get(number, 0)}
     with backend.state.view_lock:
         topics = {topic.info.number: topic for topic, _ in (backend.state.partitions[number] for number in grown)}
@@ -142,14 +142,14 @@ def fresh_streams(backend: Backend, begin: dict[int, int], end: dict[int, int]) 
                 if piece.first_index < high and piece.end_index > low
             ]
             if sum(min(piece.end_index, high) - max(piece.first_index, low) for piece in pieces) < high - low:
-                return None  # some were sealed, or are gone
+                return None  # some were sealed or removed
             for piece in pieces:
                 found.update((topic.info.name, name) for name in pc.unique(piece.batch.column("space")).to_pylist())
     return found
 
 
 def first_indexes(backend: Backend) -> dict[int, int]:
-    """The record index of the first record of each partition that is still there."""
+    """The record index of the first remaining record of each partition."""
     firsts: dict[int, int] = {}
     for topic in list(backend.state.topics.values()):
         if topic.binary_keys:
@@ -164,7 +164,8 @@ def first_indexes(backend: Backend) -> dict[int, int]:
 
 
 def _cut(snapshots: list[Snapshot], begin: dict[int, int], ends: dict[int, int], most: int) -> dict[int, int]:
-    """Where a round ends that begins there: behind the segment with which it has so many records, or everything."""
+    """Where a round from `begin` ends: after the segment that brings it to `most` records, or at the end of everything.
+    """
     cut = {number: max(end, begin.get(number, 0)) for number, end in ends.items()}
     for snapshot in snapshots:
         for number, _ in snapshot.partitions:

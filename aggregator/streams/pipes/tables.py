@@ -45,11 +45,11 @@ _DESCRIBED = pa.schema(
 
 
 def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:
-    """Everything about each pipe, by name; times in µs. pipes: those at work, None in a process that only reads.
+    """Everything about each pipe, by name; times in µs. pipes: the running ones, None in a process that only reads.
 
-    copied: records since it was made. lag: records that it has not looked at yet, at most. gone: records that were
-    removed before it looked at them. state: "level", "behind", "waiting" for room, or "failing" with a problem. level:
-    when it last had looked at everything, as far as this process knows.
+    copied: records since it was created. lag: at most this many records are not examined yet. gone: records that were
+    removed before it examined them. state: "level" (caught up), "behind", "waiting" for quota, or "failing" with a
+    problem. level: when it last had examined everything, as far as this process knows.
     """
     if pipes is not None:
         return [_of(pipe, pipes.lag(pipe), pipes.level_us(pipe)) for pipe in pipes.all()]
@@ -57,7 +57,7 @@ def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:
 
 
 def pipe_problems(backend: Backend, pipes: Pipes | None) -> list[Problem]:
-    """One for each pipe that is failing, as long as it is."""
+    """One problem for each pipe that is currently failing."""
     known = pipes.all() if pipes is not None else [pipe for pipe, _ in _stored(backend)]
     return [
         Problem(f"pipe {pipe.info.name}", pipe.problem.partition("\n")[0], _ACTION, pipe.failing_us)
@@ -67,7 +67,7 @@ def pipe_problems(backend: Backend, pipes: Pipes | None) -> list[Problem]:
 
 
 def _stored(backend: Backend) -> Iterator[tuple[Pipe, int]]:
-    """The pipes and their lags, as a process sees them that only reads."""
+    """The pipes and their lags, as seen by a process that only reads."""
     backend.refresh()
     for info in PipeRows(backend.manifest).all():
         try:
@@ -89,7 +89,7 @@ def _of(pipe: Pipe, lag: int, level_us: int | None = None) -> dict[str, Any]:
 
 
 def shown_pipes(backend: Backend, pipes: Pipes | None, statement: ShowPipes) -> pa.Table:
-    """The answer of SHOW PIPES."""
+    """The result of SHOW PIPES."""
     facts = pipe_facts(backend, pipes)[statement.offset or 0 :]
     if statement.limit is not None and statement.limit >= 0:
         facts = facts[: statement.limit]
@@ -97,7 +97,7 @@ def shown_pipes(backend: Backend, pipes: Pipes | None, statement: ShowPipes) -> 
 
 
 def described_pipe(backend: Backend, pipes: Pipes | None, name: str) -> pa.Table:
-    """The answer of DESCRIBE PIPE. Raises InvalidRequestError where there is none of that name."""
+    """The result of DESCRIBE PIPE. Raises InvalidRequestError if there is no pipe of that name."""
     found = [facts for facts in pipe_facts(backend, pipes) if facts["name"] == name]
     if not found:
         raise no_pipe(name)
