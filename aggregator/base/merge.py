@@ -90,8 +90,7 @@ class _Open:
         return whole.slice(0, count), places[:count]
 
     def take_before(self, key: int) -> list[Taken]:
-        """Remove and return the batch's rows whose key is less than `key`, which must not exceed the batch's last key.
-        """
+        """Remove and return the batch's rows with a key less than `key`, which must not exceed the batch's last key."""
         count = int(np.searchsorted(self.keys, key, side="left"))
         return [self._take(count)] if count else []
 

@@ -1,5 +1,4 @@
-"""`Answer`: the common interface of lazy results, from a catalog or a server. `Closing`: context managers with `close`.
-"""
+"""`Answer`: the common interface of lazy results of catalogs and servers. `Closing`: context managers with `close`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""LQL: statements parsed, conditions and format strings compiled for Arrow batches, tag expressions over many streams.
+"""LQL: parse statements, compile conditions and format strings for Arrow batches, match tag expressions with many
+streams.
 
 Pure values and functions: no files, no clock, no catalog. Only parsing needs lark, which is loaded with the first
 statement.

@@ -1,4 +1,4 @@
-"""The one error of the language: what is wrong with a text, where in it, and what would be right."""
+"""The one error of the language: what is wrong with a text, where, and what would be correct."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from aggregator.errors import InvalidRequestError
 
-_SHOWN_BEFORE = 60  # characters of a long line that are shown on each side of the place
+_SHOWN_BEFORE = 60  # characters of a long line that are shown on each side of the error
 _SHOWN_AFTER = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in a text: characters [start, end). Marks never make two syntax trees differ."""
+    """A location in a text: characters [start, end). Marks never make two syntax trees differ."""
 
     text: str
     start: int
@@ -20,10 +20,10 @@ class Mark:
 
 
 class LqlError(InvalidRequestError):
-    """A statement, condition, time, tag list or format string makes no sense; nothing was read or changed.
+    """A statement, condition, time, tag list or format string is invalid; nothing was read or changed.
 
-    Attributes besides those of every error: `text` (what was parsed, or None), `start` and `end` (the characters of
-    it that are wrong). `str()` shows the line with a caret under them.
+    Attributes in addition to those of every error: `text` (the parsed text, or None), `start` and `end` (its characters
+    that are wrong). `str()` shows the line with carets below them.
     """
 
     text: str | None
@@ -39,7 +39,7 @@ class LqlError(InvalidRequestError):
         text: str | None = None,
         start: int = 0,
         end: int = 0,
-        **known: object,  # path and offset, None always: pickle gives back what every error of the package has
+        **known: object,  # path and offset, always None: pickle passes what every error of the package has
     ) -> None:
         if mark is not None:
             text, start, end = mark.text, mark.start, mark.end
@@ -51,7 +51,7 @@ class LqlError(InvalidRequestError):
 
 
 def underlined(text: str, start: int, end: int) -> str:
-    """The line of `text` that `start` lies in, and below it carets under [start, end) as far as the line goes."""
+    """The line of `text` that contains `start`, and below it carets under [start, end) as far as the line reaches."""
     begin = text.rfind("\n", 0, start) + 1
     stop = text.find("\n", start)
     stop = len(text) if stop < 0 else stop

@@ -1,4 +1,4 @@
-"""`Selection`: the lazy answer to a SELECT, with the verbs of a `Scan`, and positions to go on from."""
+"""`Selection`: the lazy result of a SELECT, with the methods of a `Scan`, and positions to continue from."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ from aggregator.streams.reading.windows import (
 from esformat import Event
 from esformat.parts import rows_of_batch
 
-# What is rendered at a time: parts of the format string times rows, and times bytes; but not fewer rows than the last.
+# Limits for one rendering step: rows times parts of the format string, and bytes times parts; at least so many rows.
 _RENDERED_PARTS, _RENDERED_BYTES, _RENDERED_ROWS = 1 << 15, 16 << 20, 16
 _LAST = (2**63 - 1, 2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The rounds to read, and how many records to pass over first."""
+    """The rounds to read, and how many records to skip first."""
 
     rounds: tuple[Round, ...]
     skip: int
 
 
 class Selection(Answer):
-    """The records that a SELECT chooses, read when they are asked for: an `Answer`, whose events have the message as
-    their `data`. Each use reads from a snapshot of that moment.
+    """The records that a SELECT selects, read on demand: an `Answer`, whose events have the message as their `data`.
+    Each use reads from a new snapshot.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Selection(Answer):
         start: str = "head",
         within: TimeSpan | None = None,
     ) -> None:
-        """Made by `Catalog.query`. start: "head" or "tail", where a statement without POSITION begins. within: records
-        of that time only.
+        """Created by `Catalog.query`. start: "head" or "tail", where a statement without POSITION begins. within: only
+        records of that time.
 
-        Raises InvalidRequestError for columns that do not exist, comparisons that make no sense, wrong positions.
+        Raises InvalidRequestError for columns that do not exist, invalid comparisons or invalid positions.
         """
         self._backend, self._select = backend, select
         self._now_ns = time.time_ns() if now_ns is None else now_ns
@@ -87,7 +87,7 @@ class Selection(Answer):
             )
         material = self._material()
         material.pins.close()
-        if material.parts:  # else there is nothing to tell which columns there are
+        if material.parts:  # otherwise the columns are unknown
             self._filter(material)
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class Selection(Answer):
 
     @property
     def schema(self) -> pa.Schema:
-        """Arrow schema of the batches, as it is now: topics may gain columns."""
+        """Arrow schema of the batches at this moment: topics may gain columns."""
         material = self._material()
         material.pins.close()
         return material.schema
@@ -111,18 +111,18 @@ class Selection(Answer):
         return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
 
     def count(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         material = self._material()
         with material.pins:
             found = sum(map(len, self._unordered(material, [])))
         limit, offset = self._select.limit, self._select.offset or 0
-        if offset < 0:  # the rounds begin earlier already
+        if offset < 0:  # the rounds already begin earlier
             offset = 0
         found = max(0, found - offset)
         return found if limit is None or limit < 0 else min(found, limit)
 
     def lines(self) -> Iterator[str]:
-        """Each record as the statement's format string says; as its message alone where it has none."""
+        """Each record rendered by the statement's format string; only its message if there is none."""
         template = self._format or Template.compile("{msg}")
         material = self._material()
         columns = material.columns
@@ -132,7 +132,7 @@ class Selection(Answer):
                 yield from template.render(part, columns).to_pylist()
 
     def counted(self) -> pa.Table:
-        """The answer of SELECT COUNT: a row per group. Raises LqlError for too many groups."""
+        """The result of SELECT COUNT: a row per group. Raises LqlError for too many groups."""
         material = self._material()
         columns = material.columns
         select = self._select
@@ -147,8 +147,8 @@ class Selection(Answer):
         return table.replace_schema_metadata({"warning": "; ".join(warnings)}) if warnings else table
 
     def histogram(self, buckets: int = 60) -> Histogram:
-        """The records that FROM, RANGE and WHERE choose, counted by time: in at most so many equal spans of the time
-        that the statement asks for, or around all there is. LIMIT, OFFSET and POSITION do not matter.
+        """The records selected by FROM, RANGE and WHERE, counted by time: in at most `buckets` equal spans of the
+        statement's time range, or of the time of the existing records. LIMIT, OFFSET and POSITION are ignored.
         """
         check_buckets(buckets)
         material = self._material()
@@ -158,7 +158,7 @@ class Selection(Answer):
             return count_by_time(material, self._filter(material), self._span, self._backend.pool, buckets)
 
     def explained(self) -> pa.Table:
-        """The answer of EXPLAIN: what reading would look at, a row per topic. Segments are opened, no block is read."""
+        """The result of EXPLAIN: what reading would access, a row per topic. Opens segments, but reads no block."""
         material = self._material()
         rows = []
         with material.pins:
@@ -191,7 +191,7 @@ class Selection(Answer):
 
     @property
     def position(self) -> str:
-        """Where the last use of this answer stands: give it as POSITION to go on behind the last record it gave."""
+        """The position that the last use reached: pass it as POSITION to continue after the last record returned."""
         if self._select.newest_first:
             raise InvalidRequestError("positions go from old to new", hint="leave ORDER BY out")
         standing = self._standing
@@ -200,7 +200,7 @@ class Selection(Answer):
         return positions.encode(self._advanced(standing), lineage_of(self._backend))
 
     def positions(self) -> Iterator[str]:
-        """Where this answer stood behind each record of the batch that it gave last."""
+        """The position after each record of the last returned batch."""
         standing, given = self._standing, self._given
         if standing is None or given is None:
             return
@@ -210,9 +210,9 @@ class Selection(Answer):
 
     @property
     def gone(self) -> int:
-        """How many records behind the position that reading begins at are gone, by retention, TRUNCATE or an erasure;
-        others may be among them that the statement does not choose. Late records that were given already count, too,
-        where they go before the reading of all that there was at its beginning has ended.
+        """The number of records after the start position that are gone, because of retention, TRUNCATE or an erasure.
+        May include records that the statement does not select. Also includes late records that were already returned,
+        if they are removed before everything that existed at the beginning was read.
         """
         kind, given, _ = self._start
         if kind != "token" or given is None:
@@ -277,7 +277,7 @@ class Selection(Answer):
         if first.after is not None:
             read = replace(first, after=None, up_to=first.after)
             beyond = self._merged(material, Round({}, first.begin, first.after), ["timestamp"], reverse=False, limit=1)
-            # a position's `begin` is as far on as can be: mostly what lies below it belongs to the same round
+            # a position's `begin` is as late as possible: records below it mostly belong to the same round
             passed = [*passed, read] if any(map(len, beyond)) else [replace(read, begin={})]
         for place in range(len(passed) - 1, -1, -1):
             for batch in self._merged(material, passed[place], ["timestamp"], reverse=True, limit=count):
@@ -290,13 +290,13 @@ class Selection(Answer):
 
     @staticmethod
     def _joined(earlier: list[Round], rounds: list[Round]) -> list[Round]:
-        """Rounds walked back into, then those that were to be read; the two halves of one round are one."""
+        """Append the rounds to read to the earlier ones; two halves of a round are joined."""
         if earlier and earlier[-1].up_to is not None:
             return [*earlier[:-1], replace(earlier[-1], up_to=None), *rounds[1:]]
         return [*earlier, *rounds]
 
     def _advanced(self, standing: Position) -> Position:
-        """The same place with `begin` as far on as can be, so that retention is told exactly."""
+        """The same position with `begin` as late as possible, so that removed records are counted exactly."""
         key = standing.after
         if key is None:
             return standing
@@ -315,9 +315,9 @@ class Selection(Answer):
 
     @one_look()
     def _material(self) -> Material:
-        """Snapshots of the topics with streams that are asked for."""
+        """Snapshots of the topics with selected streams or events."""
         backend, source = self._backend, self._select.source
-        ends = self._ends()  # first: whatever lies below is then in the index and in the snapshots
+        ends = self._ends()  # first, so that everything below is in the index and in the snapshots
         streams = backend.streams.names(None)
         chosen = streams if source is None else backend.streams.names(source)
         held = []
@@ -338,7 +338,7 @@ class Selection(Answer):
 
     @property
     def warnings(self) -> list[str]:
-        """What in the statement matches nothing anywhere: FROM, and fields that no topic has."""
+        """The parts of the statement that match nothing anywhere: FROM, and fields that no topic has."""
         material = self._material()
         material.pins.close()
         if self._select.source is not None and not material.parts:
@@ -360,7 +360,7 @@ class Selection(Answer):
         return told + [f"no topic that is read has a column, field or tag {name!r}" for name in unknown]
 
     def _all_parts(self, material: Material) -> list[TopicPart]:
-        """Every topic of texts: positions count all of them."""
+        """Every topic with text keys, because positions count all of them."""
         parts = []
         for topic in list(self._backend.state.topics.values()):
             if not topic.binary_keys:
@@ -373,7 +373,7 @@ class Selection(Answer):
         columns, where = material.columns, self._select.where
         if names_beside(self._select, columns):
             columns = replace(columns, tag_names=frozenset(self._backend.streams.tag_names()) | EVENT_TAGS)
-        going_on = self._start[0] == "token"  # perhaps from before some of the columns came
+        going_on = self._start[0] == "token"  # the position may be older than some columns
         return Filter.compile(where, columns, self._now_ns, standing=going_on)
 
     def _merged(
@@ -417,21 +417,21 @@ class Selection(Answer):
                 self._standing = Position(around.end)
 
     def begin(self) -> None:
-        """Settle on now as the place where TAIL is, before anything is read."""
+        """Fix the position of TAIL to now, before anything is read."""
         if self._start[0] == "tail":
             self._standing = self._first_standing()
             if (self._select.offset or 0) >= 0:
                 self._start = ("token", self._standing, 0)
 
     def go_on(self, given: int) -> None:
-        """Let the next use begin where the last one stands, which gave so many records."""
+        """Make the next use continue where the last one stopped, which returned `given` records."""
         self._start = ("token", self._standing or self._first_standing(), 0)
         limit = self._select.limit
         self._select = replace(self._select, offset=None, limit=limit if limit is None or limit < 0 else limit - given)
 
 
 def _rendered_at_once(batch: pa.RecordBatch, parts: int) -> Iterator[pa.RecordBatch]:
-    """Slices of a batch that take a moment, and little memory, to render."""
+    """Slices of a batch that are quick to render and need little memory."""
     row_bytes = max(1, batch.nbytes // len(batch))
     rows = max(_RENDERED_ROWS, min(_RENDERED_PARTS, _RENDERED_BYTES // row_bytes) // parts)
     return (batch.slice(first, rows) for first in range(0, len(batch), rows))

@@ -1,7 +1,7 @@
 """Records and bytes of each stream, by segment, from metadata where possible.
 
-A record of a segment counts as the segment's bytes on disk by the number of its records; one that is not sealed yet as
-the bytes that the unsealed records of its partition take in memory, by their number. What is hidden does not count.
+A record of a segment counts as the segment's average bytes on disk per record; an unsealed record as the average bytes
+in memory per unsealed record of its partition. Hidden records do not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aggregator.storage.state.tombstones import Hidden, count_hidden, hidden_in,
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one segment, or the unsealed events (`segment` None), hold of a stream. Times are µs."""
+    """The part of a stream in one segment, or in the unsealed events (`segment` None). Times are in µs."""
 
     topic: str
     name: str
@@ -36,14 +36,14 @@ class Share:
 
 
 def shares(backend: Backend, source: Source | None) -> Iterator[Share]:
-    """The shares of all streams that are asked for. Raises LqlError, OSError, esformat.CorruptSegmentError."""
+    """The shares of all selected streams. Raises LqlError, OSError, esformat.CorruptSegmentError."""
     backend.refresh()
     topics: dict[str, list[Stream]] = {}
     for stream in backend.streams.select(source):
         topics.setdefault(stream.topic, []).append(stream)
     for name, streams in topics.items():
         topic = backend.state.topics.get(name)
-        if topic is None:  # it was deleted just now
+        if topic is None:  # deleted in between
             continue
         snapshot, pin = backend.snapshot(topic, None)
         try:
@@ -68,19 +68,19 @@ def shares_of(pool: SegmentPool, snapshot: Snapshot, wanted: set[str]) -> Iterat
 
 
 def record_bytes(info: SegmentInfo) -> float:
-    """What a record of a segment counts as."""
+    """Average bytes per record of a segment."""
     return info.size_bytes / info.rows
 
 
 def unsealed_record_bytes(part: UnsealedPart) -> float:
-    """What an unsealed record of a partition counts as."""
+    """Average bytes per unsealed record of a partition."""
     return sum(piece.size_bytes for piece in part.pieces) / sum(piece.rows for piece in part.pieces)
 
 
 def _sealed(
     pool: SegmentPool, snapshot: Snapshot, info: SegmentInfo, wanted: set[str], hidden: Hidden
 ) -> Iterator[Share]:
-    """Times are the segment's where many streams are asked for."""
+    """The shares in a segment. For several streams, their times are those of the segment."""
     few = len(wanted) == 1
     segment = pool.get(info)
     found = {name: segment.spaces(name).get(name) for name in wanted} if few else dict(segment.spaces("{"))

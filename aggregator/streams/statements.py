@@ -1,4 +1,4 @@
-"""LQL statements run: SELECT as a lazy `Selection`, the others as tables."""
+"""Run LQL statements: SELECT returns a lazy `Selection`, the others return tables."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ from aggregator.streams.truncate import truncate
 def run(
     backend: Backend, text: str, pipes: Pipes | None = None, within: TimeSpan | None = None
 ) -> Selection | pa.Table:
-    """The answer to a statement. pipes: those at work, None in a process that only reads. within: of records of that
-    time alone.
+    """Run a statement. pipes: the running ones, None in a process that only reads. within: only records of that time.
 
-    Raises InvalidRequestError (LqlError with the place) where it is wrong, ReadOnlyError.
+    Raises InvalidRequestError if the statement is invalid (LqlError with the location), ReadOnlyError.
     """
     statement = parse_statement(text)
     if within is not None and not isinstance(statement, Select | Explain):
@@ -57,7 +56,7 @@ def run(
             return shown_pipes(backend, pipes, statement)
         case DescribePipe(name):
             return described_pipe(backend, pipes, name)
-    writer_of(backend)  # what is left changes something
+    writer_of(backend)  # the remaining statements change something
     assert pipes is not None
     if isinstance(statement, CreatePipe):
         return described_pipe(backend, pipes, pipes.create(statement).info.name)
@@ -66,7 +65,7 @@ def run(
 
 
 def follow(backend: Backend, text: str, timeout_s: float | None) -> Tail:
-    """The tail that a SELECT asks for. Raises InvalidRequestError for anything else."""
+    """The tail for a SELECT. Raises InvalidRequestError for any other statement."""
     statement = parse_statement(text)
     if not isinstance(statement, Select):
         raise InvalidRequestError("only a SELECT can be followed", hint="run other statements with query")
@@ -77,7 +76,7 @@ def follow(backend: Backend, text: str, timeout_s: float | None) -> Tail:
 
 
 def _partitions(backend: Backend, statement: ShowPartitions) -> pa.Table:
-    """Streams, the largest first; totals of all that match stand in the schema's metadata."""
+    """Streams, largest first; the totals of all matching ones are in the schema's metadata."""
     records: Counts[str] = Counts()
     sizes: defaultdict[str, float] = defaultdict(float)
     for share in shares(backend, statement.source):
@@ -96,7 +95,7 @@ def _partitions(backend: Backend, statement: ShowPartitions) -> pa.Table:
 
 
 def _description(backend: Backend, tags: TagSet) -> pa.Table:
-    """A row for each segment that holds records of the stream, and one for those that are not sealed."""
+    """A row for each segment with records of the stream, and one for unsealed records."""
     found = [share for share in shares(backend, tags) if share.name == str(tags)]
     if not found:
         raise InvalidRequestError(f"no partition {tags}", hint="SHOW PARTITIONS lists them; all its tags are needed")

@@ -1,4 +1,4 @@
-"""`Tail`: the records of a SELECT as they arrive. Waiting costs nothing: who appends wakes those who wait."""
+"""`Tail`: the records of a SELECT as they arrive. Waiting costs nothing, because appending wakes waiting readers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from esformat.parts import rows_of_batch
 
 
 class Tail:
-    """Records as they arrive, from where the statement's POSITION says, or from now on. Iterate it, once."""
+    """Records as they arrive, from the statement's POSITION, or from now on. Can be iterated once."""
 
     def __init__(self, backend: Backend, select: Select, timeout_s: float | None) -> None:
-        """Made by `Catalog.tail`. Raises InvalidRequestError."""
+        """Created by `Catalog.tail`. Raises InvalidRequestError."""
         if select.count or select.newest_first:
             raise InvalidRequestError("a tail gives records in the order of time", hint="leave COUNT and ORDER BY out")
         self._backend, self._timeout_s = backend, timeout_s
@@ -31,16 +31,16 @@ class Tail:
 
     @property
     def gone(self) -> int:
-        """How many records behind the position that it begins at are gone; see `Selection.gone`."""
+        """The number of records after the start position that are gone; see `Selection.gone`."""
         return self._selection.gone
 
     @property
     def position(self) -> str:
-        """Where it stands: give it as POSITION to go on behind the last record that was given."""
+        """The current position: pass it as POSITION to continue after the last record returned."""
         return self._selection.position
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The records as record batches, a few at a time, as soon as they are there."""
+        """The records as record batches, a few at a time, as soon as they are available."""
         arrivals = self._backend.state.arrivals
         waited = time.monotonic()
         while self._left != 0:
@@ -61,7 +61,7 @@ class Tail:
         return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
 
     def _wait(self, seen: int, since: float) -> bool:
-        """Wait for something to arrive; False where the time is over, or the catalog closed."""
+        """Wait for an arrival; False if the timeout has passed or the catalog is closed."""
         self._backend.owner.check()
         arrivals = self._backend.state.arrivals
         while not arrivals.ended:

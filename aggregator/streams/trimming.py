@@ -1,7 +1,7 @@
-"""Choose the records that TRUNCATE removes. Values in, values out.
+"""Choose the records that TRUNCATE removes. Does no I/O.
 
-Records are given in the order of time, partition and record index, all streams merged. Of each stream the oldest go:
-everything before one place, and nothing behind it.
+Records are passed in order of time, partition and record index, with all streams merged. The oldest of each stream are
+removed: everything before one position, and nothing after it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 _SLACK = 0.5
-"""Sizes are sums of fractions: so much of a byte is none."""
+"""Tolerance in bytes, because sizes are sums of fractions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What goes: records older than `before_us`; the oldest until a stream has `most_bytes` at most, or until all
-    streams together have `total_bytes`; but never so many that a stream has less than `least_bytes`. None: no rule.
+    """What to remove: records older than `before_us`; the oldest until a stream has at most `most_bytes`, or until all
+    streams together have at most `total_bytes`; but never so many that a stream has less than `least_bytes`. None: no
+    rule.
     """
 
     before_us: int | None = None
@@ -32,7 +33,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Records in order: the stream's number, what each counts as, and its place."""
+    """Records in order: the stream's number, the size that each counts as, and its position."""
 
     streams: I64
     sizes: F64
@@ -41,24 +42,24 @@ class Rows:
     indexes: I64
 
     def where(self, mask: Bools) -> Rows:
-        """Some of them."""
+        """The rows that the mask selects."""
         return Rows(*(getattr(self, name)[mask] for name in ("streams", "sizes", "times", "partitions", "indexes")))
 
 
 class Trimming:
-    """Takes the records of some streams and says which go. `bytes_left`, by stream, is what is there at first."""
+    """Receives the records of several streams and decides which to remove. `bytes_left`: bytes of each, initially."""
 
     def __init__(self, rules: Rules, bytes_left: F64) -> None:
         self._rules = rules
         self.bytes_left = bytes_left.copy()
         count = len(bytes_left)
         self.removed = np.zeros(count, np.int64)
-        self.last = np.full((3, count), np.iinfo(np.int64).min)  # time, partition, record index: the newest that goes
+        self.last = np.full((3, count), np.iinfo(np.int64).min)  # time, partition, index of the newest removed
         self._settled = np.zeros(count, np.bool_)
         self._total = float(bytes_left.sum())
 
     def take(self, rows: Rows) -> Rows:
-        """The next records; gives those of them that go."""
+        """Process the next records; return those to remove."""
         rows = rows.where(~self._settled[rows.streams])
         goes = self._unwanted(rows)
         if self._rules.total_bytes is not None:
@@ -68,12 +69,12 @@ class Trimming:
         self.bytes_left -= np.bincount(gone.streams, gone.sizes, len(self.bytes_left))
         self.removed += np.bincount(gone.streams, minlength=len(self.removed))
         for place, column in zip(self.last, (gone.times, gone.partitions, gone.indexes), strict=True):
-            place[gone.streams] = column  # the last one of each stream stays
+            place[gone.streams] = column  # the last value of each stream wins
         self._total -= float(gone.sizes.sum())
         return gone
 
     def done(self, next_us: int) -> bool:
-        """Whether nothing more goes, the next record being of that time."""
+        """Whether nothing more is removed, if the next record has that time."""
         rules = self._rules
         if self._settled.all():
             return True
@@ -83,7 +84,7 @@ class Trimming:
         return late and (rules.most_bytes is None or bool((self.bytes_left <= rules.most_bytes + _SLACK).all()))
 
     def _unwanted(self, rows: Rows) -> Bools:
-        """Which of them their own stream does without, the oldest of each stream up to the first that stays."""
+        """The records that their own stream can lose: the oldest of each stream, up to the first to keep."""
         rules = self._rules
         order = np.argsort(rows.streams, kind="stable")
         streams, sizes, times = rows.streams[order], rows.sizes[order], rows.times[order]
@@ -111,7 +112,7 @@ class Trimming:
 
 
 def _before_in_group(values: F64, first: Bools) -> F64:
-    """For each value the sum of those before it in its group; `first`: where groups begin."""
+    """For each value, the sum of the values before it in its group; `first`: where groups begin."""
     if not len(values):
         return values
     before = np.cumsum(values) - values

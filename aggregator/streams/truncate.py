@@ -1,4 +1,4 @@
-"""TRUNCATE: the oldest records of streams hidden at once, up to a place in each; compaction gives the space back."""
+"""TRUNCATE: hide the oldest records of streams immediately, up to a position in each; compaction frees the space."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ANSWER = (
 
 @dataclass(slots=True)
 class _Streams:
-    """The streams that are asked for, as this answer sees them: numbered over all topics."""
+    """The selected streams in this run's snapshots, numbered over all topics."""
 
     snapshots: list[Snapshot]
     names: list[tuple[str, str]]  # topic and name, by number
@@ -62,9 +62,9 @@ class _Streams:
 
 
 def truncate(backend: Backend, statement: Truncate) -> pa.Table:
-    """Do what TRUNCATE says; gives a row for each stream that loses records, or would, with what is left of it.
+    """Run TRUNCATE; return a row for each stream that loses records, or would, with what remains of it.
 
-    Raises LqlError, ReadOnlyError (but for a dry run), ManifestFailedError, OSError.
+    Raises LqlError, ReadOnlyError (except for a dry run), ManifestFailedError, OSError.
     """
     if not statement.dry_run:
         writer_of(backend)
@@ -98,7 +98,7 @@ def _held(backend: Backend, statement: Truncate, pins: ExitStack) -> _Streams:
     found = _Streams([], [], [], [])
     for topic, mine in topics.items():
         state = backend.state.topics.get(topic)
-        if state is None:  # it was deleted just now
+        if state is None:  # deleted in between
             continue
         snapshot, pin = backend.snapshot(state, None)
         pins.callback(pin.release)
@@ -114,13 +114,13 @@ def _held(backend: Backend, statement: Truncate, pins: ExitStack) -> _Streams:
     return found
 
 
-# ------------------------------------------------------------ which records go
+# ------------------------------------------------------------ choosing records
 
 
 def _trim(
     pool: SegmentPool, streams: _Streams, trimming: Trimming, before: Trimming | None, stop_us: int | None
 ) -> Trimming:
-    """Let records go, the oldest first, until the rules are kept. before: what has let others go already."""
+    """Remove records, oldest first, until the rules are satisfied. before: the trimming that already removed others."""
     numbered = pa.array([f"{topic}\0{name}" for topic, name in streams.names])
     sources = [source for snapshot in streams.snapshots for source in _sources(pool, snapshot, streams, stop_us)]
     for batch in merge(sources, by="timestamp", reverse=False):
@@ -141,7 +141,7 @@ def _rows(batch: pa.RecordBatch, numbered: pa.Array) -> Rows:
 
 
 def _behind(rows: Rows, trimming: Trimming) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Records that the trimming has left."""
+    """The records that the trimming kept."""
     time_us, partition, index = trimming.last[:, rows.streams]
     same_time = rows.times == time_us
     later = (rows.partitions > partition) | ((rows.partitions == partition) & (rows.indexes > index))
@@ -149,7 +149,7 @@ def _behind(rows: Rows, trimming: Trimming) -> np.ndarray[tuple[int], np.dtype[n
 
 
 def _sources(pool: SegmentPool, snapshot: Snapshot, streams: _Streams, stop_us: int | None) -> Iterator[Source]:
-    """The records of a topic's streams before a time, in order, each source with what its records count as."""
+    """The records of a topic's streams before a time, in order, each source with the size that its records count as."""
     names = streams.of(snapshot.topic.name)
     one_by_one = len(names) <= FEW_SPACES
     chosen = None if one_by_one else pa.array(names)
@@ -172,7 +172,7 @@ def _sources(pool: SegmentPool, snapshot: Snapshot, streams: _Streams, stop_us: 
 def _weighed(
     read: Callable[[], Iterator[pa.RecordBatch]], size: float, *, topic: str, chosen: pa.Array | None
 ) -> Iterator[pa.RecordBatch]:
-    """Batches with what a record counts as, and streams named by topic and name."""
+    """Batches with the size that each record counts as, and with streams named by topic and name."""
     for batch in read():
         if chosen is not None:
             batch = batch.filter(pc.is_in(batch.column("space"), value_set=chosen))
@@ -181,7 +181,7 @@ def _weighed(
         yield pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, _SIZE])
 
 
-# ------------------------------------------------------------ what comes of it
+# ------------------------------------------------------------ applying
 
 
 def _apply(backend: Backend, streams: _Streams, trimmed: Sequence[Trimming]) -> None:
@@ -200,7 +200,7 @@ def _apply(backend: Backend, streams: _Streams, trimmed: Sequence[Trimming]) -> 
 
 
 def _ends(snapshot: Snapshot) -> dict[int, int]:
-    """Behind the last record of each partition that the snapshot shows."""
+    """The record index after the last record in each partition of the snapshot."""
     ends: dict[int, int] = {}
     places = [(info.partition, info.last_index + 1) for info in snapshot.segments]
     places += [(part.partition, piece.end_index) for part in snapshot.unsealed for piece in part.pieces[-1:]]

@@ -18,14 +18,14 @@ from aggregator.storage.state.schema import union_schema
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.topic import Topic
 
-_EARLIER = 64  # states of a topic's columns in which a batch that comes again may have been stored
+_EARLIER = 64  # earlier versions of a topic's columns with which a retried batch may have been stored
 
 
 class StreamWrites:
-    """Writes records of streams to topics of a catalog. Safe to share between threads."""
+    """Writes records of streams to topics of a catalog. Thread-safe."""
 
     def __init__(self, backend: Backend, topic: Callable[[str], Topic], create: Callable[..., Topic]) -> None:
-        """topic: finds one by name. create: makes one of a name and a schema."""
+        """topic: finds a topic by name. create: creates one from a name and a schema."""
         self._backend, self._topic, self._create = backend, topic, create
         self._columns: dict[int, tuple[int, pa.Schema]] = {}
 
@@ -51,7 +51,7 @@ class StreamWrites:
         known = len(self._backend.state.topics[topic].schemas)
         try:
             return append(self._columns_of(topic))
-        except SequenceConflictError:  # fields may have had no columns when the batch came first
+        except SequenceConflictError:  # fields may have had no columns at the first attempt
             for count in reversed(range(known)[-_EARLIER:]):
                 with contextlib.suppress(SequenceConflictError):
                     return append(self._columns_at(topic, count))
@@ -59,7 +59,7 @@ class StreamWrites:
 
     def _target(self, name: str) -> Topic:
         if name not in self._backend.state.topics:
-            with contextlib.suppress(TopicExistsError):  # somebody was quicker
+            with contextlib.suppress(TopicExistsError):  # another thread was faster
                 return self._create(name, STREAM_SCHEMA)
         topic = self._topic(name)
         if topic.keys != "text":
@@ -72,7 +72,7 @@ class StreamWrites:
         return self._backend.state.topics[STREAMS_TOPIC]
 
     def _columns_of(self, topic: str) -> pa.Schema:
-        """The columns of a topic that fields of mappings go to."""
+        """The columns of a topic for fields of mappings."""
         state = self._topic(topic)._topic
         number, count = state.info.number, len(state.schemas)
         known = self._columns.get(number)
@@ -81,7 +81,7 @@ class StreamWrites:
         return known[1]
 
     def _columns_at(self, topic: str, count: int) -> pa.Schema:
-        """The same when the topic had so many schemas."""
+        """The same columns when the topic had `count` schemas."""
         schemas = sorted(self._backend.state.topics[topic].schemas.values(), key=lambda info: info.number)[:count]
         union = union_schema(schemas, binary_keys=False).arrow
         return record_columns([info.schema.arrow for info in schemas], union)

@@ -1,1 +1,1 @@
-"""Text to statements, and back."""
+"""Parse text to statements, and render statements as text."""

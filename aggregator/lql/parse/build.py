@@ -1,6 +1,6 @@
-"""From the rules of the grammar to the syntax tree: what lark calls as it recognises each piece.
+"""Build the syntax tree: lark calls these methods for each rule that it recognises.
 
-Everything that can be wrong with a statement beyond its grammar, and needs no catalog to see, is refused here.
+Every error in a statement that is not a matter of grammar, and needs no catalog to detect, is raised here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_KEYS = 20  # of GROUP BY
 
 
 class _Clause(NamedTuple):
-    """One clause: the argument of the statement that it sets, and where it stands."""
+    """One clause: the argument of the statement that it sets, and its location."""
 
     name: str
     value: Any
@@ -30,9 +30,9 @@ class _Clause(NamedTuple):
 
 
 class Builder:
-    """One method per rule; lark hands each the results of its parts."""
+    """One method per rule; lark passes the results of the rule's parts."""
 
-    # ---------------------------------------------------------------- whole texts
+    # ---------------------------------------------------------------- start rules
 
     def statement(self, parts: list[Any]) -> tree.Statement:
         return cast(tree.Statement, parts[0])
@@ -248,7 +248,7 @@ _NOWHERE = Mark("", 0, 0)
 
 
 def _arguments(clauses: list[_Clause]) -> dict[str, Any]:
-    """By name. Raises LqlError for a clause that comes twice."""
+    """The arguments by name. Raises LqlError for a duplicate clause."""
     given: dict[str, Any] = {}
     for clause in clauses:
         if clause.name in given:
@@ -258,7 +258,7 @@ def _arguments(clauses: list[_Clause]) -> dict[str, Any]:
 
 
 def _measured(given: dict[str, Any], mark: Mark) -> dict[str, Any]:
-    """What a row of the answer is, from what stands behind SELECT."""
+    """The arguments for the measures or DISTINCT after SELECT, which define a row of the result."""
     measures, keys = given.pop("measures", None), given.pop("distinct", None)
     if keys is not None:
         if "group_by" in given:
@@ -270,7 +270,7 @@ def _measured(given: dict[str, Any], mark: Mark) -> dict[str, Any]:
 
 
 def _measure(word: str, operand: tree.Operand, number: Any, mark: Mark) -> tree.Measure:
-    """SUM, AVG, MIN, MAX, PERCENTILE with its number, or P95, which has it in its name."""
+    """Build SUM, AVG, MIN, MAX, PERCENTILE with its number, or P95, which has the number in its name."""
     if word.startswith("P") and word[1:].isdigit():
         percent: Decimal | None = Decimal(word[1:])
         word = "PERCENTILE"
@@ -329,5 +329,5 @@ def _parsed(parse: Callable[[str], int], token: Any) -> int:
 
 
 def _without_words(parts: list[Any]) -> list[Any]:
-    """Without the keywords and parentheses among them, which lark hands on, too."""
+    """The parts without keywords and parentheses, which lark passes, too."""
     return [part for part in parts if not hasattr(part, "type")]

@@ -15,11 +15,11 @@ from aggregator.lql.text.predicate import as_string
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Names of the columns that mean something; all others of `schema`, `hidden` ones left out, are fields.
+    """Names of the columns with a special role; all other columns of `schema`, except `hidden` ones, are fields.
 
     `timestamp`: timestamp("us", "UTC") or int64 microseconds. `message`: binary or string. `tags`: the canonical text
-    of the stream's tag set, plain or dictionary-encoded; None: batches do not say. `extra`: a map of text to text or
-    bytes with the fields that have no column; None: there is none. `tag_names`: tags that a condition may name.
+    of the stream's tag set, plain or dictionary-encoded; None: batches do not have it. `extra`: a map of text to text
+    or bytes for the fields without a column; None: there is none. `tag_names`: tags that a condition may name.
     """
 
     schema: pa.Schema
@@ -38,7 +38,7 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """What a condition may name: fields, and hidden columns."""
+        """The names that a condition may use: fields, and hidden columns."""
         return [*self.fields, *sorted(self.hidden & set(self.schema.names))]
 
 
@@ -55,7 +55,7 @@ def decoded(array: pa.Array) -> pa.Array:
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Tell whether values are text or bytes, which compare as text."""
+    """Whether values are text or bytes, which compare as text."""
     return bool(
         pa.types.is_string(type_)
         or pa.types.is_large_string(type_)
@@ -67,8 +67,8 @@ def is_text(type_: pa.DataType) -> bool:
 
 
 def as_text(array: pa.Array) -> pa.Array:
-    """Valid UTF-8 of any array, as string or large_string; nulls stay. Broken bytes become U+FFFD, lists, structs and
-    maps JSON.
+    """Any array as valid UTF-8, string or large_string; nulls stay. Broken bytes become U+FFFD; lists, structs and maps
+    become JSON.
     """
     array = decoded(array)
     type_ = array.type
@@ -80,7 +80,7 @@ def as_text(array: pa.Array) -> pa.Array:
         text = pa.string() if pa.types.is_binary(type_) else pa.large_string()
         try:
             return array.cast(text)
-        except pa.ArrowInvalid:  # some bytes are no UTF-8: rare, so value by value
+        except pa.ArrowInvalid:  # some bytes are not UTF-8: rare, so value by value
             return pa.array([None if v is None else v.decode("utf-8", "replace") for v in array.to_pylist()], text)
     if pa.types.is_timestamp(type_):
         return _iso(array)
@@ -93,14 +93,14 @@ def as_text(array: pa.Array) -> pa.Array:
 
 
 def value_type(type_: pa.DataType) -> pa.DataType:
-    """The type of the values that a dictionary or runs stand for."""
+    """The type of the values in a dictionary or in runs."""
     while pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
         type_ = type_.value_type
     return type_
 
 
 def changed_case(texts: pa.Array, functions: Iterable[str]) -> pa.Array:
-    """UPPER and LOWER of text or bytes, letter by letter as Unicode maps them; ten times as fast where all is ASCII."""
+    """Apply UPPER and LOWER to text or bytes, by Unicode's mapping of single letters; ten times as fast for ASCII."""
     for function in functions:
         if _is_ascii(texts):
             texts = (pc.ascii_upper if function == "UPPER" else pc.ascii_lower)(as_string(texts))
@@ -110,7 +110,7 @@ def changed_case(texts: pa.Array, functions: Iterable[str]) -> pa.Array:
 
 
 def _upper(texts: pa.Array) -> pa.Array:
-    """In capitals; ß stays, as it has no capital of one letter in Unicode's simple mapping, where Arrow takes ẞ."""
+    """Uppercase; ß stays, because Unicode's simple mapping has no single capital for it, unlike Arrow, which uses ẞ."""
     if not pc.any(pc.match_substring(texts, "ß")).as_py():
         return pc.utf8_upper(texts)
     pieces = pc.split_pattern(texts, "ß")
@@ -119,7 +119,7 @@ def _upper(texts: pa.Array) -> pa.Array:
 
 
 def _is_ascii(texts: pa.Array) -> bool:
-    """Tell whether no byte of a string or binary array has its highest bit set."""
+    """Whether no byte of a string or binary array has its highest bit set."""
     _, offsets, stored = texts.buffers()
     if stored is None or len(texts) == 0:
         return True
@@ -130,7 +130,9 @@ def _is_ascii(texts: pa.Array) -> bool:
 
 
 def _iso(times: pa.Array) -> pa.Array:
-    """RFC 3339 with the fraction that there is, down to microseconds; the number where they do not hold it."""
+    """RFC 3339 with as many fraction digits as needed, down to microseconds; the plain number if it is out of their
+    range.
+    """
     try:
         micros = times.cast(pa.timestamp("us"), safe=times.type.unit != "ns")
     except pa.ArrowInvalid:

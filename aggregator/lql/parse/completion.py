@@ -1,4 +1,4 @@
-"""What may come next while a statement is typed: words of the language, names, and values behind a name."""
+"""Completions while a statement is typed: words of the language, names, and values after a name."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _IN_BRACES = re.compile(r"\{(?:[^}]*,)?\s*[\w./:-]*$")
 _PIPE = re.compile(r"\bPIPE\s+[\w./:-]*$", re.IGNORECASE)
 _MEASURES = ("SUM", "AVG", "MIN", "MAX", "PERCENTILE")
 _CALLS = tuple(f"{name}(" for name in (*FUNCTIONS, *_MEASURES))
-LOOKED_AT = 500  # characters before the place: what is looked for in them takes time by their square
+LOOKED_AT = 500  # characters before the cursor that are searched, because searching takes quadratic time
 MAX_SHOWN = 200
-"""Completions that are offered at a time."""
+"""Completions offered at a time."""
 
 
 def completions(
     before: str, streams: Iterable[Mapping[str, str]], pipes: Iterable[str] = (), names: Iterable[str] = ()
 ) -> Iterator[tuple[str, int]]:
-    """What the word at the end of `before` may become: each with how many characters of `before` it replaces.
+    """Completions of the word at the end of `before`, each with the number of characters of `before` that it replaces.
 
-    names: of columns and fields, besides those of the streams' tags.
+    names: of columns and fields, in addition to the streams' tags.
     """
     before = before[-LOOKED_AT:]
     found = _WORD.search(before)
@@ -49,5 +49,5 @@ def completions(
 
 
 def _named(name: str) -> str:
-    """A name as statements write it."""
+    """A name in the syntax of statements."""
     return name if re.fullmatch(NAME, name) else "`" + name.replace("`", "``") + "`"

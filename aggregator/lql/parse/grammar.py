@@ -1,4 +1,4 @@
-"""The parser that lark makes of `grammar.lark`: words in, syntax tree out. The one place that needs lark."""
+"""The parser that lark builds from `grammar.lark`: words in, syntax tree out. The only module that needs lark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPERATORS = {"CONTAINS", "PREFIX", "SUFFIX", "LIKE", "MATCHES"}
 
 
 class _Words(Lexer):
-    """Hands on tokens that are made already: `tokens` reads the text, lark the grammar."""
+    """Passes existing tokens on: `tokens` reads the text, lark only the grammar."""
 
     def __init__(self, _: Any) -> None:
         pass
@@ -32,7 +32,7 @@ class _Words(Lexer):
 
 
 class _Token(Token):
-    """A token of lark that remembers its place."""
+    """A token of lark that remembers its location."""
 
     mark: Mark
 
@@ -50,7 +50,7 @@ _PARSER = lark.Lark(
 def parse(words: list[Word], text: str, start: str) -> Any:
     """Parse `words`, cut from `text`, as `start`: "statement", "condition" or "source". Raises LqlError."""
     try:
-        tokens: Any = [_token(word) for word in words]  # typed as text, which only lexers of lark need
+        tokens: Any = [_token(word) for word in words]  # `parse` is typed for text, which only lark's own lexers need
         return _PARSER.parse(tokens, start=start)
     except lark.exceptions.UnexpectedToken as error:
         raise _unexpected(error, text) from None
@@ -83,7 +83,7 @@ def _unexpected(error: lark.exceptions.UnexpectedToken, text: str) -> LqlError:
 
 
 def _expecting(expected: set[str]) -> str:
-    if len(expected & KEYWORDS) > 25:  # any word will do: a value, a name
+    if len(expected & KEYWORDS) > 25:  # any word is allowed: a value, a name
         expected -= KEYWORDS
     if expected >= _OPERATORS:
         listed = ["an operator: =, !=, <, <=, >, >=", *sorted(_OPERATORS)]

@@ -1,4 +1,4 @@
-"""What the operand of a condition on events means: the time, the message, a path into it, a field or a column."""
+"""The meaning of an operand in a condition on events: the time, the message, a path into it, a field or a column."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_PATH = 100  # steps of a path into a message
 _PATTERNS = ("LIKE", "MATCHES")
 _ORDERING = ("<", "<=", ">", ">=")
 _FIELD_PREFIXES = ("fields:", "fields.")
-_A_CLOCK_NS = 1_700_000_000_000_000_000  # any time will do to see whether a text is one
+_A_CLOCK_NS = 1_700_000_000_000_000_000  # any clock serves to check whether a text is a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """A place in a message that is JSON: keys of objects, positions in arrays. Digits without quotes are both."""
+    """A path into a JSON message: keys of objects, positions in arrays. Digits without quotes are both."""
 
     steps: tuple[str | int, ...]
 
@@ -57,7 +57,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the topic by its own name: it has to be there."""
+    """A column of the topic, by its own name; it must exist."""
 
     name: str
 
@@ -66,7 +66,7 @@ Target = Timestamp | Message | JsonPath | Field | Column
 
 
 def innermost(operand: Operand) -> tuple[Name, tuple[str, ...]]:
-    """The name that the operand is about, and the functions around it, the first to apply first."""
+    """The name inside the operand, and the functions around it in order of application."""
     functions: list[str] = []
     while isinstance(operand, Call):
         functions.append(operand.function)
@@ -75,7 +75,7 @@ def innermost(operand: Operand) -> tuple[Name, tuple[str, ...]]:
 
 
 def target_of(name: Name) -> Target:
-    """What a name means in WHERE and GROUP BY. Raises LqlError."""
+    """The meaning of a name in WHERE and GROUP BY. Raises LqlError."""
     text, lower = name.text, name.text.lower()
     if lower.startswith(_FIELD_PREFIXES) and not name.steps:
         if lower in _FIELD_PREFIXES:
@@ -99,7 +99,7 @@ def target_of(name: Name) -> Target:
 
 
 def check_where(where: Expression) -> None:
-    """Find what can be found without the columns of a topic. Raises LqlError."""
+    """Check everything that does not depend on the columns of a topic. Raises LqlError."""
     patterns = []
     for condition in _bounded(where):
         name, functions = innermost(condition.operand)
@@ -118,7 +118,7 @@ def check_where(where: Expression) -> None:
 
 
 def check_tags(expression: Expression) -> None:
-    """The same for an expression over tags."""
+    """The same check for an expression over tags."""
     found = _bounded(expression)
     for condition in found:
         name, _ = innermost(condition.operand)
@@ -128,7 +128,7 @@ def check_tags(expression: Expression) -> None:
 
 
 def _check_patterns(found: list[Condition]) -> None:
-    """Raises LqlError for what is no glob or regular expression, and where all of them together are too large."""
+    """Raises LqlError for an invalid glob or regular expression, or if all of them together are too large."""
     steps = 0
     for condition in found:
         op, value = condition.op, condition.value
@@ -149,7 +149,7 @@ def _check_patterns(found: list[Condition]) -> None:
 
 
 def _place_in(value: Value, error: RegexError) -> Place:
-    """Where in the statement a pattern is wrong; all of the pattern where it was written with escapes."""
+    """The location of the error in the statement; the whole pattern if it was written with escapes."""
     mark, at = value.mark, error.at
     if mark is None or at is None or mark.text[mark.start + 1 : mark.end - 1] != value.text:
         return mark
@@ -157,7 +157,7 @@ def _place_in(value: Value, error: RegexError) -> Place:
 
 
 def resolve_time(text: str, now_ns: int, mark: Mark | None) -> int:
-    """As `times.resolve`, but raises LqlError at `mark`."""
+    """Like `times.resolve`, but raises LqlError at `mark`."""
     try:
         return times.resolve(text, now_ns)
     except ValueError as error:
@@ -165,7 +165,7 @@ def resolve_time(text: str, now_ns: int, mark: Mark | None) -> int:
 
 
 def check_time(text: str, mark: Mark | None) -> None:
-    """Raises LqlError where `text` is no time, whatever the clock says."""
+    """Raises LqlError if `text` is not a time, independently of the clock."""
     resolve_time(text, _A_CLOCK_NS, mark)
 
 

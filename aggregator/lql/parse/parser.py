@@ -1,4 +1,4 @@
-"""Text to syntax trees: statements, conditions on events, and sources (conditions on tags)."""
+"""Parse text to syntax trees: statements, conditions on events, and sources (conditions on tags)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parse_statement(text: str) -> tree.Statement:
     if not words:
         raise LqlError("empty statement", mark=Mark(text, 0, 1), hint=_begin())
     first = words[0]
-    if first.text.upper() in _FIRST_WORDS:  # also in front of an operator, where it would be a name elsewhere
+    if first.text.upper() in _FIRST_WORDS:  # even before an operator, where it would otherwise be a name
         first = words[0] = Word(first.text.upper(), first.text, first.mark)
     if first.type not in _FIRST_WORDS:
         hint = did_you_mean(first.text, _FIRST_WORDS) or _begin()
@@ -27,12 +27,12 @@ def parse_statement(text: str) -> tree.Statement:
 
 
 def parse_where(text: str) -> tree.Expression:
-    """Parse what stands behind WHERE. Raises LqlError."""
+    """Parse the text after WHERE. Raises LqlError."""
     return cast(tree.Expression, _parse(tokenize(text), text, "condition"))
 
 
 def parse_source(text: str) -> tree.Source:
-    """Parse what stands behind FROM: `{tags}`, or an expression over tags. Raises LqlError."""
+    """Parse the text after FROM: `{tags}`, or an expression over tags. Raises LqlError."""
     return cast(tree.Source, _parse(tokenize(text), text, "source"))
 
 
@@ -42,7 +42,7 @@ def _begin() -> str:
 
 def _parse(words: list[Word], text: str, start: str) -> Any:
     try:
-        from aggregator.lql.parse.grammar import parse  # lark is an extra, and takes a moment to load
+        from aggregator.lql.parse.grammar import parse  # lark is optional, and takes a moment to load
     except ModuleNotFoundError as error:
         if error.name != "lark":
             raise

@@ -1,4 +1,4 @@
-"""From the syntax tree back to text: one canonical way to write each statement, which parses to an equal tree."""
+"""Render syntax trees as text: each statement has one canonical form, which parses to an equal tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aggregator.lql.text.quoting import is_plain, quote, quote_name
 
 
 def to_text(statement: tree.Statement) -> str:
-    """The statement with its clauses in their usual order, keywords in capitals."""
+    """The statement with its clauses in the usual order, and keywords in capitals."""
     match statement:
         case tree.Explain(select):
             return f"EXPLAIN {to_text(select)}"
@@ -36,7 +36,7 @@ def to_text(statement: tree.Statement) -> str:
 
 
 def expression_to_text(expression: tree.Expression) -> str:
-    """The expression, with the parentheses it needs and no others."""
+    """The expression, with only the necessary parentheses."""
     match expression:
         case tree.Condition(operand, op, value):
             return f"{_operand(operand)} {op} {_value(value)}"
@@ -49,7 +49,7 @@ def expression_to_text(expression: tree.Expression) -> str:
 
 
 def source_to_text(source: tree.Source) -> str:
-    """Tags or expression, as it stands behind FROM."""
+    """Tags or an expression, in the form used after FROM."""
     return str(source) if isinstance(source, TagSet) else expression_to_text(source)
 
 
@@ -80,7 +80,7 @@ def _measured(select: tree.Select) -> str | None:
 
 
 def measure_to_text(measure: tree.Measure) -> str:
-    """A measure, which is also the name of its column; `count` alone where it counts records."""
+    """A measure in the form that is also the name of its column; only `count` if it counts records."""
     if measure.operand is None:
         return "count"
     operand, percent = _operand(measure.operand), measure.percent

@@ -1,4 +1,4 @@
-"""Tag sets: what names a stream. Any names, any values, one canonical text per set that parses back to it."""
+"""Tag sets, which name streams: any names, any values, one canonical text per set that parses back to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 from aggregator.lql.errors import LqlError, Mark
 from aggregator.lql.text.quoting import QuotingError, quote, unquote
 
-# Generous for tags, and far below what a key of a segment may have (64 KiB).
+# Generous for tags, and far below the limit for a key of a segment (64 KiB).
 MAX_TAG_BYTES = 4 << 10  # a name, or a value
 MAX_TAG_SET_BYTES = 32 << 10  # the canonical text
 _BARE = re.compile(r"[\w./:@%+*?!#$&()<>|~^;\[\]-]+")
@@ -22,16 +22,16 @@ _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.|(?!))*+)\"|`((?:[^`]|``|(?!))*+)`|'([^'
 
 @dataclass(frozen=True, slots=True)
 class TagSet:
-    """Tags by name, each at most once. `str()` gives the canonical text, in which names ascend: `{ip=::1,name=app1}`.
+    """Tags by name, each at most once. `str()` returns the canonical text, with ascending names: `{ip=::1,name=app1}`.
 
-    Make one with `of` or `parse`. Two sets are equal exactly when their canonical texts are.
+    Create one with `of` or `parse`. Two sets are equal exactly if their canonical texts are.
     """
 
     items: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, tags: Mapping[str, str]) -> Self:
-        """From names and values. Raises LqlError where one is no text, or too long."""
+        """From names and values. Raises LqlError if one is not text, or too long."""
         if type(tags) is not dict and not isinstance(tags, Mapping):
             raise LqlError(f"tags are names and values, such as {{'app': 'web'}}, and not {type(tags).__name__}")
         for name, value in tags.items():
@@ -44,9 +44,9 @@ class TagSet:
 
     @classmethod
     def cut(cls, tags: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
-        """From names and values of any length, and those of them that were cut or left out, as they were.
+        """From names and values of any length; also returns the original tags that were cut or left out.
 
-        Names and values are cut at MAX_TAG_BYTES; of a set that is too long the longest tags are left out.
+        Names and values are cut at MAX_TAG_BYTES; from a set that is too long, the longest tags are left out.
         """
         short = {_cut(name): _cut(value) for name, value in tags.items()}
         whole = {name: value for name, value in tags.items() if (_cut(name), short[_cut(name)]) != (name, value)}
@@ -62,7 +62,7 @@ class TagSet:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From `{name=value, …}`, the braces may be missing. Raises LqlError."""
+        """From `{name=value, …}`; the braces are optional. Raises LqlError."""
         start = _skip(text, 0)
         if text[start : start + 1] == "{":
             tags, end = parse_tag_list(text, start)
@@ -78,7 +78,7 @@ class TagSet:
         return next((value for known, value in self.items if known == name), default)
 
     def as_dict(self) -> dict[str, str]:
-        """Values by name, names ascending."""
+        """Values by name, in ascending order of names."""
         return dict(self.items)
 
     def __str__(self) -> str:
@@ -91,12 +91,12 @@ def parse_tag_list(text: str, start: int) -> tuple[dict[str, str], int]:
 
 
 def bare(text: str) -> bool:
-    """Tell whether `text` stands without quotes in canonical text."""
+    """Whether canonical text has `text` without quotes."""
     return _BARE.fullmatch(text) is not None
 
 
 def written(text: str) -> str:
-    """`text` as canonical text has it: in quotes where it needs them."""
+    """`text` in canonical form: quoted if necessary."""
     return text if bare(text) else quote(text)
 
 
@@ -118,7 +118,7 @@ def _check(name: object, value: object) -> None:
 
 
 def _parse_items(text: str, at: int, closing: str) -> tuple[dict[str, str], int]:
-    """Read items up to `closing`, or up to the end of the text where that is empty."""
+    """Read items up to `closing`, or to the end of the text if that is empty."""
     tags: dict[str, str] = {}
     at = _skip(text, at)
     if text[at : at + 1] == closing:
@@ -147,7 +147,7 @@ def _parse_items(text: str, at: int, closing: str) -> tuple[dict[str, str], int]
 
 
 def _read(text: str, at: int, bare_form: re.Pattern[str], what: str) -> tuple[str, int]:
-    """One name or value at `at`, and where the next sign stands behind it."""
+    """Read a name or value at `at`; also return the position of the next sign."""
     if text[at : at + 1] in ('"', "`", "'"):
         found = _QUOTED.match(text, at)
         if found is None:

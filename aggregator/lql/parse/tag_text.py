@@ -1,4 +1,4 @@
-"""Canonical texts of tag sets a column at a time, without making a `TagSet` of each: there may be one for each row."""
+"""Canonical texts of tag sets, processed by column, without a `TagSet` object for each: every row may have its own."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pyarrow.compute as pc
 from aggregator.lql.parse.tag_set import written
 from aggregator.lql.text.quoting import unquote
 
-_PLAIN = r"\A[0-9A-Za-z_./:@%+*?!#$&()<>|~^;\[\]-]+\z"  # what certainly stands without quotes
+_PLAIN = r"\A[0-9A-Za-z_./:@%+*?!#$&()<>|~^;\[\]-]+\z"  # certainly written without quotes
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _EITHER = rf'(?:[^=,{{}}"]+|{_QUOTED})'
 
 
 def tag_values(texts: pa.Array, name: str) -> pa.Array:
-    """The value of one tag in each set, null where it has none. texts: canonical, or null."""
+    """The value of one tag in each set, null if it is missing. texts: canonical, or null."""
     texts = texts.cast(pa.large_string())
     key = re.escape(written(name))
-    # Nothing in a text without quotes looks like a tag that is none.
+    # In a text without quotes, everything that looks like a tag is one.
     found = _extracted(texts, rf"[{{,]{key}=(?P<value>[^,}}]*)")
     quoted = pc.match_substring(texts, '"').fill_null(False)
     if quoted.true_count == 0:
@@ -29,13 +29,13 @@ def tag_values(texts: pa.Array, name: str) -> pa.Array:
 
 
 def tag_lists(texts: pa.Array) -> pa.Array:
-    """The tags of each set without the braces around them, null where there are none. texts: canonical, or null."""
+    """The tags of each set without the surrounding braces, null if there are none. texts: canonical, or null."""
     inner = pc.utf8_slice_codeunits(texts.cast(pa.large_string()), 1, -1)
     return pc.if_else(pc.equal(inner, ""), None, inner)
 
 
 def each_written(texts: pa.Array) -> pa.Array:
-    """Texts with quotes where they need them in a tag list, as large_string; nulls stay."""
+    """Texts quoted as necessary for a tag list, as large_string; nulls stay."""
     texts = texts.cast(pa.large_string())
     odd = pc.invert(pc.match_substring_regex(texts, _PLAIN)).fill_null(False)
     if odd.true_count == 0:
@@ -50,7 +50,7 @@ def _extracted(texts: pa.Array, pattern: str) -> pa.Array:
 
 
 def _meant(values: pa.Array) -> pa.Array:
-    """What values mean that may stand in quotes."""
+    """The values without quotes and escapes."""
     encoded = values.dictionary_encode()
     meant = [unquote(value[1:-1]) if value[:1] == '"' else value for value in encoded.dictionary.to_pylist()]
     return pa.array(meant, pa.large_string()).take(encoded.indices)

@@ -1,8 +1,8 @@
-"""Format strings: `{ts} {vars:name}: {msg}`, compiled once, rendered a batch at a time, only when asked.
+"""Format strings: `{ts} {vars:name}: {msg}`, compiled once, rendered by batch on demand.
 
 {msg}  {msg.json()}          the message; the message as a JSON string
-{ts}  {ts.format(LAYOUT)}    the time, RFC 3339 in whole seconds or as the layout says (see `layout`)
-{vars}  {vars:NAME}          all tags and fields; one of them, a field before a tag, nothing where there is none
+{ts}  {ts.format(LAYOUT)}    the time, in RFC 3339 with whole seconds or in the layout (see `layout`)
+{vars}  {vars:NAME}          all tags and fields; one of them, a field before a tag, empty if there is none
 {{  {}                       {  }
 """
 
@@ -26,7 +26,7 @@ from aggregator.lql.text.layout import Layout
 from aggregator.lql.text.predicate import as_binary
 
 MAX_PIECES = 200
-MAX_LENGTH = 4_000  # characters, layouts of times included
+MAX_LENGTH = 4_000  # characters, including layouts of times
 _PIECE = re.compile(r"(?P<open>\{\{)|(?P<close>\{\})|\{(?P<what>[^{}]+)\}|(?P<text>[^{}]+|\})|(?P<wrong>\{)", re.DOTALL)
 _SECONDS = "2006-01-02T15:04:05Z07:00"
 _TS = re.compile(r"ts\.format\((.*)\)", re.DOTALL | re.IGNORECASE)
@@ -35,7 +35,7 @@ _NEEDS_ESCAPE = r'[\x00-\x1f"\\\x7f]'
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one piece of a format string prints, and the columns that it looks at."""
+    """A piece of a format string: what it prints, and the columns that it reads."""
 
     render: Callable[[pa.RecordBatch, Columns], pa.Array | pa.Scalar]
     reads: Callable[[Columns], set[str | None]]
@@ -50,7 +50,7 @@ class Template:
 
     @classmethod
     def compile(cls, text: str, mark: Mark | None = None) -> Self:
-        """Raises LqlError, at `mark` where that is given."""
+        """Raises LqlError, at `mark` if given."""
         if len(text) > MAX_LENGTH:
             raise LqlError(f"the format string has {len(text)} characters, more than {MAX_LENGTH}", mark=mark)
         parts: list[Part] = []
@@ -70,7 +70,7 @@ class Template:
         return cls(text, tuple(parts))
 
     def reads(self, columns: Columns) -> list[str]:
-        """Names of the columns that `render` looks at, in the order of the schema."""
+        """Names of the columns that `render` reads, in the order of the schema."""
         read = set[str | None]().union(*(part.reads(columns) for part in self.parts))
         return [name for name in columns.schema.names if name in read]
 
@@ -79,7 +79,7 @@ class Template:
         return as_text(self.render_bytes(batch, columns))
 
     def render_bytes(self, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
-        """One text per row, large_binary without nulls, with the bytes of messages as they are."""
+        """One text per row, large_binary without nulls, with the unchanged bytes of messages."""
         made = [part.render(batch, columns).cast(pa.large_binary()) for part in self.parts]
         texts = [
             pa.repeat(part, batch.num_rows) if isinstance(part, pa.Scalar) else part.fill_null(b"") for part in made
@@ -90,7 +90,7 @@ class Template:
 
 
 def check_template(text: str, mark: Mark | None) -> None:
-    """Raises LqlError where `text` is no format string."""
+    """Raises LqlError if `text` is not a format string."""
     Template.compile(text, mark)
 
 
@@ -156,7 +156,7 @@ def _times(layout: Layout) -> Part:
 
 
 def micros(times: pa.Array) -> pa.Array:
-    """Timestamps of any unit, or integers that are microseconds already, as int64 microseconds."""
+    """Timestamps of any unit, or integers in microseconds, as int64 microseconds."""
     if pa.types.is_timestamp(times.type):
         return times.cast(pa.timestamp("us", times.type.tz), safe=False).cast(pa.int64())
     return times.cast(pa.int64())
@@ -171,9 +171,9 @@ def _var(name: str) -> Part:
 
 
 def var_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array | None:
-    """The field, or else the tag of each row's stream, as text, null where neither is; None where no row has it.
+    """The field, or otherwise the tag of each row's stream, as text; null if there is neither. None if no row has it.
 
-    An empty field gives way to a tag.
+    A tag takes precedence over an empty field.
     """
     sets = _tag_sets(batch, columns)
     tag = None if sets is None else _of_each(sets, lambda texts: tag_values(texts, name))
@@ -185,20 +185,20 @@ def var_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array | N
 
 
 def _all_vars(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:
-    """Tags, then fields that are there, written as in a tag list, without its braces."""
+    """Tags, then existing fields, in the form of a tag list without braces."""
     sets = _tag_sets(batch, columns)
     parts = [None if sets is None else _of_each(sets, tag_lists)]
     parts += [_assignments(name, as_text(batch.column(name))) for name in columns.fields]
     if columns.extra is not None:
         parts.append(_mapped(batch.column(columns.extra)))
     there = [part.cast(pa.large_string()) for part in parts if part is not None]
-    if len(there) < 2:  # of one array alone Arrow leaves the nulls out
+    if len(there) < 2:  # with a single array, Arrow omits the nulls
         return there[0] if there else pa.scalar("")
     return pc.binary_join_element_wise(*there, pa.scalar(",", pa.large_string()), null_handling="skip")
 
 
 def _tag_sets(batch: pa.RecordBatch, columns: Columns) -> pa.DictionaryArray | None:
-    """The text of each row's tag set; None where batches do not tell the stream."""
+    """The text of each row's tag set; None if batches do not contain the stream."""
     if columns.tags is None or columns.tags not in batch.schema.names:
         return None
     return as_text(batch.column(columns.tags)).dictionary_encode()
@@ -209,7 +209,7 @@ def _of_each(sets: pa.DictionaryArray, made: Callable[[pa.Array], pa.Array]) -> 
 
 
 def field_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array | None:
-    """The field as text, null where it is absent; None where no row has it."""
+    """The field as text, null if absent; None if no row has it."""
     column = as_text(batch.column(name)) if name in columns.fields else None
     if columns.extra is None:
         return column
@@ -219,12 +219,12 @@ def field_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array |
 
 
 def _assignments(name: str, texts: pa.Array) -> pa.Array:
-    """name=value per row, null where the value is."""
+    """name=value per row, null if the value is null."""
     return _joined(pa.scalar(written(name), pa.large_string()), each_written(texts))
 
 
 def _mapped(maps: pa.MapArray) -> pa.Array:
-    """name=value of all that is in each map, with commas; null where that is nothing."""
+    """name=value for all entries of each map, separated by commas; null if there are none."""
     bounds = np.asarray(maps.offsets)
     first, last = int(bounds[0]), int(bounds[-1])
     names, values = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)

@@ -1,7 +1,7 @@
-"""A text cut into words and signs: keywords, names, quoted text, numbers, tag lists, and where each stands.
+"""Split a text into words and signs: keywords, names, quoted text, numbers, tag lists, each with its location.
 
-Linear in the text. Bounds what the parser gets: the length, how deep parentheses nest, how many words there are.
-A keyword is a name where only a name makes sense, so that tags may be called `from` or `limit`.
+Linear in the text. Limits the parser's input: the length, the nesting of parentheses, the number of words. A keyword
+counts as a name where only a name makes sense, so tags may be called `from` or `limit`.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ _TOKEN = re.compile(
 _PUNCTUATION = {"(": "LPAR", ")": "RPAR", "[": "LSQB", "]": "RSQB", ",": "COMMA", ":": "COLON", ";": "SEMICOLON"}
 _VALUES = ("STRING", "NUMBER", "WORD", "IDENT")
 _BEFORE_OPERANDS = ("", "FROM", "WHERE", "AND", "OR", "NOT", "LPAR", "PARTITIONS", "TRUNCATE", "DRYRUN")
-_MEASURE = re.compile(r"SUM|AVG|MIN|MAX|PERCENTILE|P[1-9][0-9]?", re.IGNORECASE)  # with parentheses behind
+_MEASURE = re.compile(r"SUM|AVG|MIN|MAX|PERCENTILE|P[1-9][0-9]?", re.IGNORECASE)  # followed by parentheses
 _ODD_SIGNS = {"<>": "!=", "==": "=", "&": "AND", "|": "OR", "!": "NOT", "~": "MATCHES"}
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word or sign. `type`: a terminal of the grammar; `text`: what it means, quotes taken off."""
+    """One word or sign. `type`: a terminal of the grammar; `text`: its meaning, without quotes."""
 
     type: str
     text: str
@@ -88,7 +88,7 @@ class Word:
 
 
 def tokenize(text: str) -> list[Word]:
-    """Cut `text`. Raises LqlError."""
+    """Split `text`. Raises LqlError."""
     _check_text(text)
     words: list[Word] = []
     at = depth = 0
@@ -118,7 +118,7 @@ def _check_text(text: str) -> None:
 
 
 def _next(text: str, at: int, before: str) -> tuple[Word | None, int]:
-    """The word at `at`, None for a space, and where it ends. `before`: the type of the word in front of it."""
+    """The word at `at`, None for a space, and where it ends. `before`: the type of the previous word."""
     if text[at] == "{":
         _, end = parse_tag_list(text, at)
         return Word("TAGS", text[at:end], Mark(text, at, end)), end
@@ -136,7 +136,7 @@ def _next(text: str, at: int, before: str) -> tuple[Word | None, int]:
     if kind == "punctuation":
         return Word(_PUNCTUATION[found[0]], found[0], mark), end
     if kind == "single":
-        kind = "raw" if before == "MATCHES" else "escaped"  # backslashes of a regular expression are its own
+        kind = "raw" if before == "MATCHES" else "escaped"  # backslashes belong to the regular expression
         return _quoted_or_plain(kind, found["single"], mark), end
     if kind == "field":
         return _quoted_or_plain("name", found["prefix"] + found["field"], mark), end
@@ -172,7 +172,7 @@ def _no_token(text: str, at: int) -> LqlError:
 
 
 def _names_among_keywords(words: list[Word]) -> list[Word]:
-    """Keywords are names where an operand stands, in front of an operator, or alone in parentheses."""
+    """Turn keywords into names in the place of an operand, before an operator, or alone in parentheses."""
     named: list[Word] = []
     for i, word in enumerate(words):
         after = words[i + 1].type if i + 1 < len(words) else ""
@@ -190,17 +190,17 @@ def _names_among_keywords(words: list[Word]) -> list[Word]:
 
 
 _OUR_NAMES = {"data": "msg", "message": "msg", "payload": "msg", "time": "ts", "timestamp": "ts"}
-"""What statements call what goes by other names elsewhere."""
+"""The names in statements for things that have other names elsewhere."""
 
 
 def our_name(given: str) -> str | None:
-    """A hint that tells what statements call a part of a record that has other names elsewhere, or None."""
+    """A hint with the name in statements for a part of a record that has other names elsewhere, or None."""
     known = _OUR_NAMES.get(given.lower())
     return f"did you mean {known}?" if known else None
 
 
 def did_you_mean(given: str, known: list[str]) -> str | None:
-    """A hint that names the known word nearest to `given`, or None."""
+    """A hint with the known word nearest to `given`, or None."""
     folded = {word.lower(): word for word in known}
     near = difflib.get_close_matches(given[:100].lower(), list(folded), 1, 0.6)
     return f"did you mean {folded[near[0]]}?" if near else None

@@ -1,4 +1,4 @@
-"""The syntax tree of statements, as frozen values. Marks point into the text and do not count in comparisons."""
+"""The syntax tree of statements, as immutable values. Marks point into the text and are ignored in comparisons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Operand = Name | Call
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What is compared with. `number`: written without quotes, as a number."""
+    """The value of a comparison. `number`: written without quotes, as a number."""
 
     text: str
     number: bool = False
@@ -48,7 +48,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One comparison. `op`: of SYMBOLS or WORDS."""
+    """One comparison. `op`: one of SYMBOLS or WORDS."""
 
     operand: Operand
     op: str
@@ -57,21 +57,21 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What holds where `term` does not."""
+    """True if `term` is false."""
 
     term: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """What holds where all `terms` (two or more, none of them an And) do. Make one with `all_of`."""
+    """True if all `terms` (two or more, none of them an And) are true. Create with `all_of`."""
 
     terms: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """What holds where one of `terms` (two or more, none of them an Or) does. Make one with `any_of`."""
+    """True if any of `terms` (two or more, none of them an Or) is true. Create with `any_of`."""
 
     terms: tuple[Expression, ...]
 
@@ -107,7 +107,7 @@ Source = TagSet | Expression  # a tag set: streams that have each of these tags
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A point in time as it was written; `times.resolve` makes it a number."""
+    """A point in time as written; `times.resolve` converts it to a number."""
 
     text: str
     mark: Place = field(default=None, compare=False, repr=False)
@@ -123,7 +123,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where reading starts. `kind`: "head", "tail", "token" (`text`: an earlier answer's) or "time" (`text`: when)."""
+    """Where reading starts. `kind`: "head", "tail", "token" (`text`: an earlier result's) or "time" (`text`: when)."""
 
     kind: str
     text: str = ""
@@ -139,10 +139,10 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is worked out of the records of a group.
+    """A value computed from the records of a group.
 
-    `function`: COUNT (of values, or of records without an `operand`), DISTINCT (how many different values there are),
-    SUM, AVG, MIN, MAX or PERCENTILE; `percent`: of the latter, in steps of a ten-thousandth.
+    `function`: COUNT (of values, or of records without an `operand`), DISTINCT (number of different values), SUM, AVG,
+    MIN, MAX or PERCENTILE; `percent`: for PERCENTILE, in steps of a ten-thousandth.
     """
 
     function: str = "COUNT"
@@ -153,10 +153,11 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Read, or count, the events of some streams. `limit`: None is the caller's default, -1 no limit.
+    """Read or count the events of streams. `limit`: None is the caller's default, -1 no limit.
 
-    `count`: give a row per group, with `measures`; without any, with the count, or with the keys alone (`distinct`).
-    `most_first`: order groups by `order_by`, the largest first, or the smallest (False); None: by their keys.
+    `count`: return a row per group with `measures`; without measures, with the count, or with only the keys
+    (`distinct`). `most_first`: order groups by `order_by`, largest first, or smallest first (False); None: by their
+    keys.
     """
 
     format: str | None = None
@@ -177,7 +178,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """Tell what reading would touch."""
+    """Report what reading would access."""
 
     select: Select
 
@@ -201,14 +202,14 @@ class ShowPipes:
 
 @dataclass(frozen=True, slots=True)
 class DescribePartition:
-    """Tell all about the stream of exactly these tags."""
+    """Describe the stream with exactly these tags."""
 
     tags: TagSet
 
 
 @dataclass(frozen=True, slots=True)
 class DescribePipe:
-    """Tell all about a pipe."""
+    """Describe a pipe."""
 
     name: str
 
@@ -227,7 +228,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class CreatePipe:
-    """Copy what matches into the stream `{logrange.pipe=NAME}` from now on; `backfill`: and what is there already."""
+    """Copy matching records into the stream `{logrange.pipe=NAME}` from now on; `backfill`: also the existing ones."""
 
     name: str
     source: Source | None = None
@@ -237,7 +238,7 @@ class CreatePipe:
 
 @dataclass(frozen=True, slots=True)
 class DeletePipe:
-    """Stop copying and forget the pipe; what it copied stays."""
+    """Stop copying and forget the pipe; its copies stay."""
 
     name: str
 

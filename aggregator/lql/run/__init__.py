@@ -1,1 +1,1 @@
-"""Conditions, groups and measures, applied to batches."""
+"""Apply conditions, groups and measures to batches."""

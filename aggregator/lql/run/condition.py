@@ -1,7 +1,8 @@
-"""WHERE, compiled: an expression over events as a mask over Arrow batches, vectorised, reading only what it needs.
+"""WHERE, compiled: an expression over events as a vectorised mask over Arrow batches, which reads only the columns it
+needs.
 
-What is absent: a text field is empty; a number, time or truth value compares as unequal to everything. A mask has no
-nulls, so NOT means the opposite and nothing else.
+Absent values: a text field is empty; a number, time or truth value is unequal to everything. A mask has no nulls, so
+NOT is the exact opposite.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ from aggregator.lql.text.quantity import parse_number
 from aggregator.lql.text.times import NANOS_PER_MICRO
 
 _INT64 = (-(2**63), 2**63 - 1)
-_FEW = 4  # where a mask leaves less than one row in so many, what follows looks at those rows alone
+_FEW = 4  # if a mask leaves less than 1/_FEW of the rows undecided, later masks are evaluated for those rows only
 _NUMBER_COST, _TEXT_COST, _REGEX_COST, _JSON_COST = range(4)
 Mask = Callable[["_Rows"], pa.BooleanArray]
 
 
 class _Rows:
-    """A batch, or chosen rows of it; operands are made once for all conditions that ask for them."""
+    """A batch, or selected rows of it; each operand is computed once for all conditions that use it."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
@@ -73,14 +74,14 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Variable:
-    """The column, field or tag of a name, whichever a record has, as text."""
+    """The column, field or tag of that name, whichever a record has, as text."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A part of the expression: its mask, what it costs, the columns that it reads."""
+    """A part of the expression: its mask, its cost, and the columns that it reads."""
 
     mask: Mask
     cost: int
@@ -94,30 +95,30 @@ class Filter:
     columns: frozenset[str]
     _mask: Mask = field(repr=False)
     held: Mapping[str, Held] = field(default_factory=dict, compare=False)
-    """By column: of each of these lists, its value in a row that matches holds one text at least."""
+    """By column: lists of texts; in a matching row, the value contains at least one text of each list."""
     held_is_enough: bool = field(default=False, compare=False)
-    """Whether every row matches of which that is true."""
-    _pace: Pace | None = field(default=None, repr=False, compare=False)  # None: quick whatever the batch
+    """Whether every row for which that is true matches."""
+    _pace: Pace | None = field(default=None, repr=False, compare=False)  # None: fast for any batch
 
     @classmethod
     def compile(cls, where: Expression | None, columns: Columns, now_ns: int, *, standing: bool = False) -> Self:
-        """Compile `where` (None: everything) for batches that lie as `columns` says; relative times from `now_ns`.
+        """Compile `where` (None: everything) for batches with these `columns`; relative times count from `now_ns`.
 
-        standing: it was asked before these columns came: where one cannot be compared so, its text is.
-        Raises LqlError where a column does not exist, or cannot be compared like this.
+        standing: the condition may be older than the columns; if one cannot be compared by its type, its text is
+        compared. Raises LqlError if a column does not exist, or cannot be compared like this.
         """
         if where is None:
             return cls(frozenset(), lambda rows: pa.repeat(pa.scalar(True), len(rows)))
         check_where(where)
         term = _compile(where, partial(_standing if standing else _comparison, columns=columns, now_ns=now_ns))
-        read = term.columns or frozenset({columns.timestamp})  # whoever reads no column is not asked about its rows
+        read = term.columns or frozenset({columns.timestamp})  # a filter that reads no column would not be evaluated
         texts = held_texts(where)
         held = {columns.message: texts} if texts else {}
         pace = Pace() if term.cost >= _REGEX_COST else None
         return cls(read, term.mask, held, bool(texts) and are_enough(where), pace)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """True for each row that matches; no nulls. Linear in the batch. Raises what `Allowance.check` does."""
+        """True for each row that matches; no nulls. Linear in the batch. Raises the errors of `Allowance.check`."""
         needed = [name for name in batch.schema.names if name in self.columns]
         looked_at = batch.select(needed) if needed else batch
         if self._pace is None:
@@ -127,7 +128,7 @@ class Filter:
         return masks[0] if len(masks) == 1 else pa.concat_arrays(masks)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that match, in their order."""
+        """The matching rows, in order."""
         mask = self.mask(batch)
         matching = mask.true_count
         return batch if matching == len(batch) else batch.slice(0, 0) if matching == 0 else batch.filter(mask)
@@ -147,12 +148,12 @@ def _compile(where: Expression, compare: Callable[[Condition], _Term]) -> _Term:
             terms = sorted((_compile(one, compare) for one in inner), key=lambda term: term.cost)
             masks = [term.mask for term in terms]
             read = frozenset[str]().union(*(term.columns for term in terms))
-            undecided = isinstance(where, And)  # the mask whose rows the next term decides: still true, or not yet
+            undecided = isinstance(where, And)  # rows with this mask value are still undecided
             return _Term(lambda rows: _chain(masks, rows, undecided=undecided), terms[-1].cost, read)
 
 
 def _chain(masks: list[Mask], rows: _Rows, *, undecided: bool) -> pa.BooleanArray:
-    """AND (`undecided` True) or OR of masks, each asked only about rows that those before it left undecided."""
+    """AND (`undecided` True) or OR of masks, each evaluated only for rows that the previous ones left undecided."""
     mask = masks[0](rows)
     for i in range(1, len(masks)):
         left = mask.true_count if undecided else len(mask) - mask.true_count
@@ -187,7 +188,7 @@ def _comparison(condition: Condition, columns: Columns, now_ns: int) -> _Term:
         )
     typed = _typed_column(name, target, functions, columns)
     if typed is not None and isinstance(target, Field) and not value.number and _is_number(value_type(typed.type)):
-        typed = None  # text in quotes, which a field compares with as text wherever its value lies
+        typed = None  # quoted text: a field is compared as text, whether it is in a column or in the map
     if typed is not None and (op in SYMBOLS or pa.types.is_null(typed.type)):
         if isinstance(target, Field) and columns.extra is not None:
             return _typed_or_text(typed, condition, now_ns, columns)
@@ -196,7 +197,7 @@ def _comparison(condition: Condition, columns: Columns, now_ns: int) -> _Term:
 
 
 def _standing(condition: Condition, columns: Columns, now_ns: int) -> _Term:
-    """The same of a condition that was there before the columns: records without a fitting column still match."""
+    """The same for a condition older than the columns: records without a suitable column still match."""
     try:
         return _comparison(condition, columns, now_ns)
     except LqlError:
@@ -222,7 +223,7 @@ def _micros_of(column: str) -> Callable[[pa.RecordBatch], pa.Array]:
 
 
 def _typed_column(name: Name, target: Target, functions: tuple[str, ...], columns: Columns) -> pa.Field | None:
-    """The column that is compared by its own type; None: compare text. Raises LqlError for one that is not there."""
+    """The column to compare by its own type; None: compare text. Raises LqlError for a column that does not exist."""
     if not isinstance(target, Column | Field):
         return None
     if target.name not in columns.names:
@@ -239,7 +240,7 @@ def _typed_column(name: Name, target: Target, functions: tuple[str, ...], column
 
 
 def _may_be_tag(name: str, columns: Columns) -> bool:
-    """Whether a name that is no column can be a field or a tag, as in GROUP BY."""
+    """Whether a name that is not a column can be a field or a tag, as in GROUP BY."""
     return columns.tags is not None and (columns.extra is not None or name in columns.tag_names)
 
 
@@ -258,7 +259,7 @@ def _text(target: Target | _Variable, functions: tuple[str, ...], op: str, value
 def _text_source(
     target: Target | _Variable, columns: Columns
 ) -> tuple[Callable[[pa.RecordBatch], pa.Array | None], set[str]]:
-    """How to get the text from a batch (None: no row has it), and the columns for that."""
+    """A function that extracts the text from a batch (None: no row has it), and the columns that it needs."""
     if isinstance(target, Message):
         return lambda batch: batch.column(columns.message), {columns.message}
     assert isinstance(target, Field | Column | _Variable)
@@ -283,7 +284,7 @@ def _test_text(
     key: tuple[Target | _Variable, tuple[str, ...]],
     source: Callable[[pa.RecordBatch], pa.Array | None],
 ) -> pa.BooleanArray:
-    """Test each text, or each distinct one where the column is a dictionary; what is absent is empty."""
+    """Test each text, or each distinct one if the column is a dictionary; absent values are empty."""
 
     def operand(batch: pa.RecordBatch) -> pa.Array:
         texts = source(batch)
@@ -310,7 +311,7 @@ def _is_binary(type_: pa.DataType) -> bool:
     return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
 
 
-# ---------------------------------------------------------------- columns with types
+# ---------------------------------------------------------------- typed columns
 
 
 def _typed(column: pa.Field, condition: Condition, now_ns: int) -> _Term:
@@ -326,12 +327,12 @@ def _typed(column: pa.Field, condition: Condition, now_ns: int) -> _Term:
 
 
 def _typed_or_text(column: pa.Field, condition: Condition, now_ns: int, columns: Columns) -> _Term:
-    """A field: the column of its name in the rows that have a value there, else the text in the map of the rest."""
+    """A field: the column of its name in rows with a value there, otherwise the text in the map of fields."""
     target, op, value = Field(column.name), condition.op, condition.value
     text = _text(target, (), op, value, columns)
     try:
         typed = _typed(column, condition, now_ns)
-    except LqlError:  # the value is none of the column's type: no text form of one equals it either
+    except LqlError:  # the value does not fit the column's type, so no text form of a column value equals it
         return text
 
     def mask(rows: _Rows) -> pa.BooleanArray:
@@ -342,7 +343,7 @@ def _typed_or_text(column: pa.Field, condition: Condition, now_ns: int, columns:
 
 
 def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
-    """Compile the comparison for the column's type. Raises LqlError where the value does not fit it."""
+    """Compile the comparison for the column's type. Raises LqlError if the value does not fit it."""
     type_ = value_type(column.type)
     if pa.types.is_null(type_):
         always = pa.scalar(op == "!=")
@@ -350,7 +351,7 @@ def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
     if pa.types.is_boolean(type_):
         return _truth(column, op, value)
     if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
-        times = pa.timestamp("ms") if pa.types.is_date(type_) else type_  # a date is the time at which it begins
+        times = pa.timestamp("ms") if pa.types.is_date(type_) else type_  # a date is the time when it begins
         unit = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}[times.unit]
         stamps = integer.bound(op, Fraction(resolve_time(value.text, now_ns, value.mark), unit), *_INT64)
         return lambda values: integer.run(stamps, values.cast(times).cast(pa.int64()))
@@ -373,14 +374,14 @@ def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
 
 
 def _real_test(op: str, number: Decimal) -> Test:
-    """Floats compare with the one nearest to a number; none equals a number so large or small that this is an infinity
-    or 0.
+    """Compare floats with the one nearest to a number. No float equals a number so large or small that the nearest is
+    infinity or 0.
     """
     near = float(number)
     if math.isinf(near) or (near == 0 and number != 0):
         if op in ("=", "!="):
             return lambda values: integer.run(op == "!=", values)
-        beyond = (near > number) == op.startswith(">")  # whether the nearest float itself lies on the side asked for
+        beyond = (near > number) == op.startswith(">")  # whether the nearest float itself satisfies `op`
         op = f"{op[0]}=" if beyond else op[0]
     compare, real = comparison(op), pa.scalar(near)
     return lambda values: compare(values.cast(pa.float64()), real)

@@ -1,4 +1,6 @@
-"""COUNT, measures and GROUP BY over batches: keys and values made a column at a time, memory bounded by the groups."""
+"""COUNT, measures and GROUP BY over batches: keys and values are computed by column; memory is bounded by the number of
+groups.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,11 @@ from aggregator.lql.run.pace import Pace
 
 MAX_GROUPS = 1_000_000
 _COUNT = tree.Measure()
-_ALL = "all"  # the key that every row has, where there are no others
+_ALL = "all"  # the only key, with the same value in every row, if there are no others
 
 
 class Counter:
-    """A row per value of the keys, or one for all rows where there are no keys: their count, or measures of them."""
+    """Counts or measures rows, with a result row per value of the keys, or one for all rows if there are no keys."""
 
     def __init__(
         self,
@@ -45,9 +47,9 @@ class Counter:
         *,
         distinct: bool = False,
     ) -> None:
-        """Compile what stands behind SELECT and GROUP BY. A key of `columns` keeps its type; others are text.
+        """Compile the parts after SELECT and GROUP BY. A key of `columns` keeps its type; others are text.
 
-        distinct: the keys alone are asked for. Raises LqlError.
+        distinct: return only the keys. Raises LqlError.
         """
         self._measures = () if distinct else tuple(measures) or (tree.Measure(),)
         self._titles = [*map(key_to_text, keys), *map(measure_to_text, self._measures)]
@@ -70,7 +72,7 @@ class Counter:
         self._rounded: set[str] = set()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the rows in. Raises LqlError beyond MAX_GROUPS groups, and what `Allowance` does."""
+        """Add rows. Raises LqlError if there are more than MAX_GROUPS groups, and the errors of `Allowance`."""
         if batch.num_rows == 0:
             return
         for part in self._pace.parts(batch) if self._parsing else [batch]:
@@ -101,7 +103,7 @@ class Counter:
             )
 
     def _bound_apart(self, values: _Values) -> None:
-        """Keep the different values within bounds: those of percentiles by rounding them."""
+        """Limit the number of different values; for percentiles, by rounding them."""
         groups = self._apart[values.name]
         table = groups.table()
         if table is None or table.num_rows <= MAX_GROUPS:
@@ -123,12 +125,12 @@ class Counter:
         few = pa.array(rounded(values.fill_null(0.0).to_numpy()), mask=np.asarray(values.is_null()))
         return rows.set_column(rows.schema.get_field_index(name), name, few)
 
-    # ------------------------------------------------------------ the answer
+    # ------------------------------------------------------------ the result
 
     def table(self, most_first: bool | None = None, order_by: tree.Measure = _COUNT) -> pa.Table:
-        """A row per group: its keys, null where there is none, and its measures; ascending by the keys in their order.
+        """A row per group: its keys, null if absent, and its measures; in ascending order of the keys.
 
-        most_first: by `order_by` instead, equal ones by their keys; False: the smallest first. Null comes last.
+        most_first: order by `order_by` instead, ties by their keys; False: smallest first. Nulls come last.
         """
         counted = self._groups.table()
         self._bound(counted)
@@ -141,12 +143,12 @@ class Counter:
         if most_first is not None:
             place = self._measures.index(order_by) if order_by in self._measures else None
             table = _ordered(table, counted[ROWS] if place is None else measured[place], most_first)
-        self._held.set(0)  # it is the caller's now
+        self._held.set(0)  # the caller owns it now
         self._warn_of_nothing([*keys, *measured])
         return table.rename_columns(self._titles)
 
     def _warn_of_nothing(self, columns: Sequence[pa.ChunkedArray | pa.Array]) -> None:
-        """Tell of keys and measures that have no value anywhere: they may be mistyped."""
+        """Warn about keys and measures that have no value anywhere, because they may be mistyped."""
         counts = ("COUNT", "DISTINCT")
         whole = [None] * (len(columns) - len(self._measures)) + list(self._measures)
         for title, measure, column in zip(self._titles, whole, columns, strict=True):
@@ -158,13 +160,13 @@ class Counter:
                 self.warnings.append(f"{title!r}: no record that was read has a {what}")
 
     def _empty(self) -> pa.Table:
-        """No group; or one of no rows, where there are no keys."""
+        """The result without rows: no group, or one if there are no keys."""
         rows = 0 if self._grouped else 1
         keys = [pa.nulls(rows) for key in self._makers if key != _ALL]
         return pa.table([*keys, *(values.nothing(rows) for values in self._values)], self._titles)
 
     def _result(self, values: _Values, counted: pa.Table) -> pa.ChunkedArray | pa.Array:
-        """The column of a measure, a row for each of `counted`, which is in the order of the keys."""
+        """The column of a measure, with a row for each of `counted`, which is sorted by the keys."""
         if not values.apart:
             return values.result(counted)
         self._bound_apart(values)
@@ -185,11 +187,11 @@ class Counter:
 
 
 class _Values:
-    """The values that one measure takes, as a column of the rows that are grouped, and what is worked out of them."""
+    """The values for one measure, as a column of the rows to group, and the results computed from them."""
 
     def __init__(self, measure: tree.Measure, columns: Columns) -> None:
         self.measure = measure
-        self.apart = measure.function in ("DISTINCT", "PERCENTILE")  # each different value is counted
+        self.apart = measure.function in ("DISTINCT", "PERCENTILE")  # needs the count of each different value
         self.name, self.type = ROWS, pa.int64()
         self.make: Maker | None = None
         self.results: list[tuple[str, str]] = []
@@ -215,14 +217,14 @@ class _Values:
         return counted[ROWS if self.measure.operand is None else f"{self.name}_{function.lower()}"]
 
     def nothing(self, rows: int) -> pa.Array:
-        """The column where there are no records."""
+        """The column if there are no records."""
         if self.measure.function in ("COUNT", "DISTINCT"):
             return pa.array([0] * rows, pa.int64())
         return narrowed(pa.nulls(rows, self.type))
 
 
 def _ordered(table: pa.Table, by: pa.ChunkedArray | pa.Array, most_first: bool) -> pa.Table:
-    """The rows by a measure, equal ones as they are."""
+    """Sort the rows by a measure; ties keep their order."""
     places = pa.array(range(table.num_rows), pa.int64())
     sorting = pa.table({"by": by, "place": places})
     direction = "descending" if most_first else "ascending"
@@ -230,7 +232,7 @@ def _ordered(table: pa.Table, by: pa.ChunkedArray | pa.Array, most_first: bool) 
 
 
 def _operand_maker(operand: tree.Operand, columns: Columns) -> Maker:
-    """The values of an operand, as GROUP BY has them; of ts the times."""
+    """Computes the values of an operand like GROUP BY; for ts, the times."""
     if isinstance(target_of(innermost(operand)[0]), Timestamp):
         return lambda batch: batch.column(columns.timestamp)
     return _maker(operand, columns)
@@ -248,7 +250,7 @@ def _type_of(operand: tree.Operand, columns: Columns) -> pa.DataType:
 
 
 def _reads(key: tree.Operand | tree.Every, columns: Columns) -> set[str]:
-    """The columns that making a key or a value needs."""
+    """The columns needed to compute a key or a value."""
     if isinstance(key, tree.Every):
         return {columns.timestamp}
     name, functions = innermost(key)
@@ -265,13 +267,13 @@ def _reads(key: tree.Operand | tree.Every, columns: Columns) -> set[str]:
 
 
 def _is_whole_column(target: Target, functions: Sequence[str], columns: Columns) -> bool:
-    """Whether the values are a column's, with its type."""
-    whole = isinstance(target, Column) or columns.extra is None  # the map has none of the field's values
+    """Whether the values are those of a column, with its type."""
+    whole = isinstance(target, Column) or columns.extra is None  # no map has other values of the field
     return isinstance(target, Field | Column) and whole and not functions and target.name in columns.names
 
 
 def _is_parsed(key: tree.Operand | tree.Every) -> bool:
-    """Whether making the key parses each message."""
+    """Whether computing the key parses each message."""
     return not isinstance(key, tree.Every) and isinstance(target_of(innermost(key)[0]), JsonPath)
 
 
@@ -283,15 +285,15 @@ def _maker(key: tree.Operand | tree.Every, columns: Columns) -> Maker:
     if _is_whole_column(target, functions, columns):
         assert isinstance(target, Field | Column)
         kind = columns.schema.field(target.name).type
-        as_group = as_text if pa.types.is_nested(kind) or pa.types.is_interval(kind) else decoded  # no keys to Arrow
+        as_group = as_text if pa.types.is_nested(kind) or pa.types.is_interval(kind) else decoded  # not groupable
         return lambda batch: _equal_alike(as_group(batch.column(target.name)))
     source = _text(target, columns)
     return lambda batch: changed_case(source(batch).cast(pa.large_string()), functions)
 
 
 def _equal_alike(values: pa.Array) -> pa.Array:
-    """-0.0 as 0.0, which `=` does not tell apart, and each NaN as the same one; halves, which Arrow cannot sort, as
-    float32.
+    """Normalise floats for grouping: -0.0 to 0.0, which `=` does not distinguish, and every NaN to the same one; half
+    floats, which Arrow cannot sort, to float32.
     """
     if not pa.types.is_floating(values.type):
         return values
@@ -310,7 +312,7 @@ def _every(length_us: int, columns: Columns) -> Maker:
 
 
 def _modulo(stamps: pa.Array, length: int) -> pa.Array:
-    """Not negative, also before 1970."""
+    """The nonnegative remainder, even before 1970."""
     rest = pc.subtract(stamps, pc.multiply(pc.divide(stamps, length), length))
     return pc.if_else(pc.less(rest, 0), pc.add(rest, length), rest)
 

@@ -1,4 +1,4 @@
-"""`Groups`: partial results per group, added up batch by batch, in memory bounded by the number of groups."""
+"""`Groups`: partial results per group, accumulated by batch, in memory bounded by the number of groups."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 MERGE_ROWS = 200_000
-"""So many rows of partial results, or as many as there are groups, are added up before more come."""
+"""Partial results are merged when this many rows were added, or as many as there are groups."""
 _MERGED_BY = {"count_all": "sum", "count": "sum", "sum": "sum", "min": "min", "max": "max"}
 ROWS = "count_all"
-"""The result that every group has: how many rows there are of it."""
+"""The result that every group has: its number of rows."""
 
 
 class Groups:
-    """Rows by keys: how many, and sums, counts of values, least and greatest values of other columns."""
+    """Rows grouped by keys: their number, and the sum, count, minimum and maximum of other columns."""
 
     def __init__(self, keys: Sequence[str], results: Sequence[tuple[str, str]] = ()) -> None:
-        """keys: columns. results: columns, and which of sum, count, min and max is wanted of each."""
+        """keys: columns. results: (column, function) pairs; the functions are sum, count, min and max."""
         self.keys = list(keys)
         self._results = [([], "count_all"), *results]
         self._names = [ROWS, *(f"{column}_{how}" for column, how in results)]
@@ -27,15 +27,15 @@ class Groups:
 
     @property
     def nbytes(self) -> int:
-        """What they take in memory."""
+        """Memory used."""
         return sum(part.nbytes for part in self._parts)
 
     def add(self, rows: pa.Table) -> bool:
-        """Take rows in. True: the partial results were added up just now, and `table` costs nothing."""
+        """Add rows. True: the partial results were just merged, so `table` costs nothing."""
         return self._keep(rows.group_by(self.keys).aggregate(self._results))
 
     def add_alike(self, row: pa.Table, count: int) -> bool:
-        """The same of so many rows with the keys of this one, where nothing but their number is wanted."""
+        """Add `count` rows with the keys of this one, if only their number is needed."""
         assert self._results == [([], "count_all")]
         return self._keep(row.append_column(ROWS, pa.array([count], pa.int64())))
 
@@ -48,7 +48,7 @@ class Groups:
         return True
 
     def table(self) -> pa.Table | None:
-        """The keys and results of each group, in any order; None where there are no rows."""
+        """The keys and results of each group, in any order; None if there are no rows."""
         if len(self._parts) > 1:
             joined = pa.concat_tables(self._parts).group_by(self.keys).aggregate(self._merges)
             self._parts = [joined.rename_columns([*self.keys, *self._names])]
@@ -56,7 +56,7 @@ class Groups:
         return self._parts[0] if self._parts else None
 
     def replace(self, rows: pa.Table, counts: str) -> None:
-        """Begin again with rows of which each stands for `counts` many."""
+        """Start again with rows that each count as often as the column `counts` says."""
         assert self._results == [([], "count_all")]
         merged = rows.group_by(self.keys).aggregate([(counts, "sum")])
         self._parts = [merged.rename_columns([*self.keys, ROWS])]

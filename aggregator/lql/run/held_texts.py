@@ -1,7 +1,7 @@
-"""Texts that the message of every matching record holds, where a condition says so.
+"""Texts that a condition requires in the message of every matching record.
 
-Pure functions. Segments that store messages by templates rule out by them what no record of a template can hold. Each
-answer may be too little, never too much.
+Pure functions. Segments that store messages as templates use them to rule out templates whose records cannot contain
+them. A result may have too few texts, never too many.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from aggregator.lql.parse.tree import And, Condition, Expression, Or
 from esformat.parts import texts_around
 
 Held = tuple[tuple[bytes, ...], ...]
-"""Of each of these lists, a message holds one text at least."""
+"""Lists of texts: a message contains at least one text of each list."""
 
 MOST_TEXTS = 16
-"""Of one list."""
+"""Limit for one list."""
 
 _GLOB = re.compile(r"[*?]")
 
 
 def held_texts(where: Expression | None) -> Held:
-    """What the messages of all records that match hold; empty where the condition does not tell."""
+    """The texts in the messages of all matching records; empty if the condition does not require any."""
     match where:
         case Condition():
             return _of_condition(where)
@@ -37,7 +37,7 @@ def held_texts(where: Expression | None) -> Held:
 
 
 def are_enough(where: Expression) -> bool:
-    """Whether every message matches that holds what `held_texts` says, if it says anything."""
+    """Whether every message that contains what `held_texts` returns matches, if it returns anything."""
     match where:
         case Condition():
             name, functions = innermost(where.operand)
@@ -65,10 +65,10 @@ def _of_condition(condition: Condition) -> Held:
 
 
 def _literals(glob: str) -> list[str]:
-    """The parts of a pattern that stand for themselves; none where that takes a closer look."""
+    """The literal parts of a pattern; none if the pattern has classes or escapes."""
     return [] if "[" in glob or "\\" in glob else _GLOB.split(glob)
 
 
 def _is_stored_so(text: str) -> bool:
-    """Whether messages that hold a text have its bytes: others show broken bytes as U+FFFD."""
+    """Whether messages that contain the text contain its bytes: U+FFFD may also stand for broken bytes."""
     return "\ufffd" not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)

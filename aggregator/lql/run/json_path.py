@@ -1,4 +1,4 @@
-"""Paths into messages that are JSON: the value at a place of each message."""
+"""Paths into JSON messages: the value at a path of each message."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from aggregator.lql.text.number import number_test
 from aggregator.lql.text.predicate import Test, text_test
 from esformat.parts import JsonValues
 
-_PLACE = re.compile("0|[1-9][0-9]{0,8}")  # a key of an object and, in an array, a place
+_PLACE = re.compile("0|[1-9][0-9]{0,8}")  # a key of an object, or a position in an array
 
 
 def path_test(steps: tuple[str | int, ...], op: str, value: Value) -> Test:
     """Compile `PATH op value` to a test of messages (text or bytes, no nulls).
 
-    A number without quotes compares with numbers, also those in a JSON string; only != holds for anything else.
-    Other values compare with text: a string's own, `true`, a number as Python writes it, JSON of objects and arrays,
-    and empty text where there is nothing, null, or no JSON.
+    A number without quotes is compared with numbers, including those in JSON strings; for anything else only != is
+    true. Other values are compared with text: a string's own, `true`, a number as Python writes it, JSON of objects and
+    arrays, and empty text if the value is absent or null, or the message is not JSON.
     """
     as_number = value.number and op in SYMBOLS
     test = (number_test if as_number else text_test)(op, value.text)
@@ -28,7 +28,7 @@ def path_test(steps: tuple[str | int, ...], op: str, value: Value) -> Test:
 
 
 def path_text(steps: tuple[str | int, ...], messages: pa.Array) -> pa.Array:
-    """The value at the path as text, null where there is none."""
+    """The value at the path as text, null if there is none."""
     return _values(messages, steps).texts()
 
 

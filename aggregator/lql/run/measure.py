@@ -1,8 +1,8 @@
-"""SUM, AVG, MIN, MAX, COUNT of values, COUNT(DISTINCT …) and percentiles: which values of a batch they take, and what
-comes of partial results.
+"""SUM, AVG, MIN, MAX, COUNT of values, COUNT(DISTINCT …) and percentiles: the values of a batch that they use, and the
+results computed from partial ones.
 
-Measures see numbers: those of a column of numbers, and of text the values that are written as one; NaN is none. MIN and
-MAX see times and dates, too. Values that are absent count nowhere.
+Measures use numbers: those of a numeric column, and text values that are written as numbers; NaN is ignored. MIN and
+MAX also use times and dates. Absent values are ignored.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from aggregator.lql.parse.template import micros
 from aggregator.lql.text.number import numbers_in
 
 Maker = Callable[[pa.RecordBatch], pa.Array]
-_KEPT_BITS = 10  # of a value's binary digits, where there are too many different ones to keep them all
+_KEPT_BITS = 10  # binary digits of a value that are kept if there are too many different values
 
 
 def number_type(measure: tree.Measure, type_: pa.DataType) -> pa.DataType:
-    """The type in which a measure takes values of a column. Raises LqlError for those that it cannot take."""
+    """The type in which a measure uses values of a column. Raises LqlError if it cannot use them."""
     type_ = value_type(type_)
     if is_text(type_) or pa.types.is_null(type_) or pa.types.is_floating(type_):
         return pa.float64()
@@ -40,7 +40,7 @@ def number_type(measure: tree.Measure, type_: pa.DataType) -> pa.DataType:
     elif number and measure.function != "SUM":
         return pa.float64()
     elif pa.types.is_integer(type_):
-        return pa.decimal128(20, 0)  # every number of 64 bits; a sum has 38 digits and does not overflow
+        return pa.decimal128(20, 0)  # holds every 64-bit number; a sum has 38 digits and does not overflow
     elif pa.types.is_decimal(type_):
         return pa.decimal256(76, type_.scale)
     name, _ = innermost(measure.operand) if measure.operand is not None else (tree.Name(""), ())
@@ -48,7 +48,9 @@ def number_type(measure: tree.Measure, type_: pa.DataType) -> pa.DataType:
 
 
 def value_maker(measure: tree.Measure, make: Maker, type_: pa.DataType, columns: Columns) -> Maker:
-    """What gives the values that a measure takes, of `type_`. make: gives the operand's, as GROUP BY has them."""
+    """A function that computes the values for a measure, of `type_`. make: computes the operand's values, as for GROUP
+    BY.
+    """
     assert measure.operand is not None
     if isinstance(target_of(innermost(measure.operand)[0]), Timestamp):
         return lambda batch: micros(batch.column(columns.timestamp)).cast(type_)
@@ -66,17 +68,17 @@ def value_maker(measure: tree.Measure, make: Maker, type_: pa.DataType, columns:
 
 
 def rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The values with fewer binary digits: within a thousandth of what they were."""
+    """The values with fewer binary digits: within a thousandth of the originals."""
     mantissa, exponent = np.frexp(values)
     few: npt.NDArray[np.float64] = np.ldexp(np.round(np.ldexp(mantissa, _KEPT_BITS)), exponent - _KEPT_BITS)
     return few
 
 
 def percentiles(values: pa.Array, counts: pa.Array, rows: pa.Array, percent: Decimal) -> pa.Array:
-    """The percentile of each group: its smallest value that at least so many percent of its values do not exceed.
+    """The percentile of each group: its smallest value that at least `percent` percent of its values do not exceed.
 
-    values, counts: those of all groups, one group after the other, ascending, absent ones last. rows: how many belong
-    to each group.
+    values, counts: those of all groups, group by group, ascending, absent ones last. rows: number of values in each
+    group.
     """
     weights = np.where(np.asarray(values.is_valid()), np.asarray(counts), 0)
     ends = np.cumsum(np.asarray(rows))
@@ -91,7 +93,7 @@ def percentiles(values: pa.Array, counts: pa.Array, rows: pa.Array, percent: Dec
 
 
 def narrowed(sums: pa.Array) -> pa.Array:
-    """Sums of whole numbers as int64, or with all their digits where one does not fit; others as they are."""
+    """Sums of whole numbers as int64, or with all their digits if one does not fit; others unchanged."""
     if not pa.types.is_decimal(sums.type):
         return sums
     kind = pa.int64() if sums.type.scale == 0 else pa.decimal128(38, sums.type.scale)
@@ -102,7 +104,7 @@ def narrowed(sums: pa.Array) -> pa.Array:
 
 
 def average(sums: pa.Array, counts: pa.Array) -> pa.Array:
-    """Sums divided by how many values there were; null where there were none."""
+    """Sums divided by the number of values; null if there were none."""
     return pc.divide(sums.cast(pa.float64()), pc.if_else(pc.equal(counts, 0), None, counts).cast(pa.float64()))
 
 

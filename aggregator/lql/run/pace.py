@@ -9,21 +9,21 @@ import pyarrow as pa
 
 from aggregator.base.allowance import check
 
-_FIRST_BYTES = 16 << 10  # the slowest regular expression takes 0.3 s for them
+_FIRST_BYTES = 16 << 10  # the slowest regular expression takes 0.3 s for this many
 _LARGEST_BYTES = 1 << 30
-_QUICK_S, _SLOW_S = 0.005, 0.05  # what a slice should take: more than it costs to begin one, too little to wait for
+_QUICK_S, _SLOW_S = 0.005, 0.05  # target time of a slice: longer than its overhead, but too short to notice
 
 
 class Pace:
-    """How large slices are, by how long the last ones took. Threads may share one: the latest word counts."""
+    """Adapts the size of slices to the time that the last ones took. Threads may share one: the latest update wins."""
 
     def __init__(self) -> None:
         self._bytes = _FIRST_BYTES
 
     def parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch in slices, at least one; the time until the next is asked for counts as the work on one.
+        """The batch in slices, at least one. The time until the next one is requested counts as the work on a slice.
 
-        Raises what `Allowance.check` does, between slices.
+        Raises the errors of `Allowance.check`, between slices.
         """
         row_bytes = sum(map(_value_bytes, batch.columns)) or 1.0
         begin = 0
@@ -44,7 +44,7 @@ class Pace:
 
 
 def _value_bytes(column: pa.Array) -> float:
-    """About how many bytes a value has, on average; one of a dictionary as it is when it is taken out."""
+    """The approximate average size of a value in bytes; for a dictionary, of the decoded value."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary
     return float(column.nbytes / max(1, len(column)))

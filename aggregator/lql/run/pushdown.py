@@ -1,6 +1,6 @@
-"""Pushdown: the times a condition can match, and the values that indexes can look up.
+"""Pushdown: the time span in which a condition can match, and the values that indexes can look up.
 
-Pure functions; each answer holds for every event that matches, and may hold for others.
+Pure functions. Each result covers every matching event, and may cover others.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """Times from `start_us` on, before `end_us`, in microseconds; None is open. Empty where the end comes first."""
+    """Times from `start_us` on, before `end_us`, in microseconds; None is open. Empty if the end is not after the
+    start.
+    """
 
     start_us: int | None = None
     end_us: int | None = None
 
     @property
     def empty(self) -> bool:
-        """Tell whether no time lies in it."""
+        """Whether the span contains no time."""
         return self.start_us is not None and self.end_us is not None and self.start_us >= self.end_us
 
     def __and__(self, other: TimeSpan) -> TimeSpan:
@@ -33,7 +35,7 @@ class TimeSpan:
         return TimeSpan(max(starts, default=None), min(ends, default=None))
 
     def __or__(self, other: TimeSpan) -> TimeSpan:
-        """The shortest span that holds both."""
+        """The shortest span that contains both."""
         if self.empty or other.empty:
             return other if self.empty else self
         open_start = self.start_us is None or other.start_us is None
@@ -48,7 +50,7 @@ EVERYTHING = TimeSpan()
 
 
 def range_span(range_: Range | None, now_ns: int) -> TimeSpan:
-    """The span of RANGE, both of its times included, also of a nanosecond within a microsecond. Raises LqlError."""
+    """The span of RANGE, including both of its times, even if they are not whole microseconds. Raises LqlError."""
     if range_ is None:
         return EVERYTHING
     start, end = (
@@ -65,9 +67,9 @@ def time_span(where: Expression | None, now_ns: int) -> TimeSpan:
 
 
 def equalities(where: Expression | None) -> dict[str, frozenset[Value]]:
-    """Per column or field the values of which every matching event has one, where `where` says so.
+    """Per column or field, the set of values that every matching event must have one of, if `where` implies that.
 
-    A number may be written in other ways in a text. An empty value never comes: it also stands for an absent field,
+    A number may have other spellings in a text. Empty values are never included: they also stand for an absent field,
     which no index lists.
     """
     found = {} if where is None else _equal(where, negated=False)

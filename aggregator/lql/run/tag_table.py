@@ -1,6 +1,6 @@
 """The tag sets of all streams in columns, and expressions over them: one comparison per distinct value, not per stream.
 
-A missing tag is empty text. Values compare as text.
+A missing tag is empty text. Values are compared as text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ I64 = npt.NDArray[np.int64]
 
 
 class _Tag:
-    """One tag name: which streams have it, and with which of its distinct values."""
+    """One tag name: the streams that have it, and which of its distinct values each has."""
 
     def __init__(self) -> None:
         self.streams = array("q")
@@ -43,7 +43,7 @@ class _Tag:
 
 
 class _Having(NamedTuple):
-    """Sets that have a tag: their numbers, which of its values each has, and those values."""
+    """Sets with a tag: their numbers, the code of each one's value, and the values by code."""
 
     streams: I64
     codes: I64
@@ -51,7 +51,7 @@ class _Having(NamedTuple):
 
 
 class TagTable:
-    """Tag sets by number, in the order in which they were added. Safe to share between threads."""
+    """Tag sets by number, in insertion order. Thread-safe."""
 
     def __init__(self, tag_sets: Iterable[TagSet] = ()) -> None:
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class TagTable:
         return self._count
 
     def add(self, tags: TagSet) -> int:
-        """Add a set; its number, counted from 0."""
+        """Add a set; return its number, counted from 0."""
         with self._lock:
             self._add([tags])
             return self._count - 1
@@ -81,14 +81,14 @@ class TagTable:
             self._count += 1
 
     def names(self) -> list[str]:
-        """Every tag name, ascending."""
+        """All tag names, ascending."""
         with self._lock:
             return sorted(self._tags)
 
     def select(self, source: Source | None, *, without_tag: str | None = None) -> I64:
-        """Numbers of the sets that match and do not have a tag, ascending; None matches all.
+        """Numbers of the sets that match and do not have the tag `without_tag`, ascending; source None matches all.
 
-        Raises LqlError, and what `Allowance.check` does. No lock is held while texts are compared.
+        Raises LqlError, and the errors of `Allowance.check`. Holds no lock while texts are compared.
         """
         if source is not None and not isinstance(source, TagSet):
             check_tags(source)
@@ -110,7 +110,7 @@ class TagTable:
         return self._evaluate(source, count)
 
     def _having(self, name: str, count: int) -> _Having:
-        """The first `count` sets that have the tag."""
+        """Those of the first `count` sets that have the tag."""
         with self._lock:
             tag = self._tags.get(name) or _Tag()
             streams, codes, texts = _numbers(tag.streams), _numbers(tag.codes), tag.texts()
@@ -118,7 +118,7 @@ class TagTable:
         return _Having(streams[:known], codes[:known], texts)
 
     def _equal(self, name: str, value: str, count: int) -> Mask:
-        """Sets that have the tag with exactly that value: a missing one is not an empty one here."""
+        """Sets that have the tag with exactly this value: here a missing tag is not an empty one."""
         having = self._having(name, count)
         mask = np.zeros(count, dtype=np.bool_)
         with self._lock:
@@ -151,9 +151,9 @@ class TagTable:
 
 
 def matches(source: Source | None, tags: TagSet) -> bool:
-    """Tell whether one tag set matches. Raises LqlError."""
+    """Whether one tag set matches. Raises LqlError."""
     return len(TagTable([tags]).select(source)) == 1
 
 
 def _numbers(stored: array[int]) -> I64:
-    return np.array(stored, dtype=np.int64)  # a copy: an array that is looked into cannot grow
+    return np.array(stored, dtype=np.int64)  # a copy, because an array with an exported buffer cannot grow

@@ -1,1 +1,1 @@
-"""Numbers, times and patterns as statements write them, and texts that match them."""
+"""Numbers, times and patterns as written in statements, and their comparison with texts."""

@@ -1,4 +1,4 @@
-"""What the six operators of order do with arrays: Arrow's function for each."""
+"""The Arrow function for each of the six ordering operators."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ ORDER = {"=": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": 
 
 
 def comparison(op: str) -> Comparison:
-    """The function for `op`. It is looked up by its name, since `pyarrow.compute` is loaded when it is used."""
+    """The function for `op`. Looked up by name, because `pyarrow.compute` is loaded on first use."""
     found: Comparison = getattr(pc, ORDER[op])
     return found

@@ -1,6 +1,6 @@
 r"""Globs, the patterns of LIKE: `*` any run of characters, `?` one, `[a-z]` and `[^a-z]` one of a class, `\` escapes.
 
-A glob is taken apart once; whoever evaluates it sees whether it is a plain comparison in disguise, or gets a regular
+A glob is parsed once; the caller then learns whether it is equivalent to a plain comparison, or gets a regular
 expression that takes linear time.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class GlobError(ValueError):
-    """A glob cannot be read. `at`: the character of it that is wrong."""
+    """A glob is invalid. `at`: the position of the error in it."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)
@@ -19,12 +19,12 @@ class GlobError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`*`: any characters, also none."""
+    """`*`: any number of any characters, including none."""
 
 
 @dataclass(frozen=True, slots=True)
 class One:
-    """A character of these ranges, or outside them where `negated`. `?` is anything but nothing."""
+    """A character in these ranges, or outside them if `negated`. `?` is anything except nothing."""
 
     ranges: tuple[tuple[str, str], ...]
     negated: bool = False
@@ -59,7 +59,7 @@ def _piece(pattern: str, at: int) -> tuple[Piece, int]:
 
 
 def _letter(pattern: str, at: int) -> tuple[str, int]:
-    """The character at `at`, which a backslash may protect."""
+    """The character at `at`, which may be escaped by a backslash."""
     if pattern[at] != "\\":
         return pattern[at], at + 1
     if at + 1 == len(pattern):
@@ -87,7 +87,7 @@ def _class(pattern: str, start: int) -> tuple[One, int]:
 
 
 def plain(pieces: list[Piece]) -> tuple[str, str] | None:
-    """The comparison that says the same, with its text: =, PREFIX, SUFFIX or CONTAINS; None where there is none."""
+    """The equivalent comparison, with its text: =, PREFIX, SUFFIX or CONTAINS; None if there is none."""
     literals = [piece for piece in pieces if isinstance(piece, str)]
     if len(literals) > 1 or any(isinstance(piece, One) for piece in pieces):
         return None
@@ -100,12 +100,12 @@ def plain(pieces: list[Piece]) -> tuple[str, str] | None:
 
 
 def to_regex(pieces: list[Piece]) -> str:
-    """An RE2 pattern that matches exactly the texts that the glob does. A run also crosses bytes that are no UTF-8."""
+    """An RE2 pattern that matches exactly the same texts as the glob. A run also matches bytes that are not UTF-8."""
     return r"(?s)\A" + "".join(_regex(piece) for piece in pieces) + r"\z"
 
 
 def escape(text: str) -> str:
-    """`text` as a pattern that matches it and nothing else."""
+    """A pattern that matches only `text`."""
     return "".join(letter if letter.isalnum() or ord(letter) > 127 else f"\\x{ord(letter):02x}" for letter in text)
 
 

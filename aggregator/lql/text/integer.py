@@ -1,4 +1,4 @@
-"""Comparing integers with any number exactly: which integer stands for a fraction, and what lies out of reach."""
+"""Compare integers exactly with any number: find an equivalent integer bound, and handle values out of range."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ IntegerTest = tuple[str, int] | bool
 
 
 def bound(op: str, value: Decimal | Fraction, low: int, high: int) -> IntegerTest:
-    """`x op value` for integers x of [low, high]: the same with an integer of that range, or what it always is."""
+    """Reduce `x op value`, for integers x in [low, high], to a comparison with an integer in that range, or to its
+    constant result.
+    """
     value = Fraction(value)
     if op in ("=", "!="):
         if value.denominator != 1 or not low <= value <= high:
@@ -30,7 +32,9 @@ def bound(op: str, value: Decimal | Fraction, low: int, high: int) -> IntegerTes
 
 
 def run(test: IntegerTest, values: pa.Array, scale: int = 0) -> pa.BooleanArray:
-    """Apply what `bound` gave to int64 or uint64 values, or to decimals by their last of `scale` places; nulls stay."""
+    """Apply the result of `bound` to int64 or uint64 values, or to decimals in units of their last of `scale` digits;
+    nulls stay.
+    """
     if isinstance(test, bool):
         return pa.array(np.full(len(values), test), mask=np.asarray(values.is_null()))
     op, limit = test

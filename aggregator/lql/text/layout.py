@@ -1,6 +1,6 @@
-"""Layouts of times in output: an example date, as Go writes them (2006-01-02 15:04:05.000), or strftime's letters.
+"""Layouts of times in output: an example date in Go's style (2006-01-02 15:04:05.000), or strftime's letters.
 
-Rendered a column at a time, in UTC.
+Rendered by column, in UTC.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _RFC3339 = "2006-01-02T15:04:05.999999999Z07:00"
-# What stands for what. Fractions, `pm`, unpadded numbers and `__2` are made by `_special`.
+# strftime equivalents. Fractions, `pm`, unpadded numbers and `__2` are handled by `_special`.
 _GO = {
     "January": "%B", "Jan": "%b", "Monday": "%A", "Mon": "%a", "MST": "UTC", "2006": "%Y", "002": "%j", "01": "%m",
     "02": "%d", "03": "%I", "04": "%M", "05": "%S", "06": "%y", "15": "%H", "PM": "%p", "_2": "%e",
@@ -24,7 +24,7 @@ _GO = {
 }  # fmt: skip
 _UNPADDED = {"1": "%m", "2": "%d", "3": "%I", "4": "%M", "5": "%S"}
 _FRACTION = r"[.,](?:0+|9+)(?![0-9])"
-# As Go reads a layout: `Jan` and `Mon` are none in front of a small letter, and `_2006` is a year behind an underscore.
+# As in Go: `Jan` and `Mon` are literal before a lower-case letter, and `_2006` is an underscore and a year.
 _PIECE = re.compile(
     rf"(?P<fraction>{_FRACTION})|(?P<text>(?:Jan(?!uary)|Mon(?!day))(?=[a-z])|_(?=2006))|(?P<year_day>__2)"
     rf"|(?P<go>{'|'.join(map(re.escape, sorted(_GO, key=len, reverse=True)))})"
@@ -43,23 +43,23 @@ _PLACES = {
     "%M": slice(14, 16),
     "%S": slice(17, 19),
 }
-Maker = Callable[[pa.Array, pa.Array], pa.Array]  # seconds as timestamps, microseconds below the second as int64
+Maker = Callable[[pa.Array, pa.Array], pa.Array]  # seconds as timestamps, microseconds within the second as int64
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How times are written. Make one with `of` or `rfc3339`."""
+    """The format of times. Create with `of` or `rfc3339`."""
 
     makers: tuple[Maker, ...]
 
     @classmethod
     def rfc3339(cls) -> Self:
-        """2026-03-01T08:00:00.25Z: the fraction as far as it is not zero."""
+        """2026-03-01T08:00:00.25Z: the fraction without trailing zeros."""
         return cls.of(_RFC3339)
 
     @classmethod
     def of(cls, layout: str) -> Self:
-        """From Go's example date, or from strftime's letters where there is a %. Raises ValueError."""
+        """From Go's example date, or from strftime's letters if it contains a %. Raises ValueError."""
         if "%" in layout:
             wrong = next((found[0] for found in re.finditer("%(.?)", layout) if found[1] not in _LETTERS), None)
             if wrong is not None:
@@ -81,7 +81,7 @@ class Layout:
         return cls(tuple(makers))
 
     def render(self, micros: pa.Array) -> pa.Array:
-        """Write times, int64 microseconds since 1970; nulls stay."""
+        """Format times, which are int64 microseconds since 1970; nulls stay."""
         seconds, below = _split(micros)
         parts = [make(seconds, below) for make in self.makers]
         return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "")
@@ -103,11 +103,11 @@ def _strftime(letters: str) -> Maker:
 
 
 def _of_fixed_width(seconds: pa.Array, pieces: list[str], letters: str) -> pa.Array:
-    """As pc.strftime, out of the digits that Arrow writes a time with, for all rows at once: far quicker."""
+    """Like pc.strftime, but much faster: rearranges the digits of Arrow's own format for all rows together."""
     texts = seconds.fill_null(pa.scalar(0, seconds.type)).cast(pa.string())
     stored = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
-    odd = len(stored) != len(texts) * len(_WRITTEN)  # years that four digits do not write
-    if odd or len(texts) * 4 * len(letters) >= 1 << 31:  # more text than one array has
+    odd = len(stored) != len(texts) * len(_WRITTEN)  # years that do not have four digits
+    if odd or len(texts) * 4 * len(letters) >= 1 << 31:  # more text than one array can hold
         return pc.strftime(seconds, format=letters)
     digits = stored.reshape(len(texts), len(_WRITTEN))
     parts = [
@@ -135,7 +135,7 @@ def _special(found: re.Match[str]) -> Maker:
 
 
 def _fraction(below: pa.Array, mark: str, width: int, *, trimmed: bool) -> pa.Array:
-    """The first `width` digits below the second; `trimmed`: without zeros at the end, and nothing where all are."""
+    """The first `width` digits of the fraction; `trimmed`: without trailing zeros, and empty if all are zero."""
     text = pc.ascii_lpad(below.cast(pa.string()), 6, "0")
     text = pc.utf8_slice_codeunits(pc.ascii_rpad(text, 9, "0"), 0, width)
     if not trimmed:

@@ -1,7 +1,7 @@
-"""Texts compared with a number: those that are numbers compare exactly as such, all others are unequal to it.
+"""Compare texts with a number: texts that are numbers compare exactly, all others are unequal to it.
 
-No Python loop per text: floats decide, and only texts that round to the float of that number are read as decimals,
-once per distinct text.
+No Python loop per text: floats decide, and only texts that round to the same float as the number are parsed as
+decimals, once per distinct text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WHOLE = rf"\A[ \t\r\n]*{NUMBER}[ \t\r\n]*\z"
 
 
 def number_test(op: str, value: str) -> Test:
-    """Compile `op`, of tree.SYMBOLS. Raises ValueError where `value` is no number."""
+    """Compile `op`, one of tree.SYMBOLS. Raises ValueError if `value` is not a number."""
     limit = parse_number(value)
     near, compare = float(limit), COMPARE[op]
 
@@ -52,7 +52,7 @@ def number_test(op: str, value: str) -> Test:
 
 
 def numbers_in(texts: pa.Array) -> pa.Array:
-    """The texts that are numbers, as floating-point numbers; null for all others."""
+    """The texts that are numbers, as floats; null for all others."""
     texts = as_string(texts)
     numbers = pc.if_else(pc.match_substring_regex(texts, _WHOLE), texts, pa.scalar(None, texts.type))
     return pc.ascii_ltrim(pc.ascii_trim_whitespace(numbers), "+").cast(pa.float64())

@@ -1,7 +1,7 @@
-"""One comparison of text, compiled: operator and value to a function over Arrow arrays. No Python loop per value.
+"""Compile one comparison of text: operator and value become a function over Arrow arrays. No Python loop per value.
 
-Arrays are of string or binary type, large or not, without nulls. Order is that of UTF-8 bytes, which is that of code
-points. Regular expressions are RE2's: linear in the text, whatever the pattern.
+Arrays are of string or binary type, large or not, without nulls. The order is that of UTF-8 bytes, which equals that of
+code points. Regular expressions are RE2's: linear in the text, whatever the pattern.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from aggregator.lql.text import glob, substring
 from aggregator.lql.text.comparison import ORDER, comparison
 from aggregator.lql.text.regex import MAX_PATTERN, Regex, RegexError
 
-_LONGEST_WRITTEN = 24  # characters of a regular expression for one of a glob: `[\x{10ffff}-\x{10ffff}]`
-_FEW = 4  # a quarter of the texts
+_LONGEST_WRITTEN = 24  # characters of a regular expression per character of a glob: `[\x{10ffff}-\x{10ffff}]`
+_FEW = 4  # "few" means less than 1/_FEW of the texts
 Test = Callable[[pa.Array], pa.BooleanArray]
 
 
 def text_test(op: str, value: str) -> Test:
-    """Compile `op`, of tree.SYMBOLS or tree.WORDS. Raises ValueError where `value` is no glob or regular expression."""
+    """Compile `op`, one of tree.SYMBOLS or tree.WORDS. Raises ValueError if `value` is not a valid glob or regular
+    expression.
+    """
     if op in ORDER:
         compare, stored = comparison(op), value.encode()
         return lambda texts: compare(as_binary(texts), pa.scalar(stored, as_binary(texts).type))
@@ -45,15 +47,15 @@ def as_binary(texts: pa.Array) -> pa.Array:
 
 
 def as_string(texts: pa.Array) -> pa.Array:
-    """The same bytes as a string array, unchecked; copies nothing. RE2 takes bytes that are no UTF-8 in its stride."""
+    """The same bytes as a string array, unchecked; copies nothing. RE2 accepts bytes that are not UTF-8."""
     if pa.types.is_binary(texts.type):
         return texts.view(pa.string())
     return texts.view(pa.large_string()) if pa.types.is_large_binary(texts.type) else texts
 
 
 def _contains(value: str) -> Test:
-    # RE2 looks for a literal with memchr, three times as fast as Arrow's own substring search. Over binary it takes
-    # the pattern as Latin-1, one character per byte, so that each byte of the value is written as one.
+    # RE2 searches for a literal with memchr, three times as fast as Arrow's own substring search. For binary arrays it
+    # reads the pattern as Latin-1, one character per byte, so each byte of the value is escaped separately.
     wanted = value.encode()
     if len(wanted) > MAX_PATTERN:
         return lambda texts: pc.match_substring(as_binary(texts), wanted)
@@ -68,9 +70,9 @@ def _contains(value: str) -> Test:
 
 
 def pattern_steps(op: str, value: str) -> int:
-    """About how large the pattern of a LIKE or MATCHES is when compiled (see `Regex`); 1 for a plain comparison.
+    """The approximate size of the compiled pattern of a LIKE or MATCHES (see `Regex`); 1 for a plain comparison.
 
-    Raises ValueError where it is no glob or regular expression, or too large.
+    Raises ValueError if it is not a valid glob or regular expression, or too large.
     """
     if op == "MATCHES":
         return Regex(value).steps
@@ -102,7 +104,7 @@ def _like(value: str) -> Test:
 
 
 def _implied(necessary: Test, test: Test) -> Test:
-    """`test`, asked only about texts that pass `necessary`, which all of its own do, where those are few."""
+    """`test`, evaluated only for texts that pass `necessary`, if these are few. `test` must imply `necessary`."""
 
     def both(texts: pa.Array) -> pa.BooleanArray:
         mask = necessary(texts)

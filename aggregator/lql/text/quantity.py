@@ -1,4 +1,4 @@
-"""Sizes, lengths of time and whole numbers as statements write them: text to integers, and back."""
+"""Sizes, lengths of time and whole numbers as written in statements: parse text to integers, and format it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LENGTHS_US = {
     "w": 604_800_000_000,
 }
 _MOST = 2**63 - 1
-LONGEST_NUMBER = 400  # digits, and powers of ten: more than the largest float has
+LONGEST_NUMBER = 400  # limit for digits and for powers of ten: more than the largest float has
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 """The pattern of a number, for `re` and RE2."""
 _NUMBER = re.compile(NUMBER)
@@ -33,7 +33,7 @@ def parse_length_us(text: str) -> int:
 
 
 def format_length(length_us: int) -> str:
-    """A length of time in the largest unit that says it without a fraction."""
+    """A length of time in the largest unit that needs no fraction."""
     unit = next(unit for unit in reversed(LENGTHS_US) if length_us % LENGTHS_US[unit] == 0)
     return f"{length_us // LENGTHS_US[unit]}{unit}"
 
@@ -46,7 +46,7 @@ def parse_integer(text: str) -> int:
 
 
 def parse_number(text: str) -> Decimal:
-    """A number that 64 bits, whole or floating, come near. Raises ValueError."""
+    """A number within about the range of 64-bit integers and floats. Raises ValueError."""
     text = text.strip(" \t\r\n")
     try:
         plain = len(text) <= LONGEST_NUMBER and _NUMBER.fullmatch(text)

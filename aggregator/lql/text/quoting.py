@@ -1,6 +1,6 @@
-"""Text in quotes and names as they are written, and back: one set of rules for statements and tag lists.
+"""Write and read quoted text and names: one set of rules for statements and tag lists.
 
-Quotes know escapes; single quotes behind MATCHES know none. Backquotes hold a name with any characters, a backquote
+Quotes allow escapes, except single quotes after MATCHES. Backquotes contain a name with any characters, with backquotes
 doubled.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-# How a name goes on and begins where it stands without quotes.
+# A name without quotes.
 NAME = r"[^\W\d][\w./:-]*"
 _NAME = re.compile(NAME)
 _ESCAPE = re.compile(
@@ -22,7 +22,7 @@ _SPECIAL = re.compile(r"[\x00-\x1f\x7f\"\\]")
 
 
 class QuotingError(ValueError):
-    """Text in quotes cannot be read. `at`: the character, counted from the first one inside the quotes."""
+    """Quoted text is invalid. `at`: the position of the error, counted from the first character inside the quotes."""
 
     def __init__(self, message: str, at: int, length: int = 1) -> None:
         super().__init__(message)
@@ -31,12 +31,12 @@ class QuotingError(ValueError):
 
 
 def quote(text: str) -> str:
-    """`text` in double quotes, with escapes where it needs them."""
+    """`text` in double quotes, with escapes if necessary."""
     return '"' + _SPECIAL.sub(lambda found: _WRITTEN.get(found[0], f"\\x{ord(found[0]):02x}"), text) + '"'
 
 
 def unquote(body: str) -> str:
-    """What the characters between double quotes mean. Raises QuotingError."""
+    """The meaning of the characters between double quotes. Raises QuotingError."""
     if "\\" not in body:
         return body
     pieces: list[bytes] = []
@@ -72,5 +72,5 @@ def quote_name(name: str) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Tell whether `name` can stand without quotes where it is no keyword."""
+    """Whether `name` can be written without quotes, unless it is a keyword."""
     return _NAME.fullmatch(name) is not None

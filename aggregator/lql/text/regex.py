@@ -1,8 +1,9 @@
-r"""Regular expressions that users write: RE2's, as Arrow has them, with a bound on what one costs.
+r"""Regular expressions written by users: those of RE2, as in Arrow, with a limit on their cost.
 
-RE2 takes time linear in the text, but each byte of it can cost as much as the compiled pattern is large, and counted
-repetition makes short patterns large: `(.*a){900}` has 14,000 steps. So the size is worked out from the pattern before
-anything is compiled, and limited. The same walk finds what other engines have and RE2 has not, and tells its place.
+RE2 takes time linear in the text, but each byte can cost time proportional to the size of the compiled pattern, and
+counted repetition makes short patterns large: `(.*a){900}` has 14,000 steps. So the size is estimated from the pattern
+before anything is compiled, and limited. The same pass finds features of other engines that RE2 lacks, and reports
+their position.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import pyarrow.compute as pc
 from aggregator.errors import QueryLimitError
 
 MAX_PATTERN = 1_000  # characters
-MAX_STEPS = 5_000  # of a compiled pattern: RE2 takes about 4 ns a step and byte where its quick ways fail
-MAX_WORK = 1 << 30  # steps times bytes of one text, which nothing can interrupt: about 4 s
+MAX_STEPS = 5_000  # of a compiled pattern: RE2 takes about 4 ns per step and byte if its fast methods fail
+MAX_WORK = 1 << 30  # steps times bytes of one text, whose search cannot be interrupted: about 4 s
 _ANY = 12  # steps that `.` and other sets of nearly all characters take in UTF-8
 _CATEGORY = 450  # steps of `\pL`; the largest
 _REPEAT = re.compile(r"\{(\d+)(?:(,)(\d*))?\}")
@@ -36,7 +37,7 @@ _ODD_GROUPS = {
 
 
 class RegexError(ValueError):
-    """A pattern cannot be used. `at`, `length`: the characters that are wrong; `at` is None where that is not known."""
+    """A pattern cannot be used. `at`, `length`: its wrong characters; `at` is None if unknown."""
 
     def __init__(self, message: str, at: int | None = None, length: int = 1) -> None:
         place = "" if at is None else f" (character {at + 1} of the pattern)"
@@ -45,7 +46,7 @@ class RegexError(ValueError):
 
 
 class Regex:
-    """A pattern that is fit to run. `steps`: about how large it is when compiled."""
+    """A pattern that is safe to run. `steps`: its approximate size when compiled."""
 
     def __init__(self, pattern: str, *, max_length: int = MAX_PATTERN) -> None:
         """Raises RegexError."""
@@ -54,13 +55,13 @@ class Regex:
         self.pattern = pattern
         self.steps = _Walk(pattern).steps()
         try:
-            pc.match_substring_regex(pa.array([""]), pattern)  # compiled for a batch with rows only
+            pc.match_substring_regex(pa.array([""]), pattern)  # compiled only for a batch with rows
         except pa.ArrowInvalid as error:
             reason = str(error).removeprefix("Invalid regular expression: ")
             raise RegexError(f"not a regular expression: {reason}") from None
 
     def matches(self, texts: pa.Array) -> pa.BooleanArray:
-        """Which texts, of string type, have a match in them. Raises QueryLimitError for a text that is too long."""
+        """Which texts, of string type, contain a match. Raises QueryLimitError for a text that is too long."""
         most = MAX_WORK // self.steps
         if texts.nbytes > most:
             longest = pc.max(pc.binary_length(texts)).as_py() or 0
@@ -73,15 +74,17 @@ class Regex:
 
 
 class _Walk:
-    """One pass over a pattern that adds up the steps of each part."""
+    """One pass over a pattern that adds up the steps of its parts."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
-        self._open = [0]  # steps of each group that is open, the innermost last
+        self._open = [0]  # steps of each open group, innermost last
         self._last = 0  # steps of the part that a repetition would repeat
 
     def steps(self) -> int:
-        """About how many steps the pattern has, rather more than less. Raises RegexError beyond MAX_STEPS."""
+        """The approximate number of steps of the pattern, rather too high than too low. Raises RegexError beyond
+        MAX_STEPS.
+        """
         at = 0
         while at < len(self._pattern):
             begin, at = at, self._part(at)
@@ -99,7 +102,7 @@ class _Walk:
         return end
 
     def _part(self, at: int) -> int:
-        """Take the part at `at`; gives where the next begins."""
+        """Process the part at `at`; return where the next begins."""
         letter = self._pattern[at]
         if letter == "\\":
             return self._escape(at)
@@ -128,7 +131,7 @@ class _Walk:
             return end + 2 if end >= 0 else len(self._pattern)
         found = _ESCAPE.match(self._pattern, at)
         if found is None:
-            return at + 1  # RE2 says what is wrong with a backslash at the end
+            return at + 1  # RE2 reports a backslash at the end
         if "1" <= found[0][1] <= "9":
             raise RegexError(f"a back reference {found[0]} is not supported in regular expressions", at, 2)
         return self._add(_escaped(found[0]), found.end())
@@ -170,7 +173,7 @@ class _Walk:
 
 
 def _letter(letter: str) -> int:
-    """A letter: its bytes, and those of the other case."""
+    """Steps of a letter: its bytes, and those of the other case."""
     return 1 if letter.isascii() else 8
 
 

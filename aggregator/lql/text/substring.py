@@ -1,8 +1,8 @@
-"""Which texts of a batch hold a substring: two neighbouring bytes of it, sought in the bytes of all texts at once.
+"""Find the texts of a batch that contain a substring, by searching for two of its adjacent bytes in all texts together.
 
-NumPy compares a hundred bytes where a search text by text has gone two or three steps, and needs no lock meanwhile.
-Bytes are compared in pairs, as numbers of 16 bits at even addresses: a substring of three bytes or more has such a pair
-wherever it begins, one of its own if it begins at an even address, and another if it begins at an odd one.
+NumPy compares a hundred bytes in the time in which a search by text takes two or three steps, and needs no lock
+meanwhile. Bytes are compared in pairs, as 16-bit numbers at even addresses: a substring of three bytes or more contains
+such a pair wherever it begins: one if it begins at an even address, and another if it begins at an odd one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 LEAST_BYTES = 1 << 16
-"""Below this a search text by text is as fast."""
-_CHUNK = 1 << 17  # pairs that are compared at a time: they stay in the processor's cache
-_SAMPLE = 1 << 12  # pairs that tell which ones are rare
+"""With fewer bytes, a search by text is as fast."""
+_CHUNK = 1 << 17  # pairs compared per step: they stay in the processor's cache
+_SAMPLE = 1 << 12  # pairs sampled to find rare ones
 _CANDIDATES = 64  # first bytes of the substring among which a rare pair is chosen
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -23,7 +23,7 @@ Pairs = npt.NDArray[np.uint16]
 
 
 def texts_with(texts: pa.Array, wanted: bytes) -> Bools | None:
-    """Whether each text of a binary array without nulls holds `wanted`; None where looking like this does not pay."""
+    """Whether each text of a binary array without nulls contains `wanted`; None if this method does not pay."""
     _, offsets_buffer, stored = texts.buffers()
     if len(wanted) < 3 or stored is None or not len(texts):
         return None
@@ -51,8 +51,8 @@ def texts_with(texts: pa.Array, wanted: bytes) -> Bools | None:
 
 
 def _places(pairs: Pairs, wanted: bytes, most: int) -> I64 | None:
-    """Where `wanted` may begin, as far as a pair of it tells, counted in bytes; None for more than `most` places."""
-    sample = pairs[:: max(1, len(pairs) // _SAMPLE) | 1]  # odd: texts of equal length are not always met at one place
+    """Positions in bytes where `wanted` may begin, according to a pair of it; None if there are more than `most`."""
+    sample = pairs[:: max(1, len(pairs) // _SAMPLE) | 1]  # odd: so that the offset varies in texts of equal length
     sought = [_rarest(sample, wanted, parity) for parity in (0, 1)]
     equal = np.empty(_CHUNK, np.bool_)
     found: list[I64] = []
@@ -71,7 +71,7 @@ def _places(pairs: Pairs, wanted: bytes, most: int) -> I64 | None:
 
 
 def _rarest(sample: Pairs, wanted: bytes, parity: int) -> tuple[int, np.uint16]:
-    """Of the pairs that begin at every second byte, the one that a sample has least often: where it is, and itself."""
+    """Of the pairs at every second byte, the one that is rarest in a sample: its position and its value."""
     places = range(parity, min(len(wanted) - 1, _CANDIDATES), 2)
     pairs = [(at, np.frombuffer(wanted, np.uint16, 1, at)[0]) for at in places]
     return min(pairs, key=lambda pair: np.count_nonzero(sample == pair[1]))

@@ -1,7 +1,6 @@
-"""Points in time as people write them: relative, named, absolute in many forms; text and a clock to nanoseconds.
+"""Parse points in time: relative, named, or absolute in many forms, from text and a clock to nanoseconds.
 
-Nanoseconds, because texts and numbers may have them; what is stored counts microseconds, see `micros_bound`.
-A time without a zone is UTC.
+Nanoseconds, because texts and numbers may have them; stored times have microseconds. A time without a zone is UTC.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ _FORMS = (
     rf"{_Y}-(?P<j>[0-9]{{3}})(?:(?:t|\ +){_CLOCK}{_ZONE})?",
     rf"{_Y}-?w(?P<W>[0-9]{{2}})(?:-?(?P<w>[1-7]))?(?:(?:t|\ +){_CLOCK}{_ZONE})?",
     rf"{_Y}(?P<m>[0-9]{{2}})(?P<d>[0-9]{{2}})t{_BASIC}{_ZONE}",
-    # year first, with slashes; day first; with dots the month first
+    # year first, with slashes; day first; month first, with dots
     rf"{_Y}/{_MO}/{_D}{_THEN}",
     rf"{_D}/{_MO}/(?P<Y>[0-9]{{4}}|[0-9]{{2}}){_THEN}",
     rf"{_MO}\.{_D}\.(?P<Y>[0-9]{{4}}|[0-9]{{2}}){_THEN}",
     rf"{_D}/{_MON}/{_Y}:{_CLOCK}{_ZONE}",
-    # months by name, a day's name in front or not
+    # months by name, with or without a weekday before
     rf"{_Y}-{_MON}-{_D}{_THEN}",
     rf"(?:{_WEEKDAY})?{_D}[- ]{_MON}[- ](?P<Y>[0-9]{{4}}|[0-9]{{2}}){_THEN}",
     rf"(?:{_WEEKDAY})?{_MON}\ +{_D},?\ +{_Y}{_THEN}",
@@ -65,10 +64,11 @@ _EXAMPLES = '"-1.5h", "day", "2026-03-01", "2026-03-01 08:00:05.5 +0100", "01/03
 
 
 def resolve(text: str, now_ns: int) -> int:
-    """Nanoseconds since 1970 of the time `text`, `now_ns` being now. Raises ValueError, which tells what may stand.
+    """The time `text` in nanoseconds since 1970; `now_ns` is the current time. Raises ValueError, which lists valid
+    forms.
 
     Forms: `-1.5h` (s, m, h, d, w), `now`, `minute`, `hour`, `day`, `week` (start of the current one; weeks begin on
-    Sunday), numbers since 1970 (seconds to nanoseconds: a unit behind it tells, as in `2000ns`, or else its size), and
+    Sunday), numbers since 1970 (seconds to nanoseconds, by a unit as in `2000ns`, or otherwise by magnitude), and
     absolute times.
     """
     written = text.lower().strip() if len(text) <= _LONGEST else ""
@@ -87,7 +87,7 @@ def resolve(text: str, now_ns: int) -> int:
 
 
 def _counted(written: str) -> int | None:
-    """A number since 1970."""
+    """Parse a number since 1970."""
     found = _COUNTED.fullmatch(written)
     if found and is_number(found[1]):
         return to_nanos(found[1], found[2])[0]
@@ -127,12 +127,12 @@ def _absolute(written: str, now_ns: int) -> int | None:
 
 @functools.cache
 def _forms() -> tuple[re.Pattern[str], ...]:
-    """The forms compiled, which takes 10 ms."""
+    """The compiled forms; compiling takes 10 ms."""
     return tuple(map(re.compile, _FORMS))
 
 
 def _instant(fields: dict[str, str | None], now_ns: int, written: str) -> int:
-    """Raises ValueError where the fields name no time of the calendar."""
+    """Raises ValueError if the fields are not a valid calendar time."""
     offset_ns = _offset_ns(fields, written)
     date, guessed_year = _date(fields, now_ns + offset_ns, written)
     nanos = (date - _EPOCH.date()).days * _DAY + _clock_ns(fields, written) - offset_ns

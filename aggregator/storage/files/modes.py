@@ -104,8 +104,7 @@ def change_modes(root: Path, file_mode: int) -> None:
 
 
 def _of_catalog(root: Path) -> Iterator[Path]:
-    """The files and directories of a catalog, the manifest first, so that files created from then on have the new mode.
-    """
+    """The files and directories of a catalog, the manifest first, so that new files get the new mode from then on."""
     yield from (root / f"{MANIFEST}{end}" for end in ("", "-wal", "-shm"))
     for name in _OF_A_CATALOG:
         path = root / name

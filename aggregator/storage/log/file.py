@@ -170,8 +170,7 @@ def read_file(path: Path, start: int) -> memoryview:
 
 @dataclass(slots=True)
 class LogFile:
-    """The log's bookkeeping for one file: bytes [position, end), and where each partition's record indexes end in it.
-    """
+    """The log's bookkeeping for one file: bytes [position, end), and where each partition's indexes end in it."""
 
     path: Path
     position: int

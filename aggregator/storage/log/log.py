@@ -496,8 +496,7 @@ class Log(Turns):
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Sync and close. Waiting appends are written first; later ones raise ClosedError. A second call does nothing.
-        """
+        """Sync and close. Waiting appends are written first; later ones raise ClosedError. Closing twice is allowed."""
         if not self._finish():
             return
         with self._io:

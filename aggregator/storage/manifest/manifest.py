@@ -275,8 +275,7 @@ class Manifest(Transactions):
             count_change(db)
 
     def add_schema(self, info: SchemaInfo, base: SchemaInfo | None = None) -> SchemaInfo:
-        """Add a schema; family 0 begins a new family, number 0 assigns the next number. base: a schema that it extends.
-        """
+        """Add a schema; family 0 begins a new family, number 0 assigns the next one. base: a schema that it extends."""
         with self.writing("schema") as db:
             given = rows.put_schema(db, info, base)
             count_change(db)

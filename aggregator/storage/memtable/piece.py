@@ -93,8 +93,7 @@ class Piece:
         )
 
     def cut_at(self, size_bytes: int) -> tuple[Piece, Piece] | None:
-        """Split between merged batches: the first ones, of about `size_bytes`, and the rest; None if there is only one.
-        """
+        """Split between merged batches: the first, of about `size_bytes`, and the rest; None if there is only one."""
         if self.ends is None:
             return None
         ends = self.ends[self.ends < self.rows]

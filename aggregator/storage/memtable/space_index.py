@@ -98,8 +98,7 @@ def _hashes(keys: pa.Array) -> U64:
 
 
 def _all_mixed(state: U64, words: U64, begins: I64, left: I64) -> U64:
-    """The states after mixing in the word at each of `begins`, of which `left` bytes count; unchanged if none are left.
-    """
+    """Mix the word at each of `begins`, of which `left` bytes count, into the states; unchanged if none are left."""
     mixed = words.take(begins, mode="clip")
     mixed &= _KEPT.take(left, mode="clip")
     mixed += state

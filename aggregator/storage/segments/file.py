@@ -257,8 +257,7 @@ def file_checksum(path: Path) -> int:
 
 
 def stored_facts(properties: Mapping[str, str]) -> dict[str, Any] | None:
-    """The facts about topic and partition in a segment's properties; None for a file that the aggregator did not write.
-    """
+    """The facts about topic and partition in a segment's properties; None if the aggregator did not write the file."""
     try:
         facts = json.loads(properties[PROPERTY])
     except (KeyError, ValueError):

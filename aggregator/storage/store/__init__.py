@@ -1,2 +1,1 @@
-"""The parts of a catalog in an object store: conditional puts, the lease, and the shipped log, manifests and segments.
-"""
+"""A catalog in an object store: conditional puts, the lease, and the shipped log, manifests and segments."""

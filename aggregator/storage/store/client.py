@@ -140,7 +140,7 @@ class Store:
 
     @property
     def _store(self) -> Any:
-        """obstore's object for the store. Raises FileNotFoundError if the directory does not exist."""
+        """The `obstore` object for the store. Raises FileNotFoundError if the directory does not exist."""
         if self._root is None:
             return self._remote
         if self._local is None:

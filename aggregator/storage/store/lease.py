@@ -91,8 +91,7 @@ class LeaseWatch:
         self.seen: Seen | None = None
 
     def look(self) -> bool:
-        """Check once. Returns whether the lease may be taken: it was given back, or not renewed for its whole length.
-        """
+        """Check once. Returns whether the lease may be taken: it was released, or not renewed for its whole length."""
         before = self._clock()  # the seen object may have been put from here on
         found = look(self._store)
         if found is None or self.seen is None or found.etag != self.seen.etag:

@@ -65,8 +65,7 @@ def refused_columns(events: pa.Table, target: Topic) -> list[str]:
 
 
 def with_fields(events: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Move these columns as text into the map of fields, where records of streams have the values that no column holds.
-    """
+    """Move these columns as text into the map of fields, which holds the values that no column can hold."""
     if not names:
         return events
     texts = [(name, as_text(events.column(name).combine_chunks())) for name in reversed(names)]

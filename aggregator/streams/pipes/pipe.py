@@ -15,7 +15,9 @@ from aggregator.streams.reading.position import Position
 
 @dataclass(slots=True, eq=False)
 class Pipe:
-    """The in-memory state of a pipe. state: "level" (caught up), "behind", "waiting" (for quota) or "failing"."""
+    """The in-memory state of a pipe. state: "level" (caught up), "behind", "waiting" (for memory or log space) or
+    "failing".
+    """
 
     info: PipeInfo
     progress: Progress

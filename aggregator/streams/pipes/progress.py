@@ -52,8 +52,7 @@ class Progress:
 
 
 def stored_progress(backend: Backend, pipe: PipeInfo) -> Progress:
-    """The progress of a pipe from its last batch, or from the manifest if that is newer. Raises CorruptManifestError.
-    """
+    """The progress of a pipe from its last batch, or from the manifest if newer. Raises CorruptManifestError."""
     newest = newest_batch(backend, pipe)
     if newest is not None and newest.sequence > pipe.sequence:
         return Progress.decode(newest.note, newest.sequence, backend)

@@ -164,8 +164,7 @@ def first_indexes(backend: Backend) -> dict[int, int]:
 
 
 def _cut(snapshots: list[Snapshot], begin: dict[int, int], ends: dict[int, int], most: int) -> dict[int, int]:
-    """Where a round from `begin` ends: after the segment that brings it to `most` records, or at the end of everything.
-    """
+    """Where a round from `begin` ends: after the segment with which it has `most` records, or at the end of all."""
     cut = {number: max(end, begin.get(number, 0)) for number, end in ends.items()}
     for snapshot in snapshots:
         for number, _ in snapshot.partitions:

@@ -48,7 +48,7 @@ def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:
     """Everything about each pipe, by name; times in µs. pipes: the running ones, None in a process that only reads.
 
     copied: records since it was created. lag: at most this many records are not examined yet. gone: records that were
-    removed before it examined them. state: "level" (caught up), "behind", "waiting" for quota, or "failing" with a
+    removed before it examined them. state: "level" (caught up), "behind", "waiting" for space, or "failing" with a
     problem. level: when it last had examined everything, as far as this process knows.
     """
     if pipes is not None:

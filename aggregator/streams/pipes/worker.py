@@ -1,8 +1,8 @@
-"""Pipes at work: one thread copies for all of them, woken by what is written, and takes no time while nothing is.
+"""Running pipes: one thread copies for all of them. It is woken by writes, and takes no time while there are none.
 
-A batch of copies is one append to the pipe's stream, with the progress as its note: both are in one frame of the log,
-so a crash leaves both or neither, and the pipe goes on behind exactly what it copied. A pipe appends only while memory
-and log have room to spare, so it never takes what writers need; it lags instead.
+A batch of copies is one append to the pipe's stream, with the progress as its note. Both are in one frame of the log,
+so a crash keeps or loses both, and the pipe continues exactly after what it copied. A pipe appends only while memory
+and log have space to spare, so it never takes what writers need; instead it falls behind.
 """
 
 from __future__ import annotations
@@ -46,33 +46,33 @@ from esformat import ClosedError, EsdbError, InvalidEventError, UsageError
 logger = logging.getLogger("aggregator")
 
 SLICE_BYTES = 4 << 20
-"""A batch of copies has at most about so many bytes, and at most one part in SMALL_SHARE of a budget."""
+"""A batch of copies has at most about this many bytes, and at most 1/SMALL_SHARE of the memory and log limits."""
 SMALL_SHARE = 16
 ROOM = 0.75
-"""Pipes append only while less than this part of the memory and of the log is taken."""
+"""Pipes append only while less than this fraction of the memory and of the log is in use."""
 GAP_S = 0.02
-"""Records that come within so many seconds are copied together."""
+"""Records that arrive within this many seconds are copied together."""
 MAX_GAP_S = 0.5
-"""The same where looking for them takes long, as with many streams and pipes."""
+"""The maximum of that time if checking takes long, such as with many streams and pipes."""
 TURN_S = 1.0
-"""After so many seconds it is another pipe's turn."""
+"""After this many seconds, the next pipe runs."""
 PATIENCE_S = 10.0
-"""A round waits so long for room before it lets go of the files that it reads."""
+"""How long a round waits for space before it releases the files that it reads."""
 KEEP_S = 10.0
-"""What a pipe passed over without copying is told to the manifest about so often."""
+"""Seconds between updates of the manifest with the progress of pipes that copied nothing."""
 KEPT_STREAMS = 10_000
-"""Of so many streams it is known which pipes read them."""
+"""Streams whose reading pipes are cached."""
 
 
-class _Interrupted(Exception):  # noqa: N818  it is no error
-    """The round is given up where it stands: the catalog closes, the pipe is deleted, or there is no room."""
+class _Interrupted(Exception):  # noqa: N818  not an error
+    """The round stops at its current position: the catalog closes, the pipe is deleted, or there is no space."""
 
 
 class Pipes:
-    """The pipes of a catalog that is open for writing. Safe to share between threads."""
+    """The pipes of a catalog that is open for writing. Thread-safe."""
 
     def __init__(self, backend: WriterEngine, target: Callable[[], Topic]) -> None:
-        """target: gives the topic that pipes write to, made where it is absent."""
+        """target: returns the topic that pipes write to, creating it if absent."""
         self._backend, self._target = backend, target
         self._rows = PipeRows(backend.manifest)
         self._lineage = lineage_of(backend)
@@ -82,15 +82,15 @@ class Pipes:
         self._allowance = Allowance()
         self._thread: threading.Thread | None = None
         self._pipes: dict[str, Pipe] = {}
-        self._passed: dict[int, int] = {}  # where pipes that rest stand, or beyond
+        self._passed: dict[int, int] = {}  # where resting pipes are, unless they are further
         self._passed_us: int | None = None
         self._readers: dict[tuple[str, str], frozenset[str]] = {}  # identities of pipes by topic and stream
         self._kept_at = time.monotonic()
-        self._unkept = False  # whether the manifest does not know yet how far some pipe is
+        self._unkept = False  # whether the manifest lacks the progress of some pipe
         for info in self._rows.all():
             try:
                 self._add(info)
-            except CorruptManifestError as error:  # the catalog opens all the same; DELETE PIPE is what is left
+            except CorruptManifestError as error:  # the catalog still opens; the pipe can only be deleted
                 self._pipes[info.name] = Pipe.lost(info, str(error), now_us())
         if self._pipes:
             self._start()
@@ -118,9 +118,9 @@ class Pipes:
             return [self._pipes[name] for name in sorted(self._pipes)]
 
     def create(self, statement: CreatePipe) -> Pipe:
-        """Make a pipe, durably; give the one that is there if it is the same.
+        """Create a pipe durably; return the existing one if it is the same.
 
-        Raises InvalidRequestError where another one has the name, or its condition means nothing; ManifestFailedError.
+        Raises InvalidRequestError if another one has the name, or its condition is invalid; ManifestFailedError.
         """
         name = check_name(statement.name, "pipe")
         TagSet.of({PIPE_TAG: name})
@@ -149,9 +149,9 @@ class Pipes:
         return pipe
 
     def delete(self, name: str) -> Pipe:
-        """End a pipe, durably; what it copied stays. Nothing is copied after this returns.
+        """Delete a pipe durably; its copies stay. Nothing is copied after this returns.
 
-        Raises InvalidRequestError where there is none of that name, ManifestFailedError.
+        Raises InvalidRequestError if there is no pipe of that name; ManifestFailedError.
         """
         with self._lock:
             pipe = self._pipes.get(name)
@@ -165,23 +165,23 @@ class Pipes:
         return pipe
 
     def lag(self, pipe: Pipe) -> int:
-        """How many records it has not looked at yet, at most."""
+        """At most this many records are not examined yet."""
         return distance(self._backend.state, self._standing(pipe).begin, visible_ends(self._backend))
 
     def level_us(self, pipe: Pipe) -> int | None:
-        """When it last had looked at everything; None: not since the catalog was opened."""
-        passed_us = self._passed_us  # before it is asked whether it rests: it may be woken in between
+        """When the pipe had last examined everything; None: not since the catalog was opened."""
+        passed_us = self._passed_us  # read before `resting`: the pipe may be woken in between
         return passed_us if pipe.resting and passed_us is not None else pipe.level_us
 
     def _standing(self, pipe: Pipe) -> Position:
-        """Where a pipe is: one that rests has passed what all of them have."""
-        standing, passed = pipe.progress.standing, self._passed  # before it is asked whether it rests, as above
+        """The position of a pipe; if it rests, it has passed everything that resting pipes have passed."""
+        standing, passed = pipe.progress.standing, self._passed  # read before `resting`, as above
         if not pipe.resting:
             return standing
         return Position({**standing.begin, **{n: max(end, standing.begin.get(n, 0)) for n, end in passed.items()}})
 
     def stop(self) -> None:
-        """Stop copying; the next opening goes on where it stands."""
+        """Stop copying; the next opening continues from here."""
         self._stopping.set()
         self._allowance.cancel("the catalog is closed")
         self._wake()
@@ -189,7 +189,7 @@ class Pipes:
             self._thread.join()
         try:
             self._keep()
-        except (EsdbError, OSError) as error:  # then some records are looked at once more
+        except (EsdbError, OSError) as error:  # then some records are examined again
             logger.warning("the progress of pipes could not be kept: %s", error)
 
     def _wake(self) -> None:
@@ -210,7 +210,7 @@ class Pipes:
             began = time.monotonic()
             try:
                 pauses = [self._look()]
-            except (EsdbError, OSError) as error:  # a snapshot or the manifest cannot be had just now
+            except (EsdbError, OSError) as error:  # no snapshot or manifest for now
                 logger.warning("pipes could not look for records, and will try again: %s", error)
                 pauses = [self._max_back_off_s]
             pauses += [self._turn(pipe) for pipe in self._awake()]
@@ -218,15 +218,15 @@ class Pipes:
             took = time.monotonic() - began
             if pause != 0:
                 arrivals.wait(seen, pause)
-                self._stopping.wait(min(max(GAP_S, took), MAX_GAP_S))  # looking takes half of the time at most
+                self._stopping.wait(min(max(GAP_S, took), MAX_GAP_S))  # check at most half of the time
 
     def _awake(self) -> list[Pipe]:
         with self._lock:
             return [pipe for pipe in self._pipes.values() if not pipe.resting]
 
     def _look(self) -> float | None:
-        """Wake the pipes that read streams which got records; the others pass those by together. Tells the manifest how
-        far all are, where that was not for a while; gives when to look again.
+        """Wake the pipes whose streams got records; the others pass these records together. Stores the progress of all
+        pipes if that is due; returns the seconds until the next check.
         """
         ends = visible_ends(self._backend)
         if ends != self._passed:
@@ -264,11 +264,11 @@ class Pipes:
     def _reads(self, pipe: Pipe, tags: TagSet) -> bool:
         try:
             return matches(self._chosen(pipe).source, tags)
-        except EsdbError:  # its own turn says so
+        except EsdbError:  # reported in its own turn
             return True
 
     def _turn(self, pipe: Pipe) -> float | None:
-        """Let a pipe copy for a while; gives the seconds after which it wants to go on, None: when something comes."""
+        """Let a pipe copy for a while. Returns the seconds until it wants to continue; None: when records arrive."""
         began = time.monotonic()
         if began < pipe.not_before:
             return min(pipe.not_before - began, self._max_back_off_s)
@@ -284,7 +284,7 @@ class Pipes:
             return None
         except (_Interrupted, QueryCancelledError):
             return max(0.0, pipe.not_before - time.monotonic())
-        except Exception as error:  # noqa: BLE001  it shows as the pipe's problem, and other pipes go on
+        except Exception as error:  # noqa: BLE001  reported as the pipe's problem; other pipes continue
             return self._failed(pipe, error)
 
     def _failed(self, pipe: Pipe, error: BaseException) -> float:
@@ -295,21 +295,21 @@ class Pipes:
             pipe.failing_us = now_us()
         pipe.problem, pipe.state = message, "failing"
         newest = newest_batch(self._backend, pipe.info)
-        if newest is not None and newest.sequence > pipe.progress.sequence:  # it was stored all the same
+        if newest is not None and newest.sequence > pipe.progress.sequence:  # it was stored anyway
             pipe.progress = Progress.decode(newest.note, newest.sequence, self._backend)
         pipe.back_off_s = min(max(2 * pipe.back_off_s, self._min_back_off_s), self._max_back_off_s)
         pipe.not_before = time.monotonic() + pipe.back_off_s
         return pipe.back_off_s
 
     def _keep(self) -> None:
-        """Tell the manifest how far the pipes are."""
+        """Store the progress of the pipes in the manifest."""
         changed = []
         for pipe in self.all():
             pipe.progress = replace(pipe.progress, standing=self._standing(pipe))
             if pipe.progress != pipe.kept and not pipe.deleted:
                 changed.append((pipe, pipe.progress))
         if changed:
-            self._backend.log.sync()  # the manifest must not know of copies that a power cut takes
+            self._backend.log.sync()  # the manifest must not have progress beyond copies that a power cut loses
             self._rows.keep_progress(
                 [(pipe.info.identity, made.sequence, made.encode(self._lineage)) for pipe, made in changed]
             )
@@ -320,9 +320,9 @@ class Pipes:
     # ------------------------------------------------------------ copying
 
     def _one_round(self, pipe: Pipe) -> bool:
-        """Copy what came since the last round; True where that was everything.
+        """Copy what arrived since the last round; True if that was everything.
 
-        Raises _Interrupted and any error of reading and appending; the pipe then stands behind its last batch.
+        Raises _Interrupted and any error of reading and appending; the pipe is then positioned after its last batch.
         """
         around = begin_round(self._backend, self._chosen(pipe), pipe.progress.standing, time.time_ns())
         try:
@@ -334,7 +334,7 @@ class Pipes:
                 for batch in around.batches():
                     for part in self._parts(batch):
                         self._copy(pipe, around, part)
-            if pipe.progress.standing.end:  # also of a round that was given up behind its last record
+            if pipe.progress.standing.end:  # even if the round was stopped after its last record
                 pipe.progress = pipe.progress.between_rounds()
             return around.last
         except (_Interrupted, QueryCancelledError):
@@ -375,7 +375,7 @@ class Pipes:
             self._stopping.wait(pause)
 
     def _append(self, pipe: Pipe, events: pa.Table, made: Progress, note: str) -> float | None:
-        """Append a batch; gives the seconds to wait where there is no room. Raises _Interrupted where it must not."""
+        """Append a batch; return the seconds to wait if there is no space. Raises _Interrupted if it must stop."""
         with pipe.lock:
             if pipe.deleted or self._stopping.is_set():
                 raise _Interrupted
@@ -391,7 +391,7 @@ class Pipes:
             return None
 
     def _store(self, producer: str, events: pa.Table, sequence: int, note: str) -> None:
-        """Append copies. Columns that the topic does not take hold up no record: their values become text."""
+        """Append copies. Values of columns that the topic cannot accept become text, so that they hold up no record."""
         target, append = self._target(), self._backend.ingest.append
         try:
             append(target, events, DEFAULT_PARTITION, producer, sequence, note)
@@ -406,7 +406,7 @@ class Pipes:
         return budget.held_bytes < ROOM * budget.limit_bytes and log.size_bytes < ROOM * limits.log_bytes
 
     def _tighten(self, pipe: Pipe, around: PipeRound) -> None:
-        """Note exactly which records of a round are left, so that those which go meanwhile are counted right."""
+        """Record exactly which records of a round remain, so that those removed meanwhile are counted correctly."""
         standing = pipe.progress.standing
         if standing.after is None:
             return
@@ -420,5 +420,5 @@ class Pipes:
 
 
 def no_pipe(name: str) -> InvalidRequestError:
-    """The error for a pipe that is not there."""
+    """The error for a pipe that does not exist."""
     return InvalidRequestError(f"no pipe {name!r}", hint="SHOW PIPES lists them")

@@ -1,1 +1,1 @@
-"""Rounds of records: which, from where, in what order."""
+"""Rounds of records: which records, from which position, in which order."""

@@ -1,4 +1,4 @@
-"""Events that belong to no stream, as LQL sees them: topic, partition, space and grouping are their tags."""
+"""LQL tags of events that belong to no stream: topic, partition, space and grouping."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from aggregator.lql.parse.tree import And, Condition, Expression, Not, Or, Sourc
 from aggregator.lql.text.predicate import text_test
 
 Truth = bool | np.bool_ | npt.NDArray[np.bool_] | None
-"""Of all events, of each, or None where their columns have to be looked at."""
+"""The same for all events, or one for each; None if their columns are needed to decide."""
 Leaf = Callable[[str, tuple[str, ...], str, Value], Truth]
 _Outcomes = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
-"""Of each topic and partition, whether something can be true, and whether it can be false."""
+"""For each topic and partition, whether the result can be true, and whether it can be false."""
 _IN_COLUMNS = ("space", "grouping")
 _IN_NAMES = ("topic", "partition")
 MOST_REMEMBERED = 256
-"""Characters of a text in a statement up to which it is remembered what it is compared with."""
+"""Comparisons with a text of up to this many characters are cached."""
 EVENT_TAGS = frozenset({*_IN_NAMES, *_IN_COLUMNS})
 """Tags of events that belong to no stream."""
 
@@ -39,7 +39,9 @@ class Streams:
     names: frozenset[str]
 
     def mask(self, spaces: pa.Array) -> npt.NDArray[np.bool_]:
-        """Which events of a batch are theirs, by their spaces: far fewer different ones than there are streams."""
+        """Which events of a batch belong to the streams. Compares distinct spaces, which are far fewer than the
+        streams.
+        """
         different = pc.unique(spaces)
         mine = [name for name in different.to_pylist() if name in self.names]
         if len(mine) == len(different):
@@ -50,25 +52,25 @@ class Streams:
 
 @lru_cache(maxsize=16)
 def streams_of(names: tuple[str, ...]) -> Streams:
-    """The same for every look of a tail or a pipe while no stream comes or goes."""
+    """The `Streams` of these names, cached for tails and pipes while the streams do not change."""
     return Streams(frozenset(names))
 
 
 @dataclass(frozen=True, slots=True)
 class EventTags:
-    """Which events of a topic that belong to none of its `streams` are asked for, by their tags."""
+    """Selects, by tags, events of a topic that belong to none of its `streams`."""
 
     topic: str
     source: Source
     streams: tuple[str, ...]
 
     def told(self, partition: str) -> bool | None:
-        """Whether those of a partition match, where topic and partition tell; else None."""
+        """Whether the events of a partition match, if topic and partition decide it; else None."""
         truth = self._evaluate(lambda *asked: self._constant(partition, *asked))
         return None if truth is None else bool(truth)
 
     def space(self) -> str | None:
-        """The only space that can match, where FROM names one."""
+        """The only space that can match, if FROM names one."""
         if isinstance(self.source, TagSet):
             return self.source.as_dict().get("space")
         terms = self.source.terms if isinstance(self.source, And) else (self.source,)
@@ -99,7 +101,7 @@ class EventTags:
     def _evaluate(self, leaf: Leaf) -> Truth:
         if not isinstance(self.source, TagSet):
             return _truth(self.source, leaf)
-        truths: list[Truth] = [  # an event without a grouping does not have that tag
+        truths: list[Truth] = [  # an event without a grouping lacks that tag
             leaf(name, (), "=", Value(value)) if name in EVENT_TAGS and (name, value) != ("grouping", "") else False
             for name, value in self.source.items
         ]
@@ -114,12 +116,12 @@ def _holds(text: str, functions: tuple[str, ...], op: str, value: Value) -> bool
 
 @lru_cache(maxsize=1 << 12)
 def _is_so(text: str, functions: tuple[str, ...], op: str, value: str) -> bool:
-    """The same, remembered: most are asked again and again."""
+    """`_holds`, cached, because most comparisons repeat."""
     return bool(text_test(op, value)(changed_case(pa.array([text]), functions))[0].as_py())
 
 
 def topics_of(source: Source, partitions: Mapping[str, Collection[str]]) -> set[str]:
-    """Topics of which events that belong to no stream can match. partitions: names of those of each topic."""
+    """Topics that may have matching events that belong to no stream. partitions: their names by topic."""
     pairs = [(topic, partition) for topic, names in partitions.items() for partition in names]
     texts = {name: pa.array([pair[place] for pair in pairs], pa.string()) for place, name in enumerate(_IN_NAMES)}
     anywhere, nowhere = np.ones(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
@@ -184,7 +186,7 @@ def _all(truths: list[Truth]) -> Truth:
 
 
 def tag_texts(topic: str, partition: str, batch: pa.RecordBatch, streams: tuple[str, ...]) -> pa.Array:
-    """The canonical text of each row's tags: of a stream its name, of other events those of this module."""
+    """The canonical text of each row's tags: for a stream its name, for other events the tags of this module."""
     spaces = batch.column("space")
     mine = streams_of(streams).mask(spaces) if streams else np.zeros(len(batch), np.bool_)
     if mine.all():
@@ -198,7 +200,7 @@ def tag_texts(topic: str, partition: str, batch: pa.RecordBatch, streams: tuple[
 
 
 def _each_written(texts: pa.Array) -> pa.Array:
-    """Texts as values of tags: cut where they are too long for one, in quotes where they need them."""
+    """Texts as values of tags: cut to the maximum length, and quoted if necessary."""
     texts = texts.cast(pa.large_string())
     long = pc.greater(pc.binary_length(texts), MAX_TAG_BYTES)
     if pc.any(long).as_py():

@@ -1,4 +1,4 @@
-"""Columns, fields and tags that a statement names, and comparisons that indexes can look up."""
+"""The columns, fields and tags in a statement, and comparisons for which indexes can be used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aggregator.storage.state.state import Snapshot
 
 
 def index_conditions(snapshot: Snapshot, where: Expression | None) -> tuple[tuple[str, object], ...]:
-    """Equalities that indexes of the topic can look up, where every schema of it has the column with one type."""
+    """Equalities that the topic's indexes can look up, on columns that every schema has with one type."""
     found: list[tuple[str, object]] = []
     indexes = snapshot.topic.indexes
     if where is None or not indexes:
@@ -31,7 +31,7 @@ def index_conditions(snapshot: Snapshot, where: Expression | None) -> tuple[tupl
 
 
 def _typed(value: Value, kind: pa.DataType | None) -> object:
-    """A value as an index of that type holds it; None where that is not plain, as for a number among texts."""
+    """A value in the type of an index; None if the conversion is not obvious, as for a number and a text column."""
     text = value.text
     if kind is None:
         return None
@@ -48,7 +48,7 @@ def named_fields(select: Select) -> set[str]:
 
 
 def names_beside(select: Select, columns: Columns) -> set[str]:
-    """Names in the statement that are no columns: of fields or tags."""
+    """Names in the statement that are not columns, but fields or tags."""
     return {each.name for each in _targets(select) if isinstance(each, Column)} - set(columns.names)
 
 
@@ -56,7 +56,7 @@ _OWN = {Message: ("msg", "msg is the message"), Timestamp: ("ts", "ts is the tim
 
 
 def hidden_columns(select: Select, columns: Columns) -> list[str]:
-    """What `msg` and `ts` mean, where the statement asks them and there is a column of that name, too."""
+    """Hints for `msg` and `ts` if the statement uses them and a column has the same name."""
     asked = {type(target) for target in _targets(select)}
     return [
         f"{meaning}; a topic that is read has a column of that name: fields:{name}"
@@ -66,7 +66,7 @@ def hidden_columns(select: Select, columns: Columns) -> list[str]:
 
 
 def _targets(select: Select) -> Iterator[Target]:
-    """What conditions, keys and measures name."""
+    """The targets of conditions, keys and measures."""
     operands = [] if select.where is None else [each.operand for each in conditions(select.where)]
     operands += [key for key in select.group_by if not isinstance(key, Every)]
     operands += [measure.operand for measure in select.measures if measure.operand is not None]

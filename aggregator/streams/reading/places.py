@@ -1,6 +1,6 @@
-"""Places among records: the first record after a key, and how many records are gone.
+"""Positions among records: the first record after a key, and the number of records that are gone.
 
-Whatever took them counts: retention, TRUNCATE, an erasure, also while what they hid still lies on disk.
+Records are gone whether retention, TRUNCATE or an erasure removed them, even if hidden events are still on disk.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from aggregator.streams.reading.position import Key, Position
 
 
 def gone_between(snapshot: Snapshot, begin: Mapping[int, int], end: Mapping[int, int], pool: SegmentPool) -> int:
-    """How many record indexes in [begin, end) of the snapshot's partitions are of records that are not there now.
+    """How many records with record indexes in [begin, end) of the snapshot's partitions no longer exist.
 
-    Of segments that lie in part between them, or have hidden records, the record indexes are read. Raises OSError,
+    Reads the record indexes of segments that are only partly inside, or have hidden records. Raises OSError,
     esformat.EsdbError.
     """
     gone = 0
@@ -41,7 +41,7 @@ def gone_between(snapshot: Snapshot, begin: Mapping[int, int], end: Mapping[int,
                     if piece.first_index < last and piece.end_index > first:
                         there += _of_piece(piece, first, last, hidden)
             holes = (min(last, high) - max(first, low) for low, high in snapshot.holes.get(number, ()))
-            never = sum(size for size in holes if size > 0)  # those that a crash passed over never were any
+            never = sum(size for size in holes if size > 0)  # indexes skipped by a crash were never records
             gone += max(0, last - first - there - never)
     return gone
 
@@ -81,13 +81,13 @@ def _visible(batch: pa.RecordBatch, first: int, last: int, hidden: Hidden) -> in
 
 
 def distance(state: CatalogState, begin: Mapping[int, int], end: Mapping[int, int]) -> int:
-    """How many records there are between the two places, at most."""
+    """The maximum number of records between the two positions."""
     spans = (state.partitions[number][1].outside_holes(begin.get(number, 0), last) for number, last in end.items())
     return sum(last - first for mine in spans for first, last in mine)
 
 
 def lineage_of(backend: Backend) -> Lineage:
-    """What positions name of the catalog. Raises InvalidRequestError for one that was never opened for writing."""
+    """The catalog's lineage, for positions. Raises InvalidRequestError if the catalog was never opened for writing."""
     lineage = backend.state.lineage
     if not lineage.identity or not lineage.names:
         raise InvalidRequestError("this catalog gives no positions yet", hint="open it once for writing")
@@ -95,7 +95,7 @@ def lineage_of(backend: Backend) -> Lineage:
 
 
 def first_after(snapshot: Snapshot, number: int, standing: Position, key: Key, backend: Backend) -> int:
-    """The first record index of a partition whose record comes after `key` in the round."""
+    """The first record index of a partition whose record follows `key` in the round."""
     begin, end = standing.begin.get(number, 0), standing.end.get(number, 0)
     first = end
     for info in snapshot.segments.select(Bounds(partition=number, first_index=begin, end_index=end)):

@@ -1,9 +1,9 @@
-"""Positions: where a reader of streams stands, as opaque text that is checked when it comes back.
+"""Positions of readers in streams, as opaque text that is validated when it is used.
 
-Reading goes in rounds. A round covers the record indexes [begin, end) of each partition, in order of time, partition
-and record index; what arrives meanwhile, however old its timestamps, belongs to the next round. So each record lies in
-exactly one round, and the order within a round never changes. A position holds the round and the last record that was
-given of it; its size grows with the partitions and not with the streams.
+Reading proceeds in rounds. A round covers the record indexes [begin, end) of each partition, in order of time,
+partition and record index. Records that arrive meanwhile, however old their timestamps, belong to the next round. So
+each record is in exactly one round, and the order within a round never changes. A position contains the round and the
+last record of it that was returned; its size grows with the number of partitions, not of streams.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from aggregator.storage.files.checksum import checksum64
 from aggregator.storage.manifest.lineage import NAME_BYTES, Lineage
 
 Key = tuple[int, int, int]
-"""What orders records: time in µs, number of the partition, record index."""
+"""The sort key of records: time in µs, number of the partition, record index."""
 
 _PREFIX = "p1"  # also keeps the text a word of LQL, which needs no quotes
 _CHECK_BYTES = 6
 _IDENTITY_BYTES = 8
-_HEAD_BYTES = _IDENTITY_BYTES + NAME_BYTES  # with the name of the incarnation that gave the newest record before it
+_HEAD_BYTES = _IDENTITY_BYTES + NAME_BYTES  # with the incarnation that assigned the newest record before it
 _TIME = struct.Struct("<q")
 _MAX_TEXT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """begin, end: record indexes by partition, 0 where there is none; `after` None: nothing of the round was given.
+    """begin, end: record indexes by partition, 0 by default. `after` is None if nothing of the round was returned yet.
 
     A position between rounds has an empty `end`: the next round begins at `begin`.
     """
@@ -42,12 +42,12 @@ class Position:
 
     @property
     def ends(self) -> dict[int, int]:
-        """For each partition the record index below which all records had been given out when this was made."""
+        """For each partition, the record index below which all records had been assigned when this was created."""
         return {**self.begin, **{number: max(end, self.begin.get(number, 0)) for number, end in self.end.items()}}
 
 
 def encode(position: Position, lineage: Lineage) -> str:
-    """The text of a position in the catalog with that past."""
+    """The text of a position in the catalog with that lineage."""
     after = position.after
     body = bytearray(lineage.identity[:_IDENTITY_BYTES])
     body += lineage.name_of(position.ends)
@@ -55,7 +55,7 @@ def encode(position: Position, lineage: Lineage) -> str:
     if after is not None:
         body += _TIME.pack(after[0])
         _put(body, after[1])
-        _put(body, after[2] + 1)  # -1 stands before the first
+        _put(body, after[2] + 1)  # -1 is before the first
     partitions = sorted({*position.begin, *position.end} if after is not None else position.begin)
     _put(body, len(partitions))
     for number in partitions:
@@ -69,9 +69,10 @@ def encode(position: Position, lineage: Lineage) -> str:
 
 
 def decode(text: str, lineage: Lineage, visible: Mapping[int, int]) -> Position:
-    """The position of a text. visible: the record index behind the last visible record of each partition.
+    """Decode a position. visible: the record index after the last visible record of each partition.
 
-    Raises InvalidRequestError where it was mistyped, is of another catalog, or of a state that this one does not have.
+    Raises InvalidRequestError if it was mistyped, or is from another catalog or from a state that this one does not
+    have.
     """
     wrong = InvalidRequestError(
         f"invalid position {text[:40]!r}", hint="give one exactly as it came with an answer, or HEAD, or TAIL"
@@ -118,7 +119,7 @@ def _read(body: bytes) -> Position:
 
 
 def _put(body: bytearray, number: int) -> None:
-    """A whole number from 0, seven bits at a time, the lowest first."""
+    """Append a nonnegative number, seven bits at a time, lowest first."""
     while number >= 0x80:
         body.append(number & 0x7F | 0x80)
         number >>= 7

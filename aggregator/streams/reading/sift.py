@@ -21,7 +21,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Record indexes [begin, end) by partition; of those the records after one key, or up to one."""
+    """Record indexes [begin, end) by partition; of those, the records after one key, or up to one."""
 
     begin: dict[int, int]
     end: dict[int, int]
@@ -30,13 +30,13 @@ class Round:
 
     @property
     def standing(self) -> Position:
-        """Where it begins."""
+        """The position where the round begins."""
         return Position(self.begin) if self.after is None else Position(self.begin, self.end, self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class Sift:
-    """Keeps of a source's batches what belongs to the round, to the streams, and matches."""
+    """Keeps the rows of a source's batches that belong to the round and the streams, and match."""
 
     partition: int
     around: Round
@@ -45,13 +45,13 @@ class Sift:
     first: int
     end: int
     others: EventTags | None = None
-    """Of events that belong to no stream, those are kept; `name` is the partition's."""
+    """Which events that belong to no stream are kept; `name` is the partition's."""
     name: str = ""
     tags: Callable[[pa.RecordBatch], pa.Array] | None = None
-    """Gives the text of each record's tags, where the condition asks for that and it is not the space."""
+    """Returns the text of each record's tags, if the condition needs it and it is not the space."""
 
     def keep(self, inside: bool) -> Keep | None:
-        """What is kept, for a source to ask while it reads; None for everything. inside: as in a call."""
+        """The filter that a source applies while it reads; None to keep everything. inside: as in a call."""
         columns = set(self.where.columns)
         enough = self.where.held_is_enough and inside and self.chosen is None and self.others is None
         if self.chosen is not None:
@@ -68,7 +68,7 @@ class Sift:
         return Keep(frozenset(columns), lambda batch: self.mask(batch, inside), self.where.held, enough)
 
     def mask(self, batch: pa.RecordBatch, inside: bool) -> pa.BooleanArray:
-        """True for what is kept; the condition is asked only about what the rest leaves."""
+        """True for rows to keep; the condition is evaluated only for rows that the other filters keep."""
         masks: list[Bools] = []
         if not inside:
             indexes = numbers(batch, RECORD_INDEX)
@@ -94,13 +94,13 @@ class Sift:
         return self.where.mask(batch)
 
     def __call__(self, batch: pa.RecordBatch, inside: bool) -> pa.RecordBatch:
-        """inside: all of the batch lies between the record indexes of the round."""
+        """inside: all of the batch is between the record indexes of the round."""
         mask = self.mask(batch, inside)
         matching = mask.true_count
         return batch if matching == len(batch) else batch.slice(0, 0) if matching == 0 else batch.filter(mask)
 
     def _beyond(self, batch: pa.RecordBatch, key: Key) -> Bools:
-        """Records that come after a key."""
+        """Which records come after a key."""
         time, partition, index = key
         times: npt.NDArray[np.int64] = numbers(batch, "timestamp")
         if self.partition != partition:

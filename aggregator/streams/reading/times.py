@@ -1,4 +1,4 @@
-"""The records of a SELECT counted by time: topics of which all is asked for by what is known of their segments."""
+"""Histogram of a SELECT's records. Topics of which all events are selected are counted from segment metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aggregator.streams.reading.windows import Material, TopicPart, read_unorder
 
 
 def count_by_time(material: Material, where: Filter, span: TimeSpan, pool: SegmentPool, buckets: int) -> Histogram:
-    """The records in `span` that `where` wants, in at most so many spans."""
+    """Count the records in `span` that satisfy `where`, in at most `buckets` buckets."""
     asked = Question(start=span.start_us, end=span.end_us)
     bounds = [time_bounds(part.snapshot, part.snapshot.segments.select(asked)) for part in material.parts]
     known = [found for found in bounds if found is not None]
@@ -37,7 +37,7 @@ def count_by_time(material: Material, where: Filter, span: TimeSpan, pool: Segme
 
 
 def _is_whole(part: TopicPart) -> bool:
-    """Whether every event of a topic is asked for, by FROM."""
+    """Whether FROM selects every event of a topic."""
     if part.spaces is None:
         return True
     if part.streams or part.others is None or part.others.space() is not None:

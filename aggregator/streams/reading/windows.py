@@ -1,4 +1,4 @@
-"""Read one round: the records of chosen streams by time, each source filtered before the merge."""
+"""Read one round: the records of selected streams by time, with each source filtered before the merge."""
 
 from __future__ import annotations
 
@@ -35,19 +35,23 @@ from aggregator.streams.reading.sift import Round, Sift
 from esformat.parts import default_schema
 
 FEW_STREAMS = 32
-"""So many streams of a topic are looked up one by one; more are picked out of all that is read."""
+"""Up to this many streams of a topic are looked up one by one; more are filtered out of everything that is read."""
 FEW_SPACES = 16
-"""With one space for so many events or less, a look at a segment's list of spaces may spare one at each event."""
+"""If a segment has at least this many events per space, its list of spaces is checked first, which may save checking
+each event.
+"""
 FRESH_ROWS, FRESH_PIECES, FRESH_BYTES = 1 << 15, 1 << 10, 2 << 20
-"""So many unsealed events and batches are looked through as they are; what they hold waits for slow readers."""
+"""Limits for unsealed events, batches and bytes that are scanned directly. Their memory is held until slow readers have
+read them.
+"""
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPart:
-    """A topic as one answer sees it. spaces: the names of the streams that are asked for; None: of all its spaces.
+    """A topic in one query. spaces: the names of the selected streams; None: all its spaces.
 
-    streams: the names of all its streams. others: which events that belong to none are asked for; None: none of them.
+    streams: the names of all its streams. others: which events that belong to no stream are selected; None: none.
     """
 
     snapshot: Snapshot
@@ -59,17 +63,17 @@ class TopicPart:
 
 @dataclass(slots=True)
 class Tally:
-    """What reading looks at: segments and how they are asked, by number; how many unsealed batches."""
+    """What a query reads: segments and the queries on them, by number; the number of unsealed batches."""
 
     read: dict[int, tuple[SegmentInfo, list[Question]]] = field(default_factory=dict)
     batches: int = 0
 
     def add(self, info: SegmentInfo, question: Question) -> None:
-        """Take in a segment that is asked a question."""
+        """Add a segment and the query on it."""
         self.read.setdefault(info.number, (info, []))[1].append(question)
 
     def blocks(self, pool: SegmentPool) -> tuple[int, int]:
-        """Data blocks of the segments, and those of them that reading looks at. Opens the segments."""
+        """The number of data blocks of the segments, and of those that the queries read. Opens the segments."""
         held = looked_at = 0
         for info, questions in self.read.values():
             asked = [segment_blocks(pool, info, question) for question in questions]
@@ -80,7 +84,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Material:
-    """Everything that one answer reads from, held until it is released. `ends`: where the partitions ended before."""
+    """Everything that one query reads from, held until it is released. `ends`: where the partitions ended before."""
 
     parts: list[TopicPart]
     pins: ExitStack
@@ -90,14 +94,14 @@ class Material:
 
     @property
     def columns(self) -> Columns:
-        """How LQL finds its way in the batches."""
+        """The columns of the batches, for LQL."""
         extra = FIELDS if FIELDS in self.schema.names and self.schema.field(FIELDS).type == FIELD_MAP else None
         hidden = frozenset({"grouping", RECORD_INDEX, PARTITION})
         return Columns(self.schema, extra=extra, hidden=hidden)
 
 
 def hold(snapshots: Sequence[tuple[Snapshot, Pin]]) -> tuple[ExitStack, pa.Schema]:
-    """Pins to release together, and the columns that the topics have between them."""
+    """Collect the pins, to release them together, and the union of the topics' columns."""
     pins = ExitStack()
     for _, pin in snapshots:
         pins.callback(pin.release)
@@ -119,9 +123,9 @@ def read_round(
     reverse: bool = False,
     limit: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The columns `names`, and besides them time, record index and (as text) number of the partition of each record.
+    """The columns `names`, and additionally time, record index and partition number (as text) of each record.
 
-    limit: about how many will be taken.
+    limit: approximate number of records that will be taken.
     """
     span = _narrowed(span, around)
     looked_at = limit if limit is None or not where.columns else max(limit, FIRST_WINDOW_ROWS)
@@ -152,7 +156,7 @@ def round_sources(
     limit: int | None = None,
     unordered: frozenset[str] | None = None,
 ) -> list[Source]:
-    """What a round is merged of. Nothing is read yet. unordered: as `segment_batches` has it."""
+    """The sources that a round is merged from. Reads nothing yet. unordered: as for `segment_batches`."""
     target, span = _target(material, where, names), _narrowed(span, around)
     return [
         source
@@ -164,9 +168,9 @@ def round_sources(
 def read_unordered(
     material: Material, around: Round, where: Filter, span: TimeSpan, names: Sequence[str], pool: SegmentPool
 ) -> Iterator[pa.RecordBatch]:
-    """The same records in any order, which takes no sorting, with `names` and perhaps other columns: for counting."""
+    """The records of a round in any order, without sorting, with `names` and perhaps other columns: for counting."""
     target = _target(material, where, names)
-    kept = frozenset([*names, "grouping"] if "space" in names else names)  # tags of a topic's event need both
+    kept = frozenset([*names, "grouping"] if "space" in names else names)  # the tags of an event need both
     for part in material.parts:
         sources = _sources(
             part, around, where, _narrowed(span, around), target, pool, material.tally, False, None, kept
@@ -180,7 +184,9 @@ def read_unordered(
 
 
 def _tagged_partitions(parts: Sequence[TopicPart]) -> dict[int | None, Callable[[pa.RecordBatch], pa.Array]]:
-    """What gives the text of each record's tags, by partition. Of streams, whose spaces are those texts, nothing."""
+    """Functions that return the text of each record's tags, by partition; none for streams, whose spaces are those
+    texts.
+    """
     return {
         number: partial(tag_texts, part.snapshot.topic.name, name, streams=part.streams)
         for part in parts
@@ -190,13 +196,13 @@ def _tagged_partitions(parts: Sequence[TopicPart]) -> dict[int | None, Callable[
 
 
 def _with_tags(batches: Iterator[pa.RecordBatch], parts: Sequence[TopicPart]) -> Iterator[pa.RecordBatch]:
-    """Batches of a round with the text of each record's tags in the place of its space."""
+    """Batches of a round, with each space replaced by the text of the record's tags."""
     partitions = _tagged_partitions(parts)
     streams = streams_of(parts[0].streams) if len(parts) == 1 else None  # one topic's space may be another's stream
     for batch in batches:
         texts, places = batch.column("space"), batch.column(PARTITION)
         if not partitions or (streams is not None and streams.mask(texts).all()):
-            yield batch  # the spaces are those texts, as most often
+            yield batch  # the spaces are those texts; the usual case
             continue
         numbers = pc.unique(places).to_pylist()
         for number in numbers:
@@ -214,13 +220,13 @@ def _with_spaces(batch: pa.RecordBatch, texts: pa.Array) -> pa.RecordBatch:
 
 
 def _target(material: Material, where: Filter, names: Sequence[str]) -> pa.Schema:
-    """The columns to read: those that are asked for and those that sifting and merging need."""
-    wanted = dict.fromkeys([*names, *sorted(where.columns), "timestamp"])  # "space" of `where`: it asks for tags
+    """The columns to read: the requested ones, and those needed for filtering and merging."""
+    wanted = dict.fromkeys([*names, *sorted(where.columns), "timestamp"])  # "space" in `where`: it needs tags
     if any(part.spaces is not None for part in material.parts):
         wanted["space"] = None
     if "space" in names or "space" in where.columns or any(part.others is not None for part in material.parts):
         wanted |= dict.fromkeys(("space", "grouping"))
-    held = set(material.schema.names)  # which Arrow lists anew for each that asks: the square of many columns
+    held = set(material.schema.names)  # Arrow rebuilds `names` on each access: quadratic in the number of columns
     target = pa.schema([material.schema.field(name) for name in wanted if name in held])
     target = target.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
     return target.append(pa.field(PARTITION, pa.string(), nullable=False))
@@ -262,7 +268,7 @@ def _sources(
             continue
         hidden = hidden_in(snapshot.tombstones, partition)
         tags = partial(tag_texts, topic, name, streams=streams) if asks_tags else None
-        mine = tags if part.spaces is None else None  # of streams the space is the text
+        mine = tags if part.spaces is None else None  # for streams, the space is the text
         looked_up: list[tuple[bytes | None, Sift]] = [
             (space, Sift(partition, around, where, chosen, first, end, tags=mine)) for space in spaces
         ]
@@ -314,7 +320,7 @@ def _of_segment(
 
 
 def _all_chosen(streams: Streams, segment: esformat.Segment) -> bool:
-    """Whether every space of a segment is one of those streams, as far as that is soon told."""
+    """Whether every space of a segment belongs to the streams, if that is cheap to check; else False."""
     spaces = segment.num_spaces
     if spaces > len(streams.names) or spaces * FEW_SPACES > segment.num_events:
         return False
@@ -326,8 +332,8 @@ def _of_unsealed(group: Group, view: View, sift: Sift) -> Callable[[], Iterator[
 
 
 def _fresh(snapshot: Snapshot, question: Question) -> list[Piece] | None:
-    """The unsealed batches from the question's first record index on, where they are few; else None. Readers that
-    follow ask for these again and again, and a lookup over all that is unsealed would cost more.
+    """The unsealed batches from the question's first record index on, if there are few; else None. Following readers
+    request them repeatedly, and a lookup over all unsealed events would cost more.
     """
     found: list[Piece] = []
     rows = size = 0
