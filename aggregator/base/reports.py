@@ -110,8 +110,9 @@ class Traces:
     visible: events that scans return. segments: numbers of segment files with its events, including retired files that
     scans still read. unsealed: events in memory. logged: events in log files. manifest: how often the bytes of its key
     occur in the manifest's files, not counting longer keys that contain them (keys of less than 4 bytes are not
-    searched for). hidden: whether it is erased and not gone yet. quarantined: number of files set aside as damaged,
-    which were not searched. set_aside: events in quarantined batches, which could not be sealed.
+    searched for).
+    hidden: whether it is erased and not gone yet. quarantined: number of files set aside as damaged, which were not
+    searched. set_aside: events in quarantined batches, which could not be sealed.
     """
 
     visible: int
@@ -162,8 +163,9 @@ class RestoreReport:
 
     segments, size_bytes: of the restored segments. log_bytes: of the log behind them, with events that are in no
     segment yet; the next opening reads it. lacking: objects that are damaged or missing; their contents were not
-    restored. complete: whether it is certain that nothing was acknowledged later. If not, up to a ship_interval may
-    be missing, and record indexes that may have been assigned to the missing events are never reused.
+    restored.
+    complete: whether it is certain that nothing was acknowledged later. If not, up to a ship_interval may be missing,
+    and record indexes that may have been assigned to the missing events are never reused.
     """
 
     shipped_us: int

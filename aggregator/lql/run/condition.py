@@ -105,7 +105,8 @@ class Filter:
         """Compile `where` (None: everything) for batches with these `columns`; relative times count from `now_ns`.
 
         standing: the condition may be older than the columns; if one cannot be compared by its type, its text is
-        compared. Raises LqlError if a column does not exist, or cannot be compared like this.
+        compared.
+        Raises LqlError if a column does not exist, or cannot be compared like this.
         """
         if where is None:
             return cls(frozenset(), lambda rows: pa.repeat(pa.scalar(True), len(rows)))

@@ -79,9 +79,9 @@ class Log(Turns):
     ) -> None:
         """Start a new file at `position`. Raises OSError.
 
-        files: the existing files, oldest first. file_bytes: the size at which a file is followed by a new one. guard:
-        checked before anything is written, and again before it is acknowledged. shipping: asked before anything is
-        acknowledged; files are kept until it has uploaded them.
+        files: the existing files, oldest first. file_bytes: the size at which a file is followed by a new one.
+        guard: checked before anything is written, and again before it is acknowledged.
+        shipping: asked before anything is acknowledged; files are kept until it has uploaded them.
         """
         super().__init__()
         self._guard, self._shipping = guard, shipping

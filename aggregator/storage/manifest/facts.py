@@ -54,8 +54,8 @@ _REFUSED = (
 class Settings:
     """Facts of the catalog as a whole. identity: distinguishes it from other catalogs.
 
-    unsynced: whether the last run acknowledged appends before they were synced, and did not end cleanly. store: the
-    object store that also has its segments.
+    unsynced: whether the last run acknowledged appends before they were synced, and did not end cleanly.
+    store: the object store that also has its segments.
     """
 
     identity: str = ""

@@ -38,8 +38,9 @@ class SchemaPlaces:
 class Piece:
     """A batch in a partition: its events have the record indexes [first_index, first_index + rows), or `indexes`.
 
-    content: the batch, or the message that it is decoded from on demand. ends: for merged batches, the row after the
-    last one of each. Only there may the piece be cut for sealing, because the log is read by whole batches.
+    content: the batch, or the message that it is decoded from on demand.
+    ends: for merged batches, the row after the last one of each. Only there may the piece be cut for sealing, because
+    the log is read by whole batches.
     """
 
     first_index: int

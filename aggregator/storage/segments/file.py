@@ -66,7 +66,8 @@ def write_segment(
 
     tables: the events, with the columns of `arrow_schema`, in the order of their record indexes. replaces: segments
     that the events come from. templates: whether to store text as templates, as in `esformat.create`, which saves a
-    third. Raises OSError, esformat.UsageError if the file exists; in this case nothing is written.
+    third.
+    Raises OSError, esformat.UsageError if the file exists; in this case nothing is written.
     """
     make_directory(path.parent.parent)
     make_directory(path.parent)

@@ -137,8 +137,8 @@ def choose_schema(
     family 0.
 
     Families with exactly these types are preferred, because floats accept whole numbers, but not all of them. Among
-    those, one that need not be widened is preferred. Raises InvalidEventError if a column would have values that no
-    type can hold together; and as `topic_schema`.
+    those, one that need not be widened is preferred.
+    Raises InvalidEventError if a column would have values that no type can hold together; and as `topic_schema`.
     """
     families = newest_of_families(schemas)
     far = dict(magnitudes or {})

@@ -24,8 +24,8 @@ def catalogs_at(pattern: str) -> list[str]:
     """Addresses of the catalogs that match a pattern: `*`, `?` and `[…]` within a name, `**` for any number of names.
     To match one of these characters literally, percent-encode it: `%5B`.
 
-    A catalog is found once it has a copy of its manifest, so not while its first segments are being uploaded. Raises
-    InvalidRequestError, StoreError.
+    A catalog is found once it has a copy of its manifest, so not while its first segments are being uploaded.
+    Raises InvalidRequestError, StoreError.
     """
     names = pattern.rstrip("/").split("/")
     fixed = next(place for place, name in enumerate(names) if glob.has_magic(name))
