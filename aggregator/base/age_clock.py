@@ -20,12 +20,12 @@ from typing import Any
 _HOUR_US = 3_600_000_000
 _DAY_US = 24 * _HOUR_US
 MAX_LEAP_US = 365 * _DAY_US
-"""When a catalog is opened, a clock further ahead than this of when it was last open is doubted: a leap of up to a year
-is accepted.
+"""When a catalog is opened, a clock is doubted if it is more than this ahead of when the catalog was last open. So a
+jump of the clock makes nothing more than a year older.
 """
 MAX_DRIFT_US = 90 * 60_000_000
-"""While the catalog is open, a clock further ahead than this of the elapsed time is doubted. Not a whole number of
-hours: clocks are typically wrong by whole hours, and such a clock would be doubted at one check and believed at the
+"""While the catalog is open, a clock is doubted if it is more than this ahead of the elapsed time. Not a whole number
+of hours: clocks are typically wrong by whole hours, and such a clock would be doubted at one check and believed at the
 next.
 """
 NEAR_US = _DAY_US
@@ -118,7 +118,7 @@ class AgeClock:
         doubt = self._doubt
         if doubt is None:
             return
-        if abs(file_us - wall_us) > MAX_DRIFT_US:  # the files are on another machine, whose clock counts more
+        if abs(file_us - wall_us) > MAX_DRIFT_US:  # the files are on another machine, whose clock is trusted more
             self._doubt = Doubt(doubt.ahead_us, wall_us)
             return
         times = list(event_times)

@@ -161,9 +161,8 @@ class Lacking:
 class RestoreReport:
     """What was restored from a store. shipped_us: when the last of it had been uploaded, by the writer's clock.
 
-    segments, size_bytes: of the restored segments. log_bytes: of the log behind them, with events that are in no
-    segment yet; the next opening reads it. lacking: objects that are damaged or missing; their contents were not
-    restored.
+    segments, size_bytes: of the restored segments. log_bytes: of the log after them, with events that are in no segment
+    yet; the next opening reads it. lacking: objects that are damaged or missing; their contents were not restored.
     complete: whether it is certain that nothing was acknowledged later. If not, up to a ship_interval may be missing,
     and record indexes that may have been assigned to the missing events are never reused.
     """

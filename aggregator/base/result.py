@@ -28,7 +28,7 @@ class Answer(parts.Answer):
         return self._open()[1]
 
     def to_table(self, *, fields: Iterable[str] | Mapping[str, pa.DataType] = ()) -> pa.Table:
-        """Like `to_table` of a file's events; the set of columns is also that of the moment when reading begins."""
+        """Like `to_table` of a file's events. The columns, too, are as of the start of reading."""
         schema, batches = self._open()
         table = pa.Table.from_batches(batches, schema=schema)
         return parts.with_fields(table, fields) if fields else table

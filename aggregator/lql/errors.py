@@ -39,7 +39,7 @@ class LqlError(InvalidRequestError):
         text: str | None = None,
         start: int = 0,
         end: int = 0,
-        **known: object,  # path and offset, always None: pickle passes what every error of the package has
+        **known: object,  # path and offset, always None: pickle passes the arguments of every error
     ) -> None:
         if mark is not None:
             text, start, end = mark.text, mark.start, mark.end

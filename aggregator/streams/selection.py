@@ -39,7 +39,7 @@ from aggregator.streams.reading.windows import (
 from esformat import Event
 from esformat.parts import rows_of_batch
 
-# Limits for one rendering step: rows times parts of the format string, and bytes times parts; at least so many rows.
+# Limits of one rendering step: rows times parts of the format string; bytes times parts; and the minimum of rows.
 _RENDERED_PARTS, _RENDERED_BYTES, _RENDERED_ROWS = 1 << 15, 16 << 20, 16
 _LAST = (2**63 - 1, 2**63 - 1)
 

@@ -1,8 +1,8 @@
 """Find the texts of a batch that contain a substring, by searching for two of its adjacent bytes in all texts together.
 
 NumPy compares a hundred bytes in the time in which a search by text takes two or three steps, and needs no lock
-meanwhile. Bytes are compared in pairs, as 16-bit numbers at even addresses: a substring of three bytes or more contains
-such a pair wherever it begins: one if it begins at an even address, and another if it begins at an odd one.
+meanwhile. Bytes are compared in pairs, as 16-bit numbers at even addresses. A substring of three bytes or more contains
+such a pair wherever it begins: one pair for even start addresses, and another for odd ones.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""`store.json`: what a directory knows of its catalog in a store, so that the next opening knows whether it still owns
-it.
+"""`store.json`: what a directory knows of its catalog in a store, so that the next opening knows who owns the catalog.
 
 It is not part of the manifest, which is copied to the store: two copies of a directory must remain distinguishable.
 """
@@ -22,8 +21,8 @@ class StoreNote:
     """The contents of the note.
 
     runs: lease runs that belong to this directory only: the last held and the last requested one. sequence: every log
-    object before it is known here. needs: the first log object, and its position, that the last manifest in the store
-    needs. following: the directory is a copy that is kept up to date from the store.
+    object before it is known here. needs: the first log object whose frames the last manifest in the store needs, and
+    its position. following: the directory is a copy that is kept up to date from the store.
     """
 
     address: str

@@ -13,8 +13,8 @@ _EVENTS, _DEFINITION = int(FrameKind.EVENTS), int(FrameKind.DEFINITION)
 WAITING, TAKEN, DONE = range(3)
 """Progress of an entry. TAKEN: a leader is processing it."""
 UNKNOWN, PLACING, PLACED, PASSED, PUBLISHING, PUBLISHED = range(6)
-"""The outcome of an entry. From PASSED on it is settled. PASSED: there was nothing to write, or it failed for a reason
-of its own. PUBLISHING: it is acknowledged and stays, even if an interrupt arrives.
+"""The outcome of an entry. From PASSED on it is settled. PASSED: there was nothing to write, or the entry itself was
+invalid. PUBLISHING: it is acknowledged and stays, even if an interrupt arrives.
 """
 
 SMALL_BYTES = 1 << 14

@@ -1,7 +1,8 @@
 """The write-ahead log: batches of all partitions in one sequence of files, with one sync for many appends.
 
 The first thread to append leads: it writes and syncs the batches of all threads that arrived meanwhile, publishes them
-in order, and hands over to the next. The log has no thread of its own. The byte format is in `spec/log.md`.
+in order, and hands over to the next. Only entries that no thread waits for need a thread of the log. The byte format is
+in `spec/log.md`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The manifest: an SQLite database of everything in a catalog."""
+"""The manifest: an SQLite database that lists what exists in a catalog."""
 
 from aggregator.storage.manifest.database import REBUILD, RECOVER, open_database
 from aggregator.storage.manifest.fact_rows import FactRows, Lines

@@ -55,7 +55,7 @@ class Settings:
     """Facts of the catalog as a whole. identity: distinguishes it from other catalogs.
 
     unsynced: whether the last run acknowledged appends before they were synced, and did not end cleanly.
-    store: the object store that also has its segments.
+    store: the settings of its object store, if it has one.
     """
 
     identity: str = ""

@@ -35,7 +35,7 @@ class IncarnationRows:
         """Begin an incarnation that assigns record indexes from `next_indexes` on. known: whether the manifest knows
         all assigned indexes; if not, it is an old copy, and its past is forgotten.
 
-        A newest incarnation that assigned no index is replaced, because no position names it.
+        The newest incarnation is replaced if it assigned no index, because no position names it.
         """
         past = self.lineage()
         last = len(past.names) - 1

@@ -63,9 +63,9 @@ class Transactions:
         self._changed: set[str] = set()
         self._unscrubbed = 0
         self.keep_facts: Callable[[], bool | None] = lambda: None
-        """Called before a change is reported that segments and log do not contain, and before files that contain such
-        facts are deleted. A catalog that is open for writing sets its own function. It raises at most FencedError, and
-        returns False if the catalog's store does not have the change after waiting for it."""
+        """Called before reporting a change that segments and log do not contain, and before deleting files that contain
+        such facts. A catalog that is open for writing sets its own function. It raises at most FencedError, and
+        returns False if the catalog's store still lacks the change after waiting for it."""
         self.note_change: Callable[[int], None] = lambda change: None
         """Called with the number of the last change after each transaction, so that readers know what they must see.
         Must not raise."""

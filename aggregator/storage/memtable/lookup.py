@@ -18,9 +18,9 @@ FEW_RUNS = 16
 MAX_LOOKUP_ROWS = 1 << 17
 """Lookups are merged up to this many rows."""
 INDEXED_ROWS = 1 << 12
-"""Lookups of at least this many rows get an index of their spaces"""
+"""Minimum number of rows of a lookup that gets an index of its spaces."""
 ASKED_OFTEN = 16
-"""after more than this many requests for a space."""
+"""Such a lookup gets its index after this many requests for a space."""
 COMMON = 16
 """If at least 1/COMMON of the rows may belong to the space, comparing all keys is as fast as the index."""
 NEWEST_ROWS = 2048
@@ -171,7 +171,7 @@ def _take(pieces: Sequence[Piece], edges: I64, rows: I64, names: Sequence[str]) 
     places = np.searchsorted(edges, rows, side="right") - 1
     mine = rows - edges[places]
     fresh = np.append(True, places[1:] != places[:-1])  # where another piece begins
-    apart = fresh | np.append(False, mine[1:] != mine[:-1] + 1)  # where a new adjacent range begins
+    apart = fresh | np.append(False, mine[1:] != mine[:-1] + 1)  # where a new range of adjacent rows begins
     stretches = int(apart.sum())
     if stretches > 1 and len(rows) < SHORT_RUN * stretches:
         gathered = _gathered(pieces, places, mine, names)

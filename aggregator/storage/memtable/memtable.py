@@ -31,7 +31,7 @@ class Unsealed:
 
     @classmethod
     def empty(cls) -> Unsealed:
-        """Without events."""
+        """An instance without events."""
         return cls([])
 
     def add(self, piece: Piece) -> None:

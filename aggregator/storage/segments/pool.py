@@ -22,8 +22,8 @@ from esformat import SegmentChangedError, Source, parts
 from esformat.parts import Handles, SharedFile
 
 OPEN_SEGMENTS, OPEN_BYTES = 256, 48 << 20
-"""Segments kept open, with footers and similar data in memory: up to the number, or more if together they hold less
-than the bytes. `Handles` limits how many of their files are open.
+"""Segments kept open, with their footers and similar data: up to OPEN_SEGMENTS, or more while they hold at most
+OPEN_BYTES together. `Handles` limits how many of their files are open.
 """
 HELD, HELD_BYTES = 3, 8 << 10
 """An open segment holds about HELD times the bytes read at opening, plus HELD_BYTES."""

@@ -21,10 +21,10 @@ MAX_COLUMNS = 4095
 """Limit for a topic's schema, including keys; a segment has one more column, the record index."""
 
 FEW_COLUMNS = 64
-"""A family may grow to this many columns, whatever columns the batches have that add them,"""
+"""A family may grow to this many columns, whatever columns the batches have that add them."""
 SPARSE = 4
-"""and further only by a batch that itself has at least 1/SPARSE of the columns, because every batch is stored with all
-columns of its family.
+"""A family may grow further only by a batch that itself has at least 1/SPARSE of the columns, because every batch is
+stored with all columns of its family.
 """
 
 Magnitudes = Mapping[str, int]

@@ -33,7 +33,8 @@ class Pipe:
     level_us: int | None = None
     chosen: Chosen | None = None
     resting: bool = False
-    """Caught up, and not checked again until one of its streams gets records. All resting pipes have the same position.
+    """Caught up, and not checked again until one of its streams gets records. It has also passed what other resting
+    pipes have passed.
     """
 
     @classmethod

@@ -55,7 +55,7 @@ GAP_S = 0.02
 MAX_GAP_S = 0.5
 """The maximum of that time if checking takes long, such as with many streams and pipes."""
 TURN_S = 1.0
-"""After this many seconds, the next pipe runs."""
+"""A pipe that has copied for this many seconds yields to the next one."""
 PATIENCE_S = 10.0
 """How long a round waits for space before it releases the files that it reads."""
 KEEP_S = 10.0
@@ -82,7 +82,7 @@ class Pipes:
         self._allowance = Allowance()
         self._thread: threading.Thread | None = None
         self._pipes: dict[str, Pipe] = {}
-        self._passed: dict[int, int] = {}  # where resting pipes are, unless they are further
+        self._passed: dict[int, int] = {}  # the position of resting pipes, unless their own is further
         self._passed_us: int | None = None
         self._readers: dict[tuple[str, str], frozenset[str]] = {}  # identities of pipes by topic and stream
         self._kept_at = time.monotonic()
