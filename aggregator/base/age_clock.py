@@ -52,7 +52,7 @@ class Doubt:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has advanced evenly for long enough, and events agree with it."""
+        """Whether it has advanced evenly for long enough, and the events, if there were any, agree with it."""
         if self.near or self.far:
             return self.near > self.far and self.agreed_us >= WITNESSED_US
         return self.agreed_us >= ALONE_US

@@ -65,12 +65,12 @@ _LOGFMT = re.compile(
     + rb'=(?:"(?P<quoted>[A-Za-z]{1,16})"|(?P<plain>[A-Za-z]{1,16}))(?:\s|$)',
     re.DOTALL,
 )
-"""Ignores everything within quotes."""
+"""Never matches a pair inside quotes."""
 _KLOG = re.compile(rb"(?P<letter>[IWEF])[01]\d[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d\.\d")
 _JSON_LINES = r'(?s)^\s*\{.*(?:evel|everity|lvl|@l|_text|evelname)"'
 _LOGFMT_LINES = r'(?:evel|everity|lvl|evelname|_text|erityText|@l)="?[A-Za-z]'
 _KLOG_LINES = r"^[IWEF][01]\d[0-3]\d [0-2]\d:"
-"""Patterns that every message with a recognisable level matches."""
+"""Prefilters: every message with a readable level matches one of these patterns."""
 
 
 def level_of(value: Any, name: str = LEVEL) -> str | None:

@@ -20,9 +20,9 @@ NAME = "store.json"
 class StoreNote:
     """The contents of the note.
 
-    runs: lease runs that belong to this directory only: the last held and the last requested one. sequence: every log
-    object before it is known here. needs: the first log object whose frames the last manifest in the store needs, and
-    its position. following: the directory is a copy that is kept up to date from the store.
+    runs: lease runs that belong to this directory only: the last one held, and those requested since. sequence: every
+    log object before it is known here. needs: the first log object whose frames the last manifest in the store needs,
+    and its position. following: the directory is a copy that is kept up to date from the store.
     """
 
     address: str

@@ -36,7 +36,7 @@ class FactRows:
     def lines(self, kind: str, known: Mapping[Hashable, bytes]) -> Lines:
         """The lines of every fact of a kind. known: earlier lines, which are reused.
 
-        For schemas, only the newest of each family: it has all columns of the others, which the stored events describe.
+        For schemas, only the newest of each family: it has all columns of the others, which segments and log describe.
         """
         if kind == "catalog":
             return {0: line_of(kind, self._settings())}
