@@ -26,9 +26,7 @@ class Allowance:
     """
 
     def __init__(self, time_s: float | None = None, memory_bytes: int | None = None) -> None:
-        """time_s: counted from each `with`. memory_bytes: what a query may hold for sorting and grouping. None: no
-        limit.
-        """
+        """time_s: counted from each `with`. memory_bytes: for sorting and grouping. None: no limit."""
         self.time_s, self.memory_bytes = time_s, memory_bytes
         self._lock = threading.Lock()
         self._held_bytes = 0

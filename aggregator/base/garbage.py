@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def none_looked_for() -> Iterator[None]:
-    """Disable garbage collection while many lasting objects are created: saves a quarter of opening a catalog of
-    100,000 segments.
+    """Disable garbage collection while many lasting objects are created.
+
+    Saves a quarter of the time to open a catalog of 100,000 segments.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -22,9 +22,7 @@ PLACE = "number of the partition"
 """The last column of batches with events of several partitions: merging reads it and removes it."""
 _HIGHEST = 2**63 - 1
 _FEW_ROWS = 1 << 12
-"""Up to this many rows of several sources are returned in one batch: a batch of one row would cost as much as one of
-thousands.
-"""
+"""Up to this many rows of several sources form one batch: a batch of one row costs as much as one of thousands."""
 _SLOTS = 4
 """Record indexes that span at most this many times their number are ordered without comparing them."""
 I64 = npt.NDArray[np.int64]
@@ -95,9 +93,7 @@ class _Open:
         return [self._take(count)] if count else []
 
     def take_of_batch(self, key: int) -> list[Taken]:
-        """Remove and return the batch's rows whose key is at most `key`. Does not read the next batch, even if no rows
-        are left.
-        """
+        """Remove and return the batch's rows whose key is at most `key`. Never reads the next batch."""
         count = int(np.searchsorted(self.keys, key, side="right"))
         return [self._take(count)] if count else []
 
@@ -112,9 +108,7 @@ class _Open:
 
 
 def _placed(batch: pa.RecordBatch, partition: int | None) -> Taken:
-    """Separate a batch from its partitions: the batch without PLACE, and the partitions from that column or from the
-    source.
-    """
+    """A batch without PLACE, and the partitions from that column or from the source."""
     if partition is not None:
         return batch, partition
     return batch.select(batch.schema.names[:-1]), numbers(batch, PLACE)
@@ -207,9 +201,7 @@ def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordB
 
 
 def sort_order(keys: I64, partitions: I64 | None, indexes: I64, *, reverse: bool) -> I64 | None:
-    """Row numbers in order; None if the rows are already in order. When ordering by record index, pass one array as
-    both `keys` and `indexes`.
-    """
+    """Row numbers in order; None if the rows are already in order. By record index: `keys` is `indexes`."""
     ahead, behind = (slice(1, None), slice(None, -1)) if not reverse else (slice(None, -1), slice(1, None))
     after = indexes[ahead] > indexes[behind]
     if partitions is not None:

@@ -1,6 +1,4 @@
-"""Names of topics, partitions and producers: any Unicode text. They are values in the manifest, never parts of paths.
-Also host names.
-"""
+"""Names of topics, partitions and producers: any Unicode text, never parts of paths. Also host names."""
 
 from __future__ import annotations
 

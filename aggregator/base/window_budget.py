@@ -15,8 +15,9 @@ from threading import BoundedSemaphore, Lock
 WINDOWS_BYTES = 64 << 20
 """Limit for all windows together, apart from the minimum of each."""
 SHARE = 2
-"""A window takes at most 1/SHARE of the remaining budget. Large windows are faster: a block is decoded once for each
-window that has rows of it.
+"""A window takes at most 1/SHARE of the remaining budget.
+
+Large windows are faster: a block is decoded once for each window that has rows of it.
 """
 LEAST_BYTES = 2 << 20
 """Minimum size of a window. It is granted even if nothing remains, so that slow readers block nobody."""

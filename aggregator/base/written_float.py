@@ -8,10 +8,9 @@ from typing import Any
 
 
 class WrittenFloat(float):
-    """A JSON number whose text differs from the one that Python writes: `1e2`, or one with more digits than a float
-    holds.
+    """A JSON number that Python would write differently: `1e2`, or one with more digits than a float holds.
 
-    `str` returns these digits only if the float is a different number.
+    `str` returns the original digits only if the float is a different number.
     """
 
     text: str

@@ -1,5 +1,4 @@
-"""LQL: parse statements, compile conditions and format strings for Arrow batches, match tag expressions with many
-streams.
+"""LQL: parse statements, compile conditions and format strings for Arrow batches, match tag expressions.
 
 Pure values and functions: no files, no clock, no catalog. Only parsing needs lark, which is loaded with the first
 statement.

@@ -179,8 +179,7 @@ def _in_object(message: bytes) -> str | None:
 
 
 def with_levels(messages: pa.Array, parts: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Add `level` to the fields of records, which are text columns by name; the result is that of `add_level_of_all`
-    for each record.
+    """Add `level` to the fields of records, given as text columns by name, like `add_level_of_all` for each record.
 
     messages: binary. `level_text` is added if needed.
     """

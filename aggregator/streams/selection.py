@@ -66,10 +66,10 @@ class Selection(Answer):
         start: str = "head",
         within: TimeSpan | None = None,
     ) -> None:
-        """Created by `Catalog.query`. start: "head" or "tail", where a statement without POSITION begins. within: only
-        records of that time.
+        """Created by `Catalog.query`. within: only records of that time.
 
-        Raises InvalidRequestError for columns that do not exist, invalid comparisons or invalid positions.
+        start: "head" or "tail", where a statement without POSITION begins. Raises InvalidRequestError for columns that
+        do not exist, invalid comparisons or invalid positions.
         """
         self._backend, self._select = backend, select
         self._now_ns = time.time_ns() if now_ns is None else now_ns

@@ -67,8 +67,9 @@ def is_text(type_: pa.DataType) -> bool:
 
 
 def as_text(array: pa.Array) -> pa.Array:
-    """Any array as valid UTF-8, string or large_string; nulls stay. Broken bytes become U+FFFD; lists, structs and maps
-    become JSON.
+    """Any array as valid UTF-8, string or large_string; nulls stay.
+
+    Broken bytes become U+FFFD; lists, structs and maps become JSON.
     """
     array = decoded(array)
     type_ = array.type
@@ -130,9 +131,7 @@ def _is_ascii(texts: pa.Array) -> bool:
 
 
 def _iso(times: pa.Array) -> pa.Array:
-    """RFC 3339 with as many fraction digits as needed, down to microseconds; the plain number if it is out of their
-    range.
-    """
+    """RFC 3339 with as many fraction digits as needed, up to microseconds; out-of-range times as plain numbers."""
     try:
         micros = times.cast(pa.timestamp("us"), safe=times.type.unit != "ns")
     except pa.ArrowInvalid:

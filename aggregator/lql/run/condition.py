@@ -1,5 +1,4 @@
-"""WHERE, compiled: an expression over events as a vectorised mask over Arrow batches, which reads only the columns it
-needs.
+"""WHERE, compiled: an expression over events as a vectorised mask over the columns of Arrow batches that it needs.
 
 Absent values: a text field is empty; a number, time or truth value is unequal to everything. A mask has no nulls, so
 NOT is the exact opposite.
@@ -375,8 +374,9 @@ def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
 
 
 def _real_test(op: str, number: Decimal) -> Test:
-    """Compare floats with the one nearest to a number. No float equals a number so large or small that the nearest is
-    infinity or 0.
+    """Compare floats with the one nearest to a number.
+
+    No float equals a number so large or small that the nearest float is infinity or 0.
     """
     near = float(number)
     if math.isinf(near) or (near == 0 and number != 0):

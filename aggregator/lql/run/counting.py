@@ -1,6 +1,4 @@
-"""COUNT, measures and GROUP BY over batches: keys and values are computed by column; memory is bounded by the number of
-groups.
-"""
+"""COUNT, measures and GROUP BY over batches, computed by column, in memory bounded by the number of groups."""
 
 from __future__ import annotations
 

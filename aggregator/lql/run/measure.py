@@ -48,9 +48,7 @@ def number_type(measure: tree.Measure, type_: pa.DataType) -> pa.DataType:
 
 
 def value_maker(measure: tree.Measure, make: Maker, type_: pa.DataType, columns: Columns) -> Maker:
-    """A function that computes the values for a measure, of `type_`. make: computes the operand's values, as for GROUP
-    BY.
-    """
+    """A function that computes a measure's values, of `type_`. make: computes the operand's, as for GROUP BY."""
     assert measure.operand is not None
     if isinstance(target_of(innermost(measure.operand)[0]), Timestamp):
         return lambda batch: micros(batch.column(columns.timestamp)).cast(type_)

@@ -17,9 +17,7 @@ _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """Times from `start_us` on, before `end_us`, in microseconds; None is open. Empty if the end is not after the
-    start.
-    """
+    """Times from `start_us` on, before `end_us`, in microseconds; None is open. Empty unless start < end."""
 
     start_us: int | None = None
     end_us: int | None = None

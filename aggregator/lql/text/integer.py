@@ -15,9 +15,7 @@ IntegerTest = tuple[str, int] | bool
 
 
 def bound(op: str, value: Decimal | Fraction, low: int, high: int) -> IntegerTest:
-    """Reduce `x op value`, for integers x in [low, high], to a comparison with an integer in that range, or to its
-    constant result.
-    """
+    """Reduce `x op value`, for integers x in [low, high], to an integer comparison, or to its constant result."""
     value = Fraction(value)
     if op in ("=", "!="):
         if value.denominator != 1 or not low <= value <= high:
@@ -32,9 +30,7 @@ def bound(op: str, value: Decimal | Fraction, low: int, high: int) -> IntegerTes
 
 
 def run(test: IntegerTest, values: pa.Array, scale: int = 0) -> pa.BooleanArray:
-    """Apply the result of `bound` to int64 or uint64 values, or to decimals in units of their last of `scale` digits;
-    nulls stay.
-    """
+    """Apply the result of `bound` to int64 or uint64 values, or to decimals with `scale` digits; nulls stay."""
     if isinstance(test, bool):
         return pa.array(np.full(len(values), test), mask=np.asarray(values.is_null()))
     op, limit = test

@@ -22,9 +22,7 @@ Test = Callable[[pa.Array], pa.BooleanArray]
 
 
 def text_test(op: str, value: str) -> Test:
-    """Compile `op`, one of tree.SYMBOLS or tree.WORDS. Raises ValueError if `value` is not a valid glob or regular
-    expression.
-    """
+    """Compile `op`, one of tree.SYMBOLS or tree.WORDS. Raises ValueError for an invalid glob or regular expression."""
     if op in ORDER:
         compare, stored = comparison(op), value.encode()
         return lambda texts: compare(as_binary(texts), pa.scalar(stored, as_binary(texts).type))

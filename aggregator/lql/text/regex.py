@@ -82,9 +82,7 @@ class _Walk:
         self._last = 0  # steps of the part that a repetition would repeat
 
     def steps(self) -> int:
-        """The approximate number of steps of the pattern, rather too high than too low. Raises RegexError beyond
-        MAX_STEPS.
-        """
+        """An upper estimate of the steps of the pattern. Raises RegexError beyond MAX_STEPS."""
         at = 0
         while at < len(self._pattern):
             begin, at = at, self._part(at)

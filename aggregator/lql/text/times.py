@@ -64,8 +64,7 @@ _EXAMPLES = '"-1.5h", "day", "2026-03-01", "2026-03-01 08:00:05.5 +0100", "01/03
 
 
 def resolve(text: str, now_ns: int) -> int:
-    """The time `text` in nanoseconds since 1970; `now_ns` is the current time. Raises ValueError, which lists valid
-    forms.
+    """The time `text` in nanoseconds since 1970, relative to `now_ns`. Raises ValueError, which lists valid forms.
 
     Forms: `-1.5h` (s, m, h, d, w), `now`, `minute`, `hour`, `day`, `week` (start of the current one; weeks begin on
     Sunday), numbers since 1970 (seconds to nanoseconds, by a unit as in `2000ns`, or otherwise by magnitude), and

@@ -106,8 +106,9 @@ def segment_files(layout: Layout) -> dict[int, Path]:
 
 
 def entries(directory: Path) -> list[Path]:
-    """The entries of a directory; none if it does not exist. Raises PermissionError, unlike `Path.glob`, which skips
-    unreadable directories.
+    """The entries of a directory; none if it does not exist.
+
+    Raises PermissionError, unlike `Path.glob`, which skips unreadable directories.
     """
     try:
         return list(directory.iterdir())

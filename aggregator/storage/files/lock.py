@@ -34,8 +34,7 @@ class WriterLock:
     """The lock that the writer of a catalog holds from opening to closing."""
 
     def __init__(self, path: Path, is_last_opened: Callable[[], bool] = lambda: False) -> None:
-        """Take the lock. is_last_opened: whether no other writer has opened the catalog since, according to its
-        manifest.
+        """Take the lock. is_last_opened: whether the manifest shows no later opening by another writer.
 
         Raises CatalogLockedError, which names the holder, immediately; OSError.
         """

@@ -63,9 +63,7 @@ class Pins:
     """The scans of this process. Thread-safe."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
-        """path: `readers.lock`; the writer creates it. Until it exists, a reader's pins are invisible to other
-        processes.
-        """
+        """path: `readers.lock`, created by the writer. Until it exists, a reader's pins are invisible to others."""
         self._path, self._read_only = path, read_only
         self._lock = Lock()
         self._counts: Counter[int] = Counter()
@@ -113,8 +111,9 @@ class Pins:
         return Pin(self, change)
 
     def _release(self, change: int) -> None:
-        """Never waits: the garbage collector may call this in a thread that holds the lock. That thread then applies
-        the release.
+        """Release a pin without waiting.
+
+        The garbage collector may call this in a thread that holds the lock. That thread then applies the release.
         """
         self._let_go.append(change)
         self._settle()
@@ -137,9 +136,7 @@ class Pins:
                     _lock(self._descriptor, fcntl.F_UNLCK, change, 1)
 
     def keep_file(self) -> None:
-        """Recreate the file if somebody deleted it; otherwise the pins of new readers would be invisible to other
-        processes.
-        """
+        """Recreate a deleted file; otherwise the pins of new readers would be invisible to other processes."""
         with self._lock:
             self._open()
         self._settle()

@@ -72,9 +72,7 @@ def note(layout: Layout, numbers: Iterable[int]) -> None:
 
 
 def forget_note(layout: Layout) -> None:
-    """Delete the note, because the manifest now contains the segments. Durable on return: the note must not reappear.
-    Raises OSError.
-    """
+    """Delete the note, durably, once the manifest contains the segments. Raises OSError."""
     (staging(layout) / _NOTE).unlink()
     sync_directory(staging(layout))
 

@@ -68,8 +68,9 @@ def piece_of(directory: Path, position: int | None, most: int) -> Piece:
 
 
 def check_shared(directory: Path, frame: int, check: int) -> None:
-    """Raises InvalidRequestError if this log has a different frame at a position than the follower. Does nothing if the
-    frame's file is gone.
+    """Raises InvalidRequestError if this log and the follower have different frames at a position.
+
+    Does nothing if the frame's file is gone.
     """
     start, path = next(((start, path) for start, path in reversed(list_files(directory)) if start <= frame), (0, None))
     stored = b""

@@ -22,9 +22,7 @@ SMALL_BYTES = 1 << 14
 
 
 class Entry:
-    """A unit of work that a thread hands to the log's leader. The leader calls the methods; in this class they write
-    nothing.
-    """
+    """Work that a thread hands to the log's leader. The leader calls the methods; here they write nothing."""
 
     __slots__ = (
         "bearer", "body_check", "body_length", "count", "defines", "error", "fate", "first_index", "following", "joins",
@@ -98,8 +96,8 @@ class Action(Entry):
 
 
 def frames_of(group: Sequence[Entry], position: int, defined: Collection[Any]) -> tuple[list[bytes], int]:
-    """The bytes of a group that begins at `position` of the log, and where it ends. defined: keys of the definitions in
-    the file.
+    """The bytes of a group that begins at `position` of the log, and where it ends. defined: keys that the file
+    defines.
     """
     buffers: list[bytes] = []
     first = position

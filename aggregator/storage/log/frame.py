@@ -130,9 +130,7 @@ class FrameHead:
 def encode_head(
     position: int, kind: int, length: int, count: int, group: int, partition: int, first_index: int, body_check: int
 ) -> bytes:
-    """The bytes of a `FrameHead` at `position` of the log, without creating the object: this saves the log's leader
-    time.
-    """
+    """The bytes of a `FrameHead` at `position`, without creating the object, which would cost the log's leader time."""
     fields = _HEAD.pack(
         FRAME_MAGIC, kind, b"\0\0\0", length, count, group, partition, first_index, body_check,
     )  # fmt: skip

@@ -276,9 +276,7 @@ class Log(Turns):
             raise
 
     def _commit_files(self, buffers: list[bytes], end: int, *, sync: bool, until: float) -> bool:
-        """Write, sync and mark a group. Returns False if it is written and synced, but the time limit for marking it
-        has passed.
-        """
+        """Write, sync and mark a group. Returns False if it was written and synced too late to be marked."""
         files, mark = (self._descriptor, self._mark), encode_mark(end)
         lock = None if self._guard is None else self._guard.named
         while True:
@@ -454,9 +452,7 @@ class Log(Turns):
         return end
 
     def read(self, position: int, end: int, most_bytes: int) -> list[tuple[int, bytes]]:
-        """The bytes written between two positions, at most `most_bytes`, in contiguous pieces with their positions.
-        Raises OSError.
-        """
+        """The bytes between two positions, up to `most_bytes`, as contiguous pieces with positions. Raises OSError."""
         pieces: list[tuple[int, bytes]] = []
         for file in list(self._files):
             first = max(position, file.position + FILE_HEADER_BYTES)
@@ -488,9 +484,7 @@ class Log(Turns):
         return sum(file.end - file.position for file in self._files[:-1])
 
     def leave_to_parent(self) -> None:
-        """In a forked process: close the copies, because the files are the parent's, which may delete them to free
-        space.
-        """
+        """In a forked process: close the descriptors, so that files that the parent deletes free their space."""
         mine, self._descriptor, self._mark = (self._descriptor, self._mark), -1, -1
         for descriptor in mine:
             if descriptor >= 0:

@@ -1,6 +1,4 @@
-"""`Turns`: many threads queue work; one of them does it for all that arrived meanwhile, and then appoints the next
-leader.
-"""
+"""`Turns`: threads queue work; one does it for all that arrived meanwhile, then appoints the next leader."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ GROUP_BYTES = 16 << 20
 MOST_GROUPS = 3
 """Groups that one thread writes before it hands over: waking the next leader costs more than writing another group."""
 WOKEN = 4
-"""Threads of a group woken immediately. Each wakes another when it leaves; if all woke at the same time, each would
-also wait for the GIL.
-"""
+"""Threads of a group woken immediately; each wakes another when it leaves. More would also wait for the GIL."""
 
 
 class Turns(ABC):
@@ -51,8 +47,9 @@ class Turns(ABC):
 
     @abstractmethod
     def _settle_group(self) -> None:
-        """Take some entries, process them, and wake all threads whose entries are settled by it, even after an
-        interrupt, which is raised.
+        """Take some entries, process them, and wake the threads of all that are settled, even after an interrupt.
+
+        The interrupt is raised afterwards.
         """
 
     # ------------------------------------------------------------ waiting
@@ -199,8 +196,9 @@ class Turns(ABC):
         self._taken = []
 
     def _wake(self, entry: Entry) -> None:
-        """Wake the thread of an entry, perhaps for a second time. If the entry has no thread, call `settled`, or let
-        the helper thread lead.
+        """Wake the thread of an entry, perhaps for a second time.
+
+        If the entry has no thread, call `settled`, or let the helper thread lead.
         """
         if entry.settled is None:
             try:  # noqa: SIM105  called for each entry; a context manager takes four times as long

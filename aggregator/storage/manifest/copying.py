@@ -52,9 +52,7 @@ def _sum(block: bytes) -> bytes:
 
 
 def differing(path: Path, sums: bytes, known: bytes) -> Iterator[bytes]:
-    """The blocks of a file whose sums differ from `known`: each with its number and bytes. sums: of the file's blocks.
-    Raises OSError.
-    """
+    """The number and bytes of each block whose sum differs from `known`. sums: of the file. Raises OSError."""
     with path.open("rb") as file:
         for number in range(len(sums) // _SUM_BYTES):
             place = slice(number * _SUM_BYTES, (number + 1) * _SUM_BYTES)

@@ -51,9 +51,7 @@ class FactRows:
         return Settings(self._manifest.get(IDENTITY) or "", unsynced, StoredRows(self._manifest).settings())
 
     def _pipes(self) -> list[PipeInfo]:
-        """The pipes, with the progress in the newest sealed batch of each, because the segment with that note may be
-        deleted.
-        """
+        """The pipes, with the progress of each from its newest sealed batch, because that segment may be deleted."""
         pipes = PipeRows(self._manifest).all()
         if not pipes:
             return []

@@ -65,9 +65,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The contents of the file. A partition's `sealed_index` is from the time of writing, or later; `reserved_index`
-    may be about a second older.
+    """The contents of the file.
 
+    A partition's `sealed_index` is from the time of writing, or later; `reserved_index` may be about a second older.
     passed_over: number of lines of kinds that this version does not know.
     """
 

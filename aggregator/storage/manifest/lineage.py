@@ -38,9 +38,7 @@ class Lineage:
 
     @classmethod
     def of(cls, identity: bytes, names: Iterable[tuple[int, bytes]], starts: Iterable[tuple[int, int, int]]) -> Lineage:
-        """Build from rows. names: with their numbers, in order. starts: number of an incarnation, partition, first
-        index; in order.
-        """
+        """Build from rows in order. names: number and name. starts: incarnation's number, partition, first index."""
         numbered = list(names)
         place = {number: at for at, (number, _) in enumerate(numbered)}
         found: dict[int, tuple[list[int], list[int]]] = {}
@@ -67,10 +65,9 @@ class Lineage:
         return self.names[newest]
 
     def has(self, name: bytes, ends: Mapping[int, int], visible: Mapping[int, int]) -> bool:
-        """Whether the records below these indexes belong to this past. name: the incarnation that assigned the newest
-        of them.
+        """Whether the records below these indexes belong to this past.
 
-        visible: where the partitions end now.
+        name: the incarnation that assigned the newest of them. visible: where the partitions end now.
         """
         if not any(ends.values()):
             return True

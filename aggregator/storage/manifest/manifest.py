@@ -190,9 +190,7 @@ class Manifest(Transactions):
             return [Problem(*row) for row in found]
 
     def streams(self) -> tuple[list[tuple[int, str, tuple[tuple[str, str], ...]]], dict[int, int]]:
-        """Topic, name and tags of each stream, in insertion order, tags sorted by name; and the marks of
-        `stream_marks`.
-        """
+        """Topic, name and tags of each stream, in insertion order, tags sorted by name; and `stream_marks`."""
         with self.reading() as db:
             rows = db.execute("SELECT stream, name, value FROM stream_tags ORDER BY stream, name")
             tags = {number: tuple(tag[1:] for tag in mine) for number, mine in groupby(rows, itemgetter(0))}
@@ -366,8 +364,9 @@ class Manifest(Transactions):
 
     @makes_room
     def forget_files(self, numbers: Iterable[int]) -> None:
-        """Record that the files of retired segments are deleted; those with an object in the store stay retired until
-        it is deleted.
+        """Record that the files of retired segments are deleted.
+
+        Those with an object in the store stay retired until it is deleted.
         """
         gone = [(number,) for number in numbers]
         with self.writing() as db:

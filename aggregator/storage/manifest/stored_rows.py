@@ -39,9 +39,7 @@ class StoredRows:
             ]
 
     def leaving(self, most: int) -> list[tuple[StoredSegment, int]]:
-        """Retired segments that still have an object, with the change that retired each, in the order of these changes;
-        at most `most`.
-        """
+        """Up to `most` retired segments that still have an object, each with the change that retired it, by change."""
         with self._manifest.reading() as db:
             found = db.execute(
                 "SELECT s.number, s.checksum, s.size_bytes, s.local, r.change FROM stored s "
@@ -54,9 +52,7 @@ class StoredRows:
             ]
 
     def add(self, segments: Iterable[SegmentInfo], *, local: bool = True) -> set[int]:
-        """Record that segments are in the store, skipping those that the manifest no longer has. Returns the numbers of
-        the recorded ones.
-        """
+        """Record segments that are in the store; return the numbers of those that the manifest still has."""
         with self._manifest.writing() as db:
             rows = [(s.number, s.checksum.to_bytes(8, "little"), s.size_bytes, int(local)) for s in segments]
             return {number for row in rows for (number,) in db.execute(_ADD, row)}

@@ -67,8 +67,7 @@ class Transactions:
         such facts. A catalog that is open for writing sets its own function. It raises at most FencedError, and
         returns False if the catalog's store still lacks the change after waiting for it."""
         self.note_change: Callable[[int], None] = lambda change: None
-        """Called with the number of the last change after each transaction, so that readers know what they must see.
-        Must not raise."""
+        """Called after each transaction with the last change, so that readers know what they must see. Never raises."""
         self._look()
 
     def follow(self) -> bool:
@@ -105,9 +104,7 @@ class Transactions:
                 self._files[path] = path.stat()
 
     def is_mine(self) -> bool:
-        """Whether nobody has opened the catalog for writing since `claim`, and its manifest still consists of the same
-        files.
-        """
+        """Whether nobody has opened the catalog for writing since `claim`, and its files were not replaced."""
         with self.reading() as db:
             return self._is_claimed(db)
 

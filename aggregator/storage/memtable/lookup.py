@@ -26,9 +26,7 @@ COMMON = 16
 NEWEST_ROWS = 2048
 """This many of the newest rows have a separate lookup, for readers that want the newest few."""
 SHORT_RUN = 64
-"""The core copies shorter row ranges out of messages. Arrow is faster for longer ones, but releases the GIL for each of
-them.
-"""
+"""The core copies shorter row ranges; Arrow copies longer ones faster, but releases the GIL for each."""
 
 
 class Lookup:
@@ -156,9 +154,7 @@ class Rows:
         )
 
     def take(self, rows: I64, names: Sequence[str]) -> tuple[pa.RecordBatch, I64]:
-        """Take at least one row, in the given order: the columns `names`, which the pieces have, and the record
-        indexes.
-        """
+        """Take at least one row, in the given order: the columns `names` and the record indexes."""
         owners = self.lookups_of(rows)
         owner = int(owners[0])
         if (owners == owner).all():
@@ -202,9 +198,7 @@ def _with_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch
 def _gathered(
     pieces: Sequence[Piece], places: I64, mine: I64, names: Sequence[str]
 ) -> tuple[pa.RecordBatch, I64] | None:
-    """Rows copied out of the pieces' messages: row `mine` of the piece at each of `places`. None if a piece is not a
-    message.
-    """
+    """Copy rows out of messages: row `mine` of the piece at each of `places`. None if a piece is not a message."""
     used = np.zeros(len(pieces), np.bool_)
     used[places] = True
     numbers = (np.cumsum(used) - 1)[places]

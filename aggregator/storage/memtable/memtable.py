@@ -59,9 +59,7 @@ class Unsealed:
         return self.pieces[first : first + MERGED] if end - first >= MERGED else None
 
     def replace(self, few: Sequence[Piece], whole: Piece) -> int | None:
-        """Replace pieces by the piece that was merged from them; return the position after it, or None if they are
-        gone.
-        """
+        """Replace pieces by the one merged from them; return the position after it, or None if they are gone."""
         try:
             first = self.pieces.index(few[0])
         except ValueError:
@@ -83,9 +81,7 @@ class Unsealed:
         return left
 
     def split(self, size_bytes: int) -> tuple[Unsealed, Unsealed]:
-        """Split off the first batches, of about `size_bytes` and at least one; return them and the rest, which may be
-        empty.
-        """
+        """Split off the first batches, of about `size_bytes` and at least one; the rest may be empty."""
         sizes = list(accumulate(piece.size_bytes for piece in self.pieces))
         count = 1 + bisect_left(sizes, size_bytes)
         first, others = self.pieces[:count], self.pieces[count:]

@@ -1,5 +1,4 @@
-"""Convert records of a stream to events: `ts`, `msg` and fields become timestamp, data, typed columns and a map of the
-rest.
+"""Convert records of a stream to events: `ts`, `msg` and fields become columns, and a map of the other fields.
 
 No field is refused for its type. A field of a mapping is stored in the topic's column of that name if the column can
 hold its value exactly, and otherwise as text in the map `fields`. So senders of log records need not know the types
@@ -154,9 +153,7 @@ def _of_mappings(records: list[Any], columns: pa.Schema, now_us: int) -> dict[st
 
 
 def _column(values: list[Any], kind: pa.DataType, name: str) -> tuple[pa.Array, frozenset[int]] | None:
-    """The values as an array, null where the type cannot hold them, and the rows of such values; None if it can hold no
-    value.
-    """
+    """The values as an array, null where `kind` cannot hold them, and the rows of those; None if it can hold none."""
     if pt.is_string(kind):
         values = [None if value is None else _text(value, name, place) for place, value in enumerate(values)]
     array = _exactly(values, kind)

@@ -23,13 +23,9 @@ _PARTITION, _FIRST, _LAST, _MIN, _MAX = range(5)
 _LEAST_CAPACITY = 8  # small, because a catalog may have thousands of topics
 _MANY_GONE = 64  # a table of more segments is rebuilt when most of them are removed
 FEW_SPACES = 16
-"""Number of spaces tried first; each further step tries FEW_SPACES times more. A segment that has any of the spaces
-usually has one of the first.
-"""
+"""Spaces tried first; each further step tries FEW_SPACES times more. Usually one of the first is present."""
 MANY = 4
-"""If more than 1/MANY of the segments are selected, filter the whole list, which takes half the time per selected
-segment.
-"""
+"""If more than 1/MANY of the segments are selected, filter the whole list: half the time per selected one."""
 
 
 def key_prefix(key: bytes, common: bytes) -> int:
@@ -134,8 +130,7 @@ class SegmentView:
         return [self.infos[place] for place in places.tolist()]
 
     def holding(self, partition: int, ends: Mapping[bytes, int]) -> Iterator[SegmentInfo]:
-        """Segments of a partition that may contain events of any of these spaces, each below its record index in
-        `ends`.
+        """Segments of a partition that may contain events of a space in `ends`, below its record index there.
 
         Checking 100,000 spaces against 1,000 segments takes a fraction of a second.
         """

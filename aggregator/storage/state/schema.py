@@ -67,9 +67,7 @@ def topic_schema(
 
 
 def small_types(arrow: pa.Schema) -> pa.Schema:
-    """The columns of a batch in the types that are stored, with 32-bit offsets: no batch is large enough to need 64
-    bits.
-    """
+    """The columns of a batch in their stored types, with 32-bit offsets: no batch is large enough to need 64 bits."""
     return pa.schema([field.with_type(_small_type(normalise_type(field.type))) for field in arrow])
 
 
@@ -221,8 +219,9 @@ def union_schema(schemas: Iterable[SchemaInfo], *, binary_keys: bool) -> EventSc
 
 
 def _common_types(families: Sequence[SchemaInfo], *, strict: bool = False) -> dict[str, tuple[pa.DataType, int]]:
-    """For each column, the type that holds all its values, and its magnitude. If there is none: text, or no entry if
-    `strict`.
+    """For each column, the type that holds all its values, and its magnitude.
+
+    If there is no such type: text, or no entry if `strict`.
     """
     found: dict[str, tuple[pa.DataType, int] | None] = {}
     for info in families:

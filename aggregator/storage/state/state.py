@@ -178,9 +178,7 @@ class UnsealedPart:
     owner: Unsealed
 
     def lookups(self) -> tuple[Lookup, ...]:
-        """Lookups over all pieces, cached for the next reader. If two threads build them at the same time, either
-        result is good.
-        """
+        """Lookups over all pieces, cached for the next reader. If two threads build them, either result is good."""
         made = look_up(self.pieces, self.owner.lookups)
         self.owner.lookups = made
         return made
@@ -403,9 +401,7 @@ class CatalogState:
     def take_over(
         self, added: dict[int, list[SegmentInfo]], retired: Iterable[int], sealed: dict[int, int], change: int
     ) -> None:
-        """Show the changes of another process: segments by topic, without the unsealed events that are now in a
-        segment.
-        """
+        """Show the changes of another process: segments by topic, without unsealed events that are now in one."""
         with self.view_lock:
             self.change = change
             for topic in self._by_number.values():

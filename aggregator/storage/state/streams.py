@@ -124,8 +124,9 @@ class StreamIndex:
                 self._put()
 
     def forget_erased(self, topic: Topic) -> None:
-        """Process the erasures of a topic before its tombstones are deleted. For writers. Raises as `select`, and
-        errors of the manifest.
+        """Process a topic's erasures before its tombstones are deleted. For writers.
+
+        Raises as `select`, and the errors of the manifest.
         """
         with self._lock:
             self._refresh([topic])
@@ -154,9 +155,7 @@ class StreamIndex:
             return not any(_has_more(topic, marks) or topic.tombstones for topic in self._state.topics.values())
 
     def _has_news(self, topic: Topic) -> bool:
-        """Whether a topic has events above the marks, or tombstones that were not processed yet. Called under the view
-        lock.
-        """
+        """Whether a topic has events above the marks, or unprocessed tombstones. Called under the view lock."""
         seen, stones = self._stones.get(topic.info.number, {}), topic.tombstones
         return (stones is not seen and stones != seen) or _has_more(topic, self._marks)
 

@@ -48,9 +48,7 @@ _T = TypeVar("_T")
 SCHEMES = ("s3", "gs", "az", "file")
 _ADDRESS = re.compile(rf"(?:{'|'.join(SCHEMES)})://.+")
 TIMEOUT_S = 20.0
-"""Timeout of one request, including its response. A connection too slow to transfer one part in this time would be
-unusable anyway.
-"""
+"""Timeout of one request with its response. A connection too slow for one part in this time is unusable anyway."""
 PATIENCE_S = 60.0
 """How long a failed request is retried before it becomes an error."""
 BROKEN_S = 3.0
@@ -153,9 +151,7 @@ class Store:
         return self._root is not None and not self._root.is_dir()
 
     def _make_root(self) -> None:
-        """Create the directory before the first put. If it disappears later, for example with its disk, it is not
-        recreated.
-        """
+        """Create the directory before the first put. If it disappears later, as with a disk, it is not recreated."""
         if self._root is not None and self._local is None:
             try:
                 self._root.mkdir(parents=True, exist_ok=True)
@@ -377,9 +373,7 @@ class Store:
                 setattr(self.traffic, name, getattr(self.traffic, name) + number)
 
     def _putting(self, name: str, put: Callable[[], _T]) -> _T:
-        """Like `_asking`, for a put, which needs no existing object: if the store reports one missing, it is the
-        bucket.
-        """
+        """Like `_asking`, for a put, which needs no object: if the store misses something, it is the bucket."""
         try:
             return self._asking(name, put)
         except ObjectMissingError:

@@ -104,9 +104,7 @@ class Lease:
     """A held lease. Thread-safe."""
 
     def __init__(self, store: Store, seen: Seen | None, terms: Terms, clock: Callable[[], float] = now_s) -> None:
-        """Acquire the lease. seen: the object to replace. Raises ObjectConflictError if another process was faster;
-        StoreError.
-        """
+        """Acquire the lease, replacing `seen`. Raises ObjectConflictError if another process was faster; StoreError."""
         self._store, self._clock, self._lock = store, clock, Lock()
         began = clock()
         if seen is None:

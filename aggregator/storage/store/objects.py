@@ -55,9 +55,7 @@ def parse_name(name: str) -> tuple[int, int] | None:
 
 
 def readable_place(settings: StoreSettings, segment: SegmentInfo | StoredSegment) -> str:
-    """The location of a segment's object for `esformat.open`, usable in any process: a path or a URI without
-    percent-encoding.
-    """
+    """The location of a segment's object for `esformat.open` in any process: a path or a URI, not percent-encoded."""
     address = unquote(f"{settings.address}/{object_name(segment)}")
     scheme, _, rest = address.partition("://")
     if scheme == "file":
@@ -74,9 +72,7 @@ def segment_sizes(store: Store) -> dict[str, int]:
 
 
 def open_store(address: str, lease_s: float) -> Store:
-    """A store for a holder of a lease, or for a process that waits for one: no request takes too long to renew the
-    lease in time.
-    """
+    """A store for a process that holds or awaits a lease: no request takes too long to renew it in time."""
     from aggregator.storage.store.client import Store  # here: obstore is an optional dependency
 
     return Store(address, timeout_s=max(1.0, min(20.0, lease_s / 2)), patience_s=lease_s / 3)
@@ -92,9 +88,7 @@ class Objects:
     """The segments of a catalog in its store, if it has one. Thread-safe."""
 
     def __init__(self, settings: Callable[[], StoreSettings | None], directory: Path, *, read_only: bool) -> None:
-        """settings: returns the settings of the store. directory: of the cache. read_only: another process writes the
-        cache.
-        """
+        """settings: returns those of the store. directory: of the cache. read_only: another process writes it."""
         self._settings, self._directory, self._read_only = settings, directory, read_only
         self._lock = Lock()
         self._store: Store | None = None

@@ -128,9 +128,7 @@ class RangeCache:
     """Cached chunks of objects. Thread-safe."""
 
     def __init__(self, directory: Path, limit_bytes: int, *, read_only: bool = False) -> None:
-        """directory: created on the first write. limit_bytes: for the files. read_only: another process writes the
-        cache.
-        """
+        """directory: created on the first write. limit_bytes: of files. read_only: another process writes them."""
         self._directory, self._limit, self._read_only = directory, limit_bytes, read_only
         self._lock = Condition()
         self._files: _Stretches[None] = _Stretches()
@@ -234,9 +232,7 @@ class RangeCache:
             self._remember(Stretch.of(stem, first, data), data)
 
     def keep_later(self, stem: str, first: int, data: Data) -> None:
-        """Write chunks from `first` on in a background thread, or immediately if too much data waits for it. Never
-        raises.
-        """
+        """Write chunks from `first` on in the background, or now if too much data is waiting. Never raises."""
         stretch = Stretch.of(stem, first, data)
         with self._lock:
             self._remember(stretch, data)

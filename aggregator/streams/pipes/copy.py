@@ -79,8 +79,9 @@ def _as_bytes(messages: pa.Array) -> pa.Array:
 
 
 def _fields(columns: Sequence[tuple[str, pa.Array]]) -> pa.Array:
-    """A map for each row with the non-null values of all columns. Built in one step, because adding columns one by one
-    takes quadratic time.
+    """A map for each row with the non-null values of all columns.
+
+    Built in one step, because adding columns one by one takes quadratic time.
     """
     there = [np.asarray(pc.is_valid(texts).to_numpy(zero_copy_only=False)) for _, texts in columns]
     rows = np.concatenate([np.flatnonzero(each) for each in there])

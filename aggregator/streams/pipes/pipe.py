@@ -15,8 +15,9 @@ from aggregator.streams.reading.position import Position
 
 @dataclass(slots=True, eq=False)
 class Pipe:
-    """The in-memory state of a pipe. state: "level" (caught up), "behind", "waiting" (for memory or log space) or
-    "failing".
+    """The in-memory state of a pipe.
+
+    state: "level" (caught up), "behind", "waiting" (for memory or log space) or "failing".
     """
 
     info: PipeInfo
@@ -33,9 +34,7 @@ class Pipe:
     level_us: int | None = None
     chosen: Chosen | None = None
     resting: bool = False
-    """Caught up, and not checked again until one of its streams gets records. It has also passed what other resting
-    pipes have passed.
-    """
+    """Caught up, and not checked until one of its streams gets records. Has passed what other resting pipes have."""
 
     @classmethod
     def lost(cls, info: PipeInfo, problem: str, since_us: int) -> Pipe:

@@ -36,8 +36,8 @@ class Progress:
 
     @classmethod
     def decode(cls, text: str, sequence: int, backend: Backend) -> Progress:
-        """Decode. Raises CorruptManifestError, also if the progress is from after the state that the catalog was
-        restored from.
+        """Decode. Raises CorruptManifestError, also for progress made after the copy that the catalog was restored
+        from.
         """
         try:
             facts = json.loads(text)

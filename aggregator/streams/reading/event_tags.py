@@ -39,9 +39,7 @@ class Streams:
     names: frozenset[str]
 
     def mask(self, spaces: pa.Array) -> npt.NDArray[np.bool_]:
-        """Which events of a batch belong to the streams. Compares distinct spaces, which are far fewer than the
-        streams.
-        """
+        """Which events of a batch belong to the streams. Compares distinct spaces, which are far fewer."""
         different = pc.unique(spaces)
         mine = [name for name in different.to_pylist() if name in self.names]
         if len(mine) == len(different):

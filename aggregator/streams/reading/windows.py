@@ -37,13 +37,9 @@ from esformat.parts import default_schema
 FEW_STREAMS = 32
 """Up to this many streams of a topic are looked up one by one; more are filtered out of everything that is read."""
 FEW_SPACES = 16
-"""If a segment has at least this many events per space, its list of spaces is checked first, which may save checking
-each event.
-"""
+"""If a segment has at least this many events per space, its list of spaces is checked before its events."""
 FRESH_ROWS, FRESH_PIECES, FRESH_BYTES = 1 << 15, 1 << 10, 2 << 20
-"""Limits for unsealed events, batches and bytes that are scanned directly. Their memory is held until slow readers have
-read them.
-"""
+"""Limits for unsealed events, batches and bytes scanned directly; slow readers keep them in memory."""
 Bools = npt.NDArray[np.bool_]
 
 
@@ -184,9 +180,7 @@ def read_unordered(
 
 
 def _tagged_partitions(parts: Sequence[TopicPart]) -> dict[int | None, Callable[[pa.RecordBatch], pa.Array]]:
-    """Functions that return the text of each record's tags, by partition; none for streams, whose spaces are those
-    texts.
-    """
+    """Functions that return the text of each record's tags, by partition; none for streams, whose spaces are it."""
     return {
         number: partial(tag_texts, part.snapshot.topic.name, name, streams=part.streams)
         for part in parts
