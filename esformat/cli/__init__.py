@@ -1,4 +1,4 @@
-"""The `esdb` command: a module for each verb over the public names of `esformat`. Needs click and rich."""
+"""The `esdb` command: one module per verb, built on the public names of `esformat`. Needs click and rich."""
 
 from esformat.cli.root import main, run
 

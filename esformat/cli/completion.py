@@ -1,4 +1,4 @@
-"""`esdb completion`: what makes a shell complete the command."""
+"""`esdb completion`: print the script that makes a shell complete the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown to a person: sizes and times in words, progress on a terminal, lines on stdout and stderr."""
+"""Output for people: sizes and times in words, progress bars, lines on stdout and stderr."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Tell whether somebody looks at `stream`, which is None where it was closed before we began."""
+    """Return whether `stream` is a terminal; None means that it was closed before the program started."""
     return stream is not None and stream.isatty()
 
 
@@ -24,25 +24,25 @@ def say(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Print one line on stderr, which is not part of the result."""
+    """Print one line on stderr, outside the result."""
     click.echo(message, err=True)
 
 
 def count(number: int, noun: str) -> str:
-    """Write "1 event", "12,345 events"."""
+    """Format a count with its noun: "1 event", "12,345 events"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def size(number: int) -> str:
-    """Write a number of bytes in a unit of thousands."""
+    """Format a number of bytes in the largest fitting unit: bytes, kB, MB, GB or TB (powers of 1000)."""
     if number < 1000:
         return count(number, "byte")
-    power = next((power for power in (1, 2, 3) if number / 1000**power < 999.95), 4)  # what rounds to 1000.0 is 1.0
+    power = next((power for power in (1, 2, 3) if number / 1000**power < 999.95), 4)  # not "1000.0 kB" but "1.0 MB"
     return f"{number / 1000**power:.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
 
 
 def length(micros: int) -> str:
-    """Write a length of time in the largest unit that it is a whole number of."""
+    """Format a duration in the largest unit that divides it evenly: days, hours or minutes; else in seconds."""
     for unit, noun in ((86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "minute")):
         if micros % unit == 0:
             return count(micros // unit, noun)
@@ -50,7 +50,7 @@ def length(micros: int) -> str:
 
 
 def moment(micros: int | None) -> str:
-    """Write microseconds since 1970 as ISO 8601, the fraction only where there is one."""
+    """Format microseconds since 1970 as ISO 8601, without a fraction if it is zero; None as "-"."""
     if micros is None:
         return "-"
     try:
@@ -61,9 +61,10 @@ def moment(micros: int | None) -> str:
 
 @contextmanager
 def progress(title: str, *, things: bool = False) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar on stderr if that is a terminal. Gives what to call with bytes done and bytes in all; None without.
+    """Show a progress bar on stderr; yield a function that updates it, or None if stderr is not a terminal.
 
-    things: what is counted are events or segments, not bytes. Bytes in all are 0 where nobody knows.
+    The function takes the bytes done and the total, which is 0 if unknown.
+    things: count events or segments instead of bytes.
     """
     if not is_terminal(sys.stderr):
         yield None

@@ -1,4 +1,4 @@
-"""`esdb convert`: files of events in one format into files in another."""
+"""`esdb convert`: convert files of events from one format to another."""
 
 from __future__ import annotations
 
@@ -35,19 +35,23 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @several("sources", "FROM...")
 @click.argument("out", metavar="TO", type=click.Path(readable=False))
-@input_format_option(*files.CONVERSION_FORMATS, text="Default: by FROM itself.")
+@input_format_option(*files.CONVERSION_FORMATS, text="Default: detected from FROM.")
 @target_format_option(*files.CONVERSION_FORMATS, text="Default: by the name of TO.")
 @click.option(
     "--schema",
     type=click.Path(readable=False),
     metavar="FILE",
-    help="The segment that CSV or JSON lines came from: they are read with its columns, indexes and keys.",
+    help="The segment that the CSV or JSON lines came from; it supplies columns, indexes and keys.",
 )
-@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that holds the space.")
+@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that contains the space.")
 @click.option(
-    "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column that holds the time."
+    "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column that contains the time."
 )
-@click.option("--grouping", metavar="COLUMN", help="Second key, within the space. Default: a column of that name.")
+@click.option(
+    "--grouping",
+    metavar="COLUMN",
+    help="Column that contains the grouping (the second key). Default: grouping, if present.",
+)
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @click.option("--allow-loss", is_flag=True, help="Write CSV and JSON lines even if some values cannot be restored.")
 @json_option
@@ -66,14 +70,13 @@ def convert(
     as_json: bool,
     force: bool,
 ) -> int:
-    """Convert the events of FROM to TO: segments, Parquet, Arrow or Feather, CSV, JSON lines, files of the Go ESDB.
-    "-" is standard input or output. FROM is a file, a directory, a pattern or a place in a store; of several, each is
-    converted to a file of its own in the directory TO, in --format.
+    """Convert events between segments, Parquet, Arrow or Feather, CSV, JSON lines and files of the Go ESDB.
+    FROM is a file, a directory, a pattern or a place in a store; "-" is standard input or output. If FROM names several
+    files, TO is a directory, and each file becomes one file of --format in it.
 
-    What is converted comes back without a difference: Parquet and Arrow carry types, indexes and properties; CSV and
-    JSON lines are read with those of --schema. A file that did not come from a conversion is read as `esdb write` reads
-    it: --space, --timestamp, --grouping and --index name its columns. go-esdb is an archive, go-stream a stream of the
-    Go ESDB.
+    Converting back restores the events exactly: Parquet and Arrow carry types, indexes and properties; CSV and JSON
+    lines take them from --schema. A file that no conversion wrote is read as by `esdb write`: --space, --timestamp,
+    --grouping and --index name its columns. go-esdb is an archive of the Go ESDB, go-stream a stream.
     """
     how = files.Conversion(
         source_format=input_format,
@@ -88,7 +91,7 @@ def convert(
         started = perf_counter()
         notes: list[str] = []
         if format_ is not None:
-            chosen_format(format_, target)  # refused before anything is read
+            chosen_format(format_, target)  # fails before anything is read
         with _hints_of_write(), progress("converting") as show:
             events = files.convert_file(source, target, how, progress=show, note=notes.append)
         notes = [f"{note} (with `esdb write`)" if _speaks_of_write(note) else note for note in notes]
@@ -111,7 +114,7 @@ def convert(
 
 @contextmanager
 def _hints_of_write() -> Iterator[None]:
-    """Say of options that an error speaks of, and this verb does not have, whose they are."""
+    """Add to errors that mention options of `esdb write` that this verb lacks a hint that they belong to it."""
     try:
         yield
     except esformat.EsdbError as error:
@@ -121,6 +124,6 @@ def _hints_of_write() -> Iterator[None]:
 
 
 def _speaks_of_write(text: str) -> bool:
-    """Whether a text names options that this verb does not have."""
+    """Whether a text mentions options that this verb lacks."""
     known = {option for parameter in convert.params for option in parameter.opts}
     return bool(set(_OPTION.findall(text)) - known)

@@ -1,4 +1,4 @@
-"""Lines of keys or values, each with how many events have it: sorted, cut, in a format."""
+"""Output of keys or values with their numbers of events: sorted, limited, in the chosen format."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 10_000
 
 Row = tuple[str | bytes | int, ...]
-"""What is counted, then the count."""
+"""The key or value columns, then the count."""
 
 
 def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say how lines are sorted, cut and written."""
+    """Add the options for sorting, limiting and writing the lines to a command."""
     for option in (
         output_options,
         format_option(*ROWS),
@@ -39,7 +39,7 @@ def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def show_counted(rows: Iterator[Row], schema: pa.Schema, shown: dict[str, Any]) -> None:
-    """Print or write lines, which come by key, as the options say."""
+    """Print or write `rows`, which are sorted by key, according to the options."""
     chosen, limit, output = chosen_format(shown["format_"], shown["output"]), shown["limit"], shown["output"]
     if chosen == "esdb":
         raise click.UsageError(
@@ -56,7 +56,7 @@ def show_counted(rows: Iterator[Row], schema: pa.Schema, shown: dict[str, Any]) 
 
 
 def _sorted(rows: Iterator[Row], sort: str, limit: int | None) -> Iterator[Row]:
-    """Give `rows`, which come by key, in the order asked for; at least the first `limit` of them."""
+    """Return `rows`, which are sorted by key, in the requested order; at least the first `limit`."""
     if sort == "key":
         return rows
     if limit is None:
@@ -73,7 +73,7 @@ def _batches(rows: Iterator[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]
 
 
 def _print_table(rows: Iterator[Row], schema: pa.Schema, limit: int | None, layout: str) -> None:
-    from esformat.cli.table import ROWS_SHOWN, show_table  # here: rich is slow to import, and most output needs none
+    from esformat.cli.table import ROWS_SHOWN, show_table  # here: rich is slow to import, and most output does without
 
     show_table(_batches(islice(rows, ROWS_SHOWN if limit is None else limit), schema), schema, layout)
     more = sum(1 for _ in rows) if limit is None else 0

@@ -1,4 +1,4 @@
-"""`esdb diff`: which events two segments, or two sets of them, do not share."""
+"""`esdb diff`: compare the events of two segments, or of two sets of segments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Examples:
 
 
 class _NotComparedError(click.ClickException):
-    """The segments could not be compared: another status than where they differ."""
+    """The segments could not be compared: exit status 2, whereas a difference is status 1."""
 
     exit_code = 2
 
@@ -29,14 +29,15 @@ class _NotComparedError(click.ClickException):
 @click.command(epilog=_EXAMPLES)
 @click.argument("left", type=click.Path(readable=False))
 @click.argument("right", type=click.Path(readable=False))
-@click.option("--limit", type=Limit(), default=20, show_default=True, metavar="N", help="Name at most N spaces.")
+@click.option("--limit", type=Limit(), default=20, show_default=True, metavar="N", help="List at most N spaces.")
 @json_option
 def diff(left: str, right: str, limit: int, as_json: bool) -> int:
-    """Compare the columns and the events of two segments, however they are stored.
+    """Compare the columns and events of two segments, however they are encoded.
 
-    LEFT and RIGHT are each a segment, a directory or pattern of them, which are read as one, or a place in a store.
-    Exit status 0 if they hold the same events in the same columns, 1 if not, 2 if they cannot be compared. Different
-    indexes are reported, and count as no difference. Floats are the same where all their bits are: -0.0 is not 0.0.
+    LEFT and RIGHT are each a segment, a directory or pattern of segments, which are read as one, or a place in a store.
+    Exit status: 0 if they contain the same events in the same columns, 1 if not, 2 if they cannot be compared.
+    Different indexes are reported but do not count as a difference. Floats are compared by their bits: -0.0 differs
+    from 0.0.
     """
     from esformat.tools import diff as diff_segments  # here: slow to import
 

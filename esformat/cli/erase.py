@@ -1,4 +1,4 @@
-"""`esdb erase`: segments without the events of some spaces, and the report that shows it."""
+"""`esdb erase`: copy segments without the events of some spaces, and report what was erased."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ Examples:
 @files_and_out
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Erase the events of this space. Repeatable.")
 @click.option(
-    "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal."
+    "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with a hexadecimal key."
 )
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def erase(
     files: tuple[str, ...], out: str, spaces: tuple[str, ...], hex_spaces: tuple[bytes, ...], as_json: bool, force: bool
 ) -> int:
-    """Write segments without the events of some spaces, and report what is gone.
+    """Write segments without the events of some spaces, and report what was erased.
 
-    Their keys, their entries in indexes, the values that only they had and what compression dictionaries might hold of
-    them go as well. What was made is opened again and searched for them: exit status 1 if any is found. FILE is a
-    segment, a directory or pattern of them, or a place in a store. One goes to OUT, several into the directory OUT,
-    where those that have none of the spaces are copied. FILE stays as it is: erasing is done when it and its copies are
-    deleted.
+    The keys, the index entries, the values that occur only in these events and anything that compression dictionaries
+    may contain of them are removed too. Each new file is then searched for them: exit status 1 if any are found. FILE
+    is a segment, a directory or pattern of segments, or a place in a store. A single file goes to OUT, several go into
+    the directory OUT; files without these spaces are copied. FILE is not changed: the events are gone only when you
+    have deleted it and its copies.
     """
     from esformat.tools import erase as erase_spaces  # here: slow to import
 
@@ -71,7 +71,7 @@ def erase(
 
 
 def _holds(file: Place, keys: Sequence[str | bytes]) -> bool:
-    """Whether a segment has one of the spaces; of one that cannot be read, the verb will tell."""
+    """Whether a segment contains one of the spaces; True if it cannot be read, so that erasing reports the error."""
     try:
         with esformat.open(file) as segment:
             return any(key in segment for key in keys)

@@ -1,4 +1,4 @@
-"""`esdb fields`: the fields of JSON payloads, with their kinds and how many values each has."""
+"""`esdb fields`: list the fields of JSON payloads, with their kinds and numbers of values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Examples:
 @files_argument
 @counted_options
 def fields(files: tuple[str, ...], **shown: Any) -> None:
-    """List the fields of payloads that are JSON, the kinds of their values, and how many values each has.
+    """List the fields of JSON payloads, with the kinds and the number of their values.
 
-    A field is named by its path, which `scan --columns` and `scan --where` take: $.user.id, $.items[0]. All elements
-    of an array together are $.items[*]. Every payload is read.
+    Fields are shown as paths such as $.user.id and $.items[0], which `scan --columns` and `scan --where` accept.
+    $.items[*] stands for all elements of an array. Reads every payload.
     """
-    chosen_format(shown["format_"], shown["output"])  # refused before the file is opened
+    chosen_format(shown["format_"], shown["output"])  # fails before the file is opened
     import pyarrow as pa  # here: slow to import
 
     with open_segments(files) as segments:

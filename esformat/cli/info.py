@@ -1,4 +1,4 @@
-"""`esdb info`: what is in a segment, without reading its events."""
+"""`esdb info`: summarize a segment without reading its events."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Examples:
 @files_argument
 @json_option
 def info(files: tuple[str, ...], as_json: bool) -> None:
-    """Show what is in a segment: how much, of when, in which columns, and what takes the space.
+    """Show the size, time range, columns and indexes of a segment, and the bytes of each kind of block.
 
-    Several files, a directory or a pattern give a line each and the total; --json then gives a list.
+    For several files, a directory or a pattern: print a line per file and a total; with --json, a list.
     """
     facts = [_info(place) for place in places(files)]
     if is_one(files):
@@ -55,7 +55,7 @@ def _show_all(facts: Sequence[dict[str, Any]]) -> None:
 
 
 def _line(facts: dict[str, Any]) -> tuple[str, ...]:
-    spaces = "" if facts["spaces"] is None else f"{facts['spaces']:,}"  # one may be in several files
+    spaces = "" if facts["spaces"] is None else f"{facts['spaces']:,}"  # no total: a space may be in several files
     span = moment(facts["min_timestamp"]), moment(facts["max_timestamp"])
     return facts["path"], f"{facts['events']:,}", spaces, *span, size(facts["size_bytes"])
 

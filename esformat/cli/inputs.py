@@ -1,4 +1,4 @@
-"""Files of events as inputs of a command: the options that say how they are read."""
+"""The options of commands that read files of events, and what they mean."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ON_ERROR = "--on-error"
 
 
 class InputCommand(click.Command):
-    """Reads `--on-error collect FILE` as one option with one value, which click cannot."""
+    """Parses `--on-error collect FILE` as one option with one value, which click does not support."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options_end = args.index("--") if "--" in args else len(args)
@@ -32,12 +32,12 @@ class InputCommand(click.Command):
 
 
 class _OnError(click.ParamType[Any]):
-    """stop, skip or collect with a file."""
+    """The value of --on-error: stop, skip, or collect with a file."""
 
     name = "stop|skip|collect FILE"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem  # here: few ask
+        from click.shell_completion import CompletionItem  # here: seldom needed
 
         return [CompletionItem(what) for what in ("stop", "skip", "collect") if what.startswith(incomplete)]
 
@@ -53,17 +53,23 @@ class _OnError(click.ParamType[Any]):
 
 
 _KEYS = (
-    click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that holds the space."),
     click.option(
-        "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column that holds the time."
+        "--space", default="space", show_default=True, metavar="COLUMN", help="Column that contains the space."
     ),
-    click.option("--grouping", metavar="COLUMN", help="Second key, within the space. Default: a column of that name."),
+    click.option(
+        "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column that contains the time."
+    ),
+    click.option(
+        "--grouping",
+        metavar="COLUMN",
+        help="Column that contains the grouping (the second key). Default: grouping, if present.",
+    ),
 )
 _COLUMNS = (
-    click.option("--data", metavar="COLUMN", help="Use the bytes of this column as payload; drop other columns."),
-    click.option("--data-json", is_flag=True, help="Use all remaining columns as payload, as a JSON object."),
+    click.option("--data", metavar="COLUMN", help="Use the bytes of this column as payload; drop the others."),
+    click.option("--data-json", is_flag=True, help="Use all remaining columns as payload, in a JSON object."),
     click.option(
-        "--columns", type=Names(), metavar="A,B,…", help="Keep these as typed columns. Default: all remaining."
+        "--columns", type=Names(), metavar="A,B,…", help="Keep these as typed columns. Default: all remaining columns."
     ),
     click.option(
         "--type",
@@ -76,15 +82,15 @@ _COLUMNS = (
     click.option(
         "--timestamp-format",
         metavar="FORMAT",
-        help="How times are written: s, ms, us, ns since 1970, iso, or as '%d/%m/%Y %H:%M'. Default: ISO 8601, "
-        "or numbers since 1970, whose size tells the unit.",
+        help="Format of times: s, ms, us or ns (since 1970), iso, or a pattern such as '%d/%m/%Y %H:%M'. Default: ISO "
+        "8601, or numbers since 1970 whose unit follows from their size.",
     ),
 )
 _DIALECT = (
     click.option("--delimiter", metavar="CHAR", help="Separator of CSV fields. Default: a comma."),
     click.option("--header", type=Names(), metavar="A,B,…", help="Column names for CSV without a header line."),
     click.option(
-        "--null", "nulls", multiple=True, metavar="TEXT", help="Text in CSV that means a missing value. Repeatable."
+        "--null", "nulls", multiple=True, metavar="TEXT", help="Text that means a missing value in CSV. Repeatable."
     ),
 )
 _OPTIONS = (
@@ -104,14 +110,14 @@ _OPTIONS = (
 
 
 def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say how its inputs are read. The command is an InputCommand."""
+    """Add the options for reading inputs to a command, which must be an InputCommand."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command of Spark the options that say how files are written; `reading_of` collects them."""
+    """Add the options for reading files to a Spark command; `reading_of` collects them."""
     for option in reversed((
         *_COLUMNS,
         *_DIALECT,
@@ -119,7 +125,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(ON_ERROR, type=click.Choice(["stop", "skip"]), metavar="stop|skip", default="stop",
                      show_default=True, help="What to do with rows that cannot be read as events."),
         click.option("--schema", type=click.Path(readable=False), metavar="FILE",
-                     help="A segment whose columns exported CSV and JSON lines get again."),
+                     help="The segment that the CSV or JSON lines were exported from; it supplies the columns."),
         click.option("--hive/--no-hive", default=True, show_default=True,
                      help="Read directories named NAME=VALUE as columns."),
     )):  # fmt: skip
@@ -128,7 +134,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reading_of(options: dict[str, Any]) -> dict[str, Any]:
-    """What the options of `reading_options` say, by the names that jobs know, without defaults."""
+    """The values of `reading_options` that differ from the defaults, under the names that the jobs use."""
     names = ("data", "columns", "timestamp_format", "timezone", "delimiter", "header", "nulls", "schema")
     found = {name: options[name] for name in names if options[name]}
     return {
@@ -141,7 +147,7 @@ def reading_of(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def roles_of(options: dict[str, Any], *, indexes: tuple[str, ...] = (), keys: Any = "text") -> convert.Roles:
-    """What the options say of the columns."""
+    """The roles of the columns according to the options. Raises click.UsageError for an invalid time format or zone."""
     try:
         clock = convert.Clock(options["timestamp_format"], options["timezone"])
     except ValueError as error:
@@ -154,7 +160,7 @@ def roles_of(options: dict[str, Any], *, indexes: tuple[str, ...] = (), keys: An
 
 
 def input_options_of(options: dict[str, Any]) -> convert.InputOptions:
-    """What the options say of how inputs are written."""
+    """The input format according to the options. Raises click.UsageError for an invalid delimiter."""
     delimiter = options["delimiter"]
     if delimiter is not None:
         delimiter = "\t" if delimiter == "\\t" else delimiter
@@ -168,7 +174,7 @@ def input_options_of(options: dict[str, Any]) -> convert.InputOptions:
 
 
 def bad_rows_of(options: dict[str, Any], inputs: Sequence[convert.Input]) -> convert.BadRows:
-    """What the options say of rows that are no events. Refuses to collect them in one of the inputs."""
+    """The treatment of bad rows according to the options. Raises click.UsageError if the file for them is an input."""
     what, path = options["on_error"]
     if what == "collect":
         if any(is_same_place(locate(path), locate(each)) for each in inputs if each != "-"):

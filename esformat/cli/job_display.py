@@ -1,4 +1,4 @@
-"""What a job of Spark shows while it works: a line that changes on a terminal, a line now and then in a log."""
+"""Progress of a Spark job: an updating status line on a terminal, a line every 30 seconds in a log."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LOG_SECONDS = 30.0
 _TERMINAL_SECONDS = 0.5
 
 Tasks = Callable[[], tuple[int, int]]
-"""How many of Spark's tasks that are known now are done, and how many there are."""
+"""Returns the finished and the total number of Spark's currently active tasks."""
 
 
 class JobDisplay:
-    """What is known of a running job. Jobs call it with bytes done and in all, and give it their summary to watch."""
+    """The progress of a running job, which calls this with the bytes done and in total, and passes its summary."""
 
     def __init__(self, title: str, tasks: Tasks, clock: Callable[[], float] = monotonic) -> None:
         self._title = title
@@ -32,14 +32,14 @@ class JobDisplay:
         self.done = self.total = 0
 
     def watch(self, summary: Any) -> None:
-        """Look at the counts of a summary, which grow."""
+        """Show the counts of `summary`, which the job updates."""
         self._summary = summary
 
     def __call__(self, done: int, total: int) -> None:
         self.done, self.total = done, total
 
     def line(self) -> str:
-        """All of it in one line."""
+        """The progress as one line."""
         parts = []
         if self._summary is not None:
             parts = [count(self._summary.files, "file"), count(self._summary.events, "event")]
@@ -62,7 +62,7 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def displayed(title: str, tasks: Tasks, *, log_seconds: float = LOG_SECONDS) -> Iterator[JobDisplay]:
-    """Show how a job gets on, on stderr, until the block ends."""
+    """Show the progress of a job on stderr until the block ends."""
     display = JobDisplay(title, tasks)
     if is_terminal(sys.stderr):
         from rich.console import Console
@@ -95,7 +95,7 @@ def _now_and_then(show: Callable[[], None], seconds: float) -> Iterator[None]:
 
 
 def tasks_of(session: Any) -> Tasks:
-    """The tasks of the stages that a session works on now; none where it cannot say."""
+    """Return a function that counts the tasks of the active stages; it returns zeros if the session has no tracker."""
     context = getattr(session, "sparkContext", None)
     tracker = None if context is None else context.statusTracker()
 
@@ -109,7 +109,7 @@ def tasks_of(session: Any) -> Tasks:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep from stderr what Java says there from its start on: told only if the block fails."""
+    """Hold back what Java writes to stderr while it starts; print it only if the block fails."""
     sys.stderr.flush()
     shown = os.dup(2)
     with tempfile.TemporaryFile() as kept:

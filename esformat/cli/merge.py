@@ -1,4 +1,4 @@
-"""`esdb merge`: several segments into one."""
+"""`esdb merge`: merge several segments into one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Examples:
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def merge(out: str, inputs: tuple[str, ...], as_json: bool, force: bool) -> None:
-    """Merge segments into a new segment OUT. INPUT is a segment, a directory or pattern of them, or in a store.
+    """Merge segments into a new segment OUT. INPUT is a segment, a directory or pattern of them, or a place in a store.
 
-    Columns that an INPUT lacks are null for its events; an index is kept if every INPUT with that column has it. Where
-    columns and indexes are the same, blocks that no other INPUT's events fall into are copied as they are. Events with
-    the same keys and time keep the order of the INPUTs. The INPUTs stay as they are.
+    Columns that an INPUT lacks are null for its events. An index is kept if every INPUT with that column has it. If all
+    INPUTs have the same columns and indexes, blocks whose range no other INPUT touches are copied without re-encoding.
+    Events with the same keys and time keep the order of the INPUTs. The INPUTs are not changed.
     """
     from esformat.tools import merge as merge_segments  # here: slow to import
 

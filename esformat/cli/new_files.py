@@ -1,4 +1,4 @@
-"""Verbs that make a new file of a file: of one, or of each of several, whose files go into a directory."""
+"""Verbs that write a new file for each input file: one input to one file, several into a directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rename: TypeAlias = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """How one file was made: what --json prints of it, the lines that it prints otherwise, whether all went well."""
+    """The report on one new file: what --json prints, the lines printed otherwise, and whether all went well."""
 
     facts: dict[str, Any]
     lines: Sequence[str]
@@ -35,7 +35,7 @@ Make: TypeAlias = Callable[[Place, str], Told]
 
 
 def files_and_out(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the arguments FILE... and OUT."""
+    """Add the arguments FILE... and OUT to a command."""
     command = click.argument("out", type=click.Path(readable=False))(command)
     return several("files", "FILE...")(command)
 
@@ -43,11 +43,11 @@ def files_and_out(command: Callable[..., Any]) -> Callable[..., Any]:
 def make_files(
     files: Sequence[str], out: str, make: Make, *, as_json: bool, find: Find = places, rename: Rename = str
 ) -> int:
-    """Call `make` for the file that was named, or for each of several, and report; give the exit status.
+    """Call `make` for each input file, print the reports and return the exit status.
 
-    A single FILE goes to OUT, or into it where that is a directory. Of several, each goes into the directory OUT under
-    its own name, changed by `rename`; when one fails, its error is told and the others are made all the same.
-    Raises UsageError before anything is made where two would go to one place, or one over an input.
+    A single file goes to OUT, or into OUT if that is a directory. Several files go into the directory OUT, each under
+    its own name, changed by `rename`; if one fails, its error is printed and the others are still written.
+    Raises UsageError before anything is written if two files would get the same target, or one would replace an input.
     """
     if is_one(files):
         (source,) = find(files)
@@ -70,7 +70,7 @@ def _one_of_several(source: Place, target: str, make: Make, *, as_json: bool) ->
             Path(target).parent.mkdir(parents=True, exist_ok=True)
         told = make(source, target)
     except expected_errors() as error:
-        if isinstance(error, click.ClickException):  # an option is wrong, whatever the file
+        if isinstance(error, click.ClickException):  # an option is wrong: the same for every file
             raise
         message = one_line(error)
         if not as_json:
@@ -91,9 +91,9 @@ def _is_directory(out: str) -> bool:
 
 
 def _pairs(files: Sequence[str], out: str, find: Find, rename: Rename) -> Iterator[tuple[Place, str]]:
-    """Each input once, and where its file goes. Refuses names that would meet."""
+    """Yield each input once with its target. Raises UsageError if targets collide with each other or with an input."""
     named = {_identity(place): (file, place) for file in reversed(files) for place in reversed(find([file]))}
-    inputs = {*named, *(name.parent for name in named)}  # and their directories, for parts
+    inputs = {*named, *(name.parent for name in named)}  # and their directories, for `split`
     made: dict[str, str] = {}
     for file, place in reversed(named.values()):
         below = name_below(file, place)
@@ -111,7 +111,7 @@ def _identity(place: Place) -> PurePath:
 
 
 def _check_directory(files: Sequence[str], out: str) -> None:
-    """Refuse what is no directory, and one that the next run would take for an input."""
+    """Raise UsageError unless `out` can be a directory, outside the inputs so that the next run does not read it."""
     if out == STDOUT or (not _is_directory(out) and (_names_file(out) or Path(out).is_file())):
         hint = "`esdb merge` and `esdb scan -o FILE` make one file of several"
         raise click.UsageError(f"several files need a directory to go to, and {out!r} is a file; {hint}")

@@ -1,4 +1,4 @@
-"""Where the rows of a command go: stdout, or a file that appears when it is complete; and in which format."""
+"""Output of commands: the format, and stdout or a file that appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 templates_option = click.option(
     "--templates/--no-templates",
     default=None,
-    help="Store JSON and log lines as templates and variables: smaller; lookups take longer. Default: with zstd.",
+    help="Store JSON and log lines as templates and variables: smaller, but slower lookups. Default: with zstd.",
 )
 TABLES = ("table", "wide", "vertical")
-"""Formats for people: a table that fits the terminal, one that cuts nothing, and a line for each value."""
+"""Formats for people: a table that fits the terminal, a table of full width, and one line per value."""
 
 
 ROWS = ("jsonl", "json", "csv", "arrow", "parquet")
-"""Formats of rows for programs: lines of JSON objects, one JSON array of them, and so on."""
+"""Formats of rows for programs."""
 _BY_NAME = "Default: by the name of FILE, else table on a terminal and jsonl in a pipe."
 
 
 def say_json(facts: Any, tell: Callable[[str], None] = say) -> None:
-    """Print a report for a script. Keys that are no text are in hexadecimal."""
+    """Print a report as JSON. Binary keys are in hexadecimal."""
     tell(json.dumps(facts, ensure_ascii=False, indent=2, default=_plain))
 
 
@@ -43,25 +43,25 @@ def _plain(value: Any) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def input_format_option(*formats: str, text: str = "Default: by the file's name.") -> Callable[[Any], Any]:
-    """Make the option --input-format."""
+def input_format_option(*formats: str, text: str = "Default: by the file name.") -> Callable[[Any], Any]:
+    """Return the option --input-format."""
     return click.option("--input-format", type=click.Choice(formats), help=text)
 
 
 def target_format_option(*formats: str, text: str, default: str | None = None) -> Callable[[Any], Any]:
-    """Make the option --format of a command that writes a file that it is given the name of."""
+    """Return the option --format of a command that writes to a named file."""
     return click.option(
         "--format", "format_", type=click.Choice(formats), default=default, show_default=default is not None, help=text
     )
 
 
 def format_option(*formats: str, text: str = _BY_NAME) -> Callable[[Any], Any]:
-    """Make the option --format, and --wide and --vertical, which are two of its values."""
+    """Return the option --format, with --wide and --vertical as short forms of two of its values."""
 
     def decorate(command: Any) -> Any:
         for name, help_ in (
-            ("vertical", "A table with a line for each value."),
-            ("wide", "A table that cuts nothing."),
+            ("vertical", "Print a table with one line per value."),
+            ("wide", "Print a table without cutting long text."),
         ):
             command = click.option(f"--{name}", "format_", flag_value=name, help=help_)(command)
         return click.option("--format", "format_", type=click.Choice([*TABLES, *formats]), help=text)(command)
@@ -70,7 +70,7 @@ def format_option(*formats: str, text: str = _BY_NAME) -> Callable[[Any], Any]:
 
 
 def output_options(command: Any) -> Any:
-    """Give a command the options --output and --force, of rows."""
+    """Add the options --output and --force to a command that prints rows."""
     command = click.option("--force", is_flag=True, help="Replace FILE if it exists.")(command)
     text = "Write to FILE instead of standard output."
     return click.option("-o", "--output", type=click.Path(readable=False), default=STDOUT, metavar="FILE", help=text)(
@@ -79,7 +79,7 @@ def output_options(command: Any) -> Any:
 
 
 def chosen_format(asked: str | None, out: str) -> str:
-    """Tell the format to write to `out`, where "-" is stdout. Arrow is a stream in a pipe, and a file in a file."""
+    """Return the format to write to `out` ("-": stdout). Arrow becomes a stream on stdout, else the file format."""
     if out == STDOUT and sys.stdout is None:
         raise click.UsageError("standard output is closed")
     to_terminal = out == STDOUT and is_terminal(sys.stdout)
@@ -93,22 +93,22 @@ def chosen_format(asked: str | None, out: str) -> str:
 
 
 def _by_name(out: str) -> str:
-    """The format that the name of an output tells; lines of JSON where it has no ending, or that of text.
+    """The format for the extension of an output file; JSON lines if it has none, or .txt.
 
-    Raises click.UsageError for an ending that tells none.
+    Raises click.UsageError for an unknown extension.
     """
     ending = PurePath(out).suffix.lower()
     if ending == ".esdb":
         return "esdb"
     found = format_by_name(f"x{ending}")
-    if found not in ROWS and ending not in ("", ".txt"):  # as .xlsx; or .gz: nothing is compressed here
+    if found not in ROWS and ending not in ("", ".txt"):  # such as .xlsx; or .gz, since the output is never compressed
         raise click.UsageError(f"cannot tell a format from the name {out!r}: give --format {'|'.join(ROWS)}")
     return found or "jsonl"
 
 
 @contextmanager
 def opened_output(out: str, *, force: bool) -> Iterator[BinaryIO]:
-    """Open stdout, or what appears as `out`, a path or a URI, when all went well, and leaves nothing when not."""
+    """Open stdout or the path or URI `out`, which appears if the block succeeds; a failure leaves nothing behind."""
     if out == STDOUT:
         with publish.naming("standard output", "what was written before stays there"):
             yield publish.standard_output()
@@ -127,23 +127,23 @@ def opened_output(out: str, *, force: bool) -> Iterator[BinaryIO]:
 
 @contextmanager
 def finished_file(out: str) -> Iterator[str]:
-    """Give a path for a segment, which must be made as a whole; if it is for stdout, it is copied there then."""
+    """Yield a path to write a whole segment to; for stdout it is a temporary file, copied to stdout afterwards."""
     refuse_terminal(out, "a segment")
     with publish.finished_file(out) as path:
         yield path
 
 
 def teller(out: str) -> Callable[[str], None]:
-    """What prints a report: on stderr where stdout is what was made."""
+    """Return the function that prints the report: to stderr if the output itself goes to stdout."""
     return warn if out == STDOUT else say
 
 
 def shown_name(out: str) -> str:
-    """What a report calls the output."""
+    """The name of the output in reports."""
     return "<stdout>" if out == STDOUT else out
 
 
 def refuse_terminal(out: str, what: str) -> None:
-    """Raise click.UsageError if bytes that nobody can read would go to a terminal."""
+    """Raise click.UsageError if binary data would go to a terminal."""
     if out == STDOUT and is_terminal(sys.stdout):
         raise click.UsageError(f"{what} is not for a terminal: name a file, or pipe it on")

@@ -1,4 +1,4 @@
-"""Types of command line values: moments, keys in hexadecimal, pairs, lists. Each says what it expects."""
+"""Types of command line values: times, hexadecimal keys, sizes, pairs, lists. Their errors say what is expected."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ TYPES = ("string", "int64", "float64", "bool", "timestamp", "date", "binary")
 
 
 class Several(click.Argument):
-    """An argument of one value or more. Where another stands behind it, a single value goes to that one: what is named
-    as missing is the last.
+    """An argument of one or more values that may be followed by another argument.
+
+    Given a single value, click assigns it to the other argument and reports this one as missing. This class reports the
+    last argument as missing instead.
     """
 
     def handle_parse_result(
@@ -34,12 +36,12 @@ class Several(click.Argument):
 
 
 def several(name: str, metavar: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make an argument of one path or more."""
+    """Return a click argument of one or more paths."""
     return click.argument(name, cls=Several, nargs=-1, required=True, metavar=metavar, type=click.Path(readable=False))
 
 
 class Moment(click.ParamType[int]):
-    """A time as µs since 1970: ISO 8601 text, UTC where it has no zone, or Unix time with its unit, or by its size."""
+    """A time in µs since 1970: ISO 8601 (UTC by default), or Unix time with a unit or a unit that its size tells."""
 
     name = "time"
 
@@ -73,7 +75,7 @@ class Moment(click.ParamType[int]):
 
 
 class Limit(click.ParamType[int]):
-    """How many at most: nothing below 0, and no more than 64 bits count."""
+    """A limit of 0 or more, capped at 2⁶³ - 1."""
 
     name = "n"
 
@@ -86,7 +88,7 @@ class Limit(click.ParamType[int]):
 
 
 class Folder(click.Path):
-    """A directory, there or not, or a URI below which files go."""
+    """A directory, which need not exist, or a URI as the prefix of new files."""
 
     def __init__(self) -> None:
         super().__init__(file_okay=False)
@@ -96,7 +98,7 @@ class Folder(click.Path):
 
 
 class Hex(click.ParamType[bytes]):
-    """Bytes in hexadecimal, as 00ff or "00 ff"."""
+    """Bytes in hexadecimal, such as 00ff or "00 ff"."""
 
     name = "hex"
 
@@ -110,7 +112,7 @@ class Hex(click.ParamType[bytes]):
 
 
 class Size(click.ParamType[int]):
-    """A number of bytes above zero, with a unit or without."""
+    """A size above zero, in bytes or with a unit."""
 
     name = "size"
 
@@ -137,7 +139,7 @@ class Pair(click.ParamType[Any]):
 
 
 class ColumnType(Pair):
-    """COLUMN=TYPE, of the types that can be asked for."""
+    """COLUMN=TYPE, with one of TYPES."""
 
     name = "column=type"
 
@@ -152,7 +154,7 @@ class ColumnType(Pair):
 
 
 class Names(click.ParamType[tuple[str, ...]]):
-    """A list of names with commas between; in CSV quotes where a name has a comma of its own."""
+    """Names separated by commas; a name that contains a comma is quoted as in CSV."""
 
     name = "names"
 

@@ -1,4 +1,4 @@
-"""Pieces for other commands over events, as `aggregator` is: options, tables, progress, how a command ends."""
+"""Building blocks for other commands, such as `aggregator`: options, tables, progress, exit status."""
 
 from typing import TYPE_CHECKING
 

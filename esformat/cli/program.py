@@ -1,4 +1,4 @@
-"""A program of several commands, and how each one ends: its status, and one line for whatever went wrong."""
+"""A program with subcommands. Each ends with an exit status and, if it fails, one line on stderr."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 
 
 class Verbs(Mapping[str, click.Command]):
-    """The commands by name, imported when they are asked for: `esdb info` need not wait for the readers of Parquet.
+    """The commands by name, each imported on first use, so that `esdb info` does not wait for the Parquet readers.
 
-    Each is a module of `package` with a command of the module's name; "a-b" is `a_b`, and "import" `import_`. The name
-    "room/a" is that of the command "a" of which the module stands in a room of the package.
+    A command is an attribute of the module of the same name in `package`: "a-b" is `a_b`, and "import" is `import_`.
+    In `names`, "room/a" stands for the command "a" whose module is in the subpackage `room`.
     """
 
     def __init__(self, package: str, names: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ class Verbs(Mapping[str, click.Command]):
 
 
 class Group(click.Group):
-    """A group that lists its commands in our order, which is the one they are learned in, each with its whole line."""
+    """A group whose help lists the commands in the order of registration, each with its full first sentence."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands."""
@@ -62,18 +62,18 @@ class Group(click.Group):
 
 
 _ZSH_COMPLETES = "    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }\n"
-"""A .zshrc that nobody has changed does not turn completion on."""
+"""Lines that turn zsh's completion on, which a default .zshrc does not do."""
 
 
 def completion_command(example: str) -> click.Command:
-    """Make the command `completion` of a program."""
+    """Return the command `completion` of a program."""
 
     @click.command(epilog=f"\b\nExamples:\n{example}")
     @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
     @click.pass_context
     def completion(ctx: click.Context, shell: str) -> None:
-        """Print the script that lets SHELL complete verbs, options, values and files with the tab key."""
-        from click.shell_completion import get_completion_class  # here: few ask
+        """Print a script that lets SHELL complete commands, options, values and file names with the Tab key."""
+        from click.shell_completion import get_completion_class  # here: seldom needed
 
         main = ctx.find_root().command
         kind = get_completion_class(shell)
@@ -85,14 +85,14 @@ def completion_command(example: str) -> click.Command:
 
 
 def run_program(main: click.Group, arguments: Sequence[str], *, wrong_usage: tuple[type[Exception], ...] = ()) -> int:
-    """Run one command of `main` and return its exit status. What goes wrong is one line on stderr.
+    """Run one command of `main` and return its exit status. An error is printed as one line on stderr.
 
-    wrong_usage: errors that mean status 2, besides those of esformat.
+    wrong_usage: further errors that end with status 2, besides those of esformat.
     """
     program = str(main.name)
     completing = f"_{program.upper()}_COMPLETE"
-    if completing in os.environ:  # set by the shell, which asks what may come next, or for its own part of that
-        from click.shell_completion import shell_complete  # here: few ask
+    if completing in os.environ:  # set by the shell, which asks for completions or for the completion script
+        from click.shell_completion import shell_complete  # here: seldom needed
 
         return shell_complete(main, {}, program, completing, os.environ[completing])
     status = _invoke(main, program, arguments, (*_WRONG_USAGE, *wrong_usage))
@@ -108,7 +108,7 @@ def run_program(main: click.Group, arguments: Sequence[str], *, wrong_usage: tup
 
 def _invoke(main: click.Group, program: str, arguments: Sequence[str], wrong_usage: tuple[type[Exception], ...]) -> int:
     try:
-        # not main.main(), which has its own idea of how a broken pipe ends
+        # not main.main(), which handles a broken pipe differently
         with main.make_context(program, list(arguments)) as context:
             status = main.invoke(context)
     except click.exceptions.Exit as leaving:
@@ -129,26 +129,26 @@ def _invoke(main: click.Group, program: str, arguments: Sequence[str], wrong_usa
         return _failed(program, missing, 2)
     except expected_errors() as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
-            return 0  # whoever read our output, `head` for example, has seen enough
+            return 0  # the reader of the output, such as `head`, has closed the pipe
         status = error.exit_code if isinstance(error, click.ClickException) else 1
         return _failed(program, one_line(error), 2 if isinstance(error, wrong_usage) else status)
     return status if isinstance(status, int) else 0
 
 
 def expected_errors() -> tuple[type[Exception], ...]:
-    """The errors that are told in one line; those of pyarrow only where it was imported, which is slow."""
+    """The errors that are printed as one line; those of pyarrow only if it is imported, since importing it is slow."""
     arrow = sys.modules.get("pyarrow")
     arrow_errors = () if arrow is None else (arrow.ArrowException,)
     return (click.ClickException, EsdbError, OSError, UnicodeError, *arrow_errors)
 
 
 def one_line(error: Exception) -> str:
-    """Say what went wrong, and with which file, in one line."""
+    """Return an error's message, with the file name, as one line."""
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
     else:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        message = message.replace("overwrite=True", "--force")  # what it is called here
+        message = message.replace("overwrite=True", "--force")  # its name on the command line
     if any(map(_is_of_a_file_here, (error, error.__cause__))):
         message += f"; {_MAY_NOT}"
     if isinstance(error, OSError) and error.errno == errno.EROFS:
@@ -157,7 +157,7 @@ def one_line(error: Exception) -> str:
 
 
 def _is_of_a_file_here(error: BaseException | None) -> bool:
-    """Whether an error is a lack of permission that can be given with chmod: stores and sockets have others."""
+    """Whether a permission is missing that chmod can grant: on a local file, not in a store or for a socket."""
     return isinstance(error, PermissionError) and bool(error.filename) and "://" not in str(error.filename)
 
 
@@ -174,5 +174,5 @@ def _failed(program: str, message: str, status: int) -> int:
 
 
 def _discard_output() -> None:
-    """Send nowhere what could not be written, since Python tries once more when it exits."""
+    """Redirect stdout to the null device: Python flushes it once more at exit, which would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Questions of a scan as options of a command, and how their answers are given: a table, a count, a file."""
+"""The options of commands that scan events, and the output of the result as a table, a count or a file."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 _OPTIONS = (
     click.option("--space", metavar="KEY", help="Only the events of this space."),
-    click.option("--space-hex", type=Hex(), metavar="HEX", help="The same, with the bytes of the key in hexadecimal."),
-    click.option("--grouping", metavar="KEY", help="Only this grouping."),
-    click.option("--grouping-hex", type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal."),
+    click.option("--space-hex", type=Hex(), metavar="HEX", help="The same, with a hexadecimal key."),
+    click.option("--grouping", metavar="KEY", help="Only the events of this grouping."),
+    click.option("--grouping-hex", type=Hex(), metavar="HEX", help="The same, with a hexadecimal key."),
     click.option(
         "--index", "conditions", type=Pair(), multiple=True, metavar="NAME=VALUE",
-        help="Only events with this value of an index. Repeatable: all must hold.",
+        help="Only events with this value of an index. Repeatable: all must match.",
     ),
     click.option(
         "--where", type=Where(), multiple=True, metavar="CONDITION",
-        help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Odd names go into double "
-        "quotes. Repeatable.",
+        help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Put unusual names in "
+        "double quotes. Repeatable: all must match.",
     ),
-    click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or Unix time."),
-    click.option("--end", type=Moment(), metavar="TIME", help="Before this time."),
-    click.option("--reverse", is_flag=True, help="Last event first."),
+    click.option("--start", type=Moment(), metavar="TIME", help="Events from this time on: ISO 8601 or Unix time."),
+    click.option("--end", type=Moment(), metavar="TIME", help="Events before this time."),
+    click.option("--reverse", is_flag=True, help="Reverse the order: last event first."),
     click.option("--limit", type=Limit(), metavar="N", help="At most N events. Default: 50 in a table."),
     click.option("--columns", type=Names(), metavar="A,B,…", help="Only these columns."),
     click.option("--count", "only_count", is_flag=True, help="Print only the number of events."),
@@ -44,28 +44,28 @@ _OPTIONS = (
 
 
 class Answer(Protocol):
-    """What a scan gives."""
+    """The result of a scan."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the batches."""
+        """The schema of the batches."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The events."""
+        """The events, in batches."""
 
     def count(self) -> int:
-        """How many there are."""
+        """The number of events."""
 
 
 def question_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of a scan."""
+    """Add the options of a scan to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def one_of(question: dict[str, Any], name: str) -> str | bytes | None:
-    """Take a key given as text or in hexadecimal."""
+    """Return a key that was given as text or in hexadecimal. Raises click.UsageError if both were given."""
     text, in_hex = question[name], question[f"{name}_hex"]
     if text is not None and in_hex is not None:
         raise click.UsageError(f"--{name} and --{name}-hex both name the {name}: give one")
@@ -74,7 +74,7 @@ def one_of(question: dict[str, Any], name: str) -> str | bytes | None:
 
 
 def read_conditions(pairs: Sequence[tuple[str, str]], indexes: Iterable[str], schema: pa.Schema) -> dict[str, Any]:
-    """Turn what --index was given into values of the indexes' types."""
+    """Convert the values of --index to the types of the indexes. Raises click.UsageError for an invalid value."""
     conditions = dict(_condition(*pair, list(indexes), schema) for pair in pairs)
     if len(conditions) < len(pairs):
         raise click.UsageError("--index asks for two values of one index: an event has one only")
@@ -82,14 +82,14 @@ def read_conditions(pairs: Sequence[tuple[str, str]], indexes: Iterable[str], sc
 
 
 def _condition(name: str, text: str, indexes: list[str], schema: pa.Schema) -> tuple[str, Any]:
-    """Turn the text of a condition into a value of the index's type; a name may have "=" signs of its own."""
+    """Convert the text of a condition to a value of the index's type. Names of indexes may contain "="."""
     import pyarrow as pa  # here: slow to import
 
     given = f"{name}={text}"
     name = max((each for each in indexes if given.startswith(f"{each}=")), key=len, default=name)
     text = given[len(name) + 1 :]
     if name not in indexes:
-        return name, text  # the scan says what is wrong
+        return name, text  # the scan raises the error
     type_ = schema.field(name).type
     if pa.types.is_integer(type_):
         try:
@@ -107,7 +107,7 @@ def give_answer(
     ask: Callable[[int | None], Answer], limit: int | None, format_: str | None, output: str,
     *, force: bool, only_count: bool, indexes: Iterable[str], keys: str,
 ) -> None:  # fmt: skip
-    """Ask with a limit, and print or write what comes. indexes, keys: of a segment that is written."""
+    """Call `ask` with a limit and print or write the result. indexes, keys: for a new segment."""
     chosen = chosen_format(format_, output)
     if only_count:
         say(str(ask(limit).count()))
@@ -129,7 +129,7 @@ def give_answer(
 def write_segment(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, indexes: Iterable[str], keys: str, file: str, *, force: bool
 ) -> int:
-    """Write events to a segment with those of the indexes that it can have. Returns how many there were."""
+    """Write events to a segment with those `indexes` that its columns allow. Returns the number of events."""
     import pyarrow as pa  # here: slow to import
 
     if missing := [name for name in ("space", "timestamp") if name not in schema.names]:
@@ -148,7 +148,7 @@ def write_segment(
 def counted(
     batches: Iterator[pa.RecordBatch], show: Callable[[int, int], None] | None, total: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Give batches, and tell a bar how many rows went by."""
+    """Yield the batches, and report the number of rows so far to a progress bar."""
     done = 0
     for batch in batches:
         yield batch

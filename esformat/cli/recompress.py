@@ -1,4 +1,4 @@
-"""`esdb recompress`: every block of segments re-encoded."""
+"""`esdb recompress`: re-encode every block of segments."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Examples:
 def recompress(
     files: tuple[str, ...], out: str, codec: str, level: int | None, templates: bool | None, as_json: bool, force: bool
 ) -> int:
-    """Write segments with another codec or level, and with newly trained dictionaries.
+    """Write segments with another codec or level and newly trained dictionaries.
 
-    Many small blocks, as merging leaves them, become blocks of full size. FILE is a segment, a directory or pattern of
-    them, or a place in a store, and stays as it is. One goes to OUT, several into the directory OUT.
+    Small blocks, which merging leaves behind, become blocks of full size. FILE is a segment, a directory or pattern of
+    segments, or a place in a store, and is not changed. A single file goes to OUT, several go into the directory OUT.
     """
     from esformat.tools import recompress as recompress_segment  # here: slow to import
 

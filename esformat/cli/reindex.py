@@ -1,4 +1,4 @@
-"""`esdb reindex`: other columns of segments get an index."""
+"""`esdb reindex`: change which columns of segments are indexed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Examples:
 @files_and_out
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @click.option("--no-index", is_flag=True, help="Drop all indexes.")
-@click.option("--rebuild", is_flag=True, help="Also build those again that FILE has.")
+@click.option("--rebuild", is_flag=True, help="Rebuild the indexes that FILE already has.")
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def reindex(
@@ -36,8 +36,8 @@ def reindex(
 ) -> int:
     """Write segments with indexes on exactly the named columns.
 
-    FILE is a segment, a directory or pattern of them, or a place in a store, and stays as it is. One goes to OUT,
-    several into the directory OUT.
+    FILE is a segment, a directory or pattern of segments, or a place in a store, and is not changed. A single file goes
+    to OUT, several go into the directory OUT.
     """
     from esformat.tools import reindex as reindex_segment  # here: slow to import
 

@@ -1,4 +1,4 @@
-"""`esdb repair`: what can still be read of damaged segments, as sound ones."""
+"""`esdb repair`: save the readable events of damaged segments."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Examples:
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def repair(files: tuple[str, ...], out: str, as_json: bool, force: bool) -> int:
-    """Write every event that can still be read of damaged segments to new ones, and count those that are lost.
+    """Write the events of damaged segments that can still be read to new segments, and count the lost ones.
 
-    Works on files that were cut off or lost their directory, indexes or footer. Each problem is a line on standard
-    error. Exit status 1 if events are lost, or may be. FILE is a segment, a directory or pattern of them, or a place in
-    a store, and stays as it is. One goes to OUT, several into the directory OUT.
+    Works on files that are truncated or lack their directory, indexes or footer. Prints each problem as a line on
+    standard error. Exit status 1 if events are lost or may be. FILE is a segment, a directory or pattern of segments,
+    or a place in a store, and is not changed. A single file goes to OUT, several go into the directory OUT.
     """
     from esformat.tools import repair as repair_segment  # here: slow to import
 

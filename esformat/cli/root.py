@@ -1,4 +1,4 @@
-"""The command `esdb`: its verbs."""
+"""The command `esdb` and its verbs."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _COMMANDS = (
 def main() -> None:
     """Write, read and check .esdb files: events sorted by space, grouping and time.
 
-    Exit status: 0, 1 if a problem was found, 2 if the command was used wrongly.
+    Exit status: 0 on success, 1 if a problem was found, 2 for wrong usage.
     """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit status. What goes wrong is one line on stderr."""
+    """Run one command and return its exit status. An error is printed as one line on stderr."""
     return run_program(main, arguments)

@@ -1,4 +1,4 @@
-"""Answers to statements in SQL: a table on a terminal, or rows in many formats."""
+"""Output of the results of SQL statements: a table on a terminal, or rows in the chosen format."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from esformat.sql.rows import Rows
 
 Ask: TypeAlias = "Callable[[str], Rows]"
-"""Gives the rows that answer a statement."""
+"""Runs a statement and returns its rows."""
 
 
 def give_rows(ask: Ask, statement: str, chosen: str, output: str = "-", *, force: bool = False) -> None:
-    """Ask, and print or write what comes, in a format that is chosen."""
+    """Run a statement with `ask` and print or write its rows in the format `chosen`."""
     text = statement.strip().rstrip(";")
     if not text:
         raise click.UsageError('no statement: give one, or "-" for standard input')

@@ -1,4 +1,4 @@
-"""`esdb scan`: the events of a segment that answer a question, in many formats."""
+"""`esdb scan`: print or write the events of segments that match conditions."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Examples:
 def scan(
     files: tuple[str, ...], format_: str | None, output: str, force: bool, only_count: bool, **question: Any
 ) -> None:
-    """Print the events of segments that answer a question: by space, oldest first within one.
+    """Print the events of segments that match the options, ordered by space, then oldest first.
 
-    FILE is a segment, a directory or pattern of them, or a place in a store; several are read as one.
-    Times without a zone are UTC. Bytes that are not UTF-8 are {"base64": "…"} in jsonl and csv. Arrow is a stream on
-    standard output and a file with -o.
+    FILE is a segment, a directory or pattern of segments, or a place in a store; several are read as one.
+    Times without a zone are UTC. Bytes that are not UTF-8 are written as {"base64": "…"} in jsonl and csv. Arrow is
+    written as a stream to standard output, and as a file with -o.
     """
-    chosen_format(format_, output)  # refused before the file is opened
+    chosen_format(format_, output)  # fails before the file is opened
     with open_segments(files, output) as segments:
         found = _Question(segments, question)
         give_answer(found.scan, question["limit"], format_, output, force=force, only_count=only_count,
@@ -48,7 +48,7 @@ def scan(
 
 
 class _Question:
-    """A question to segments, ready to be asked with one limit or another."""
+    """A scan of segments that can be run with different limits."""
 
     def __init__(self, segments: Segments, question: dict[str, Any]) -> None:
         self._segments = segments
@@ -64,7 +64,7 @@ class _Question:
             warn(f"{shown_files(segments)}: no space {key!r}")
 
     def scan(self, limit: int | None) -> Answer:
-        """The events, at most so many."""
+        """Scan for at most `limit` events."""
         if self._where or any(is_path(name, self._segments.schema.names) for name in self._columns or ()):
             return Filtered(self._scan(None), self._where, self._columns, limit)
         return self._scan(limit)

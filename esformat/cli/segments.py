@@ -1,4 +1,4 @@
-"""Segments as inputs of a command: one file or many, on disk or in stores, by names, directories and patterns."""
+"""Segments as inputs of a command: one or many, on disk or in stores, given as files, directories and patterns."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Segments: TypeAlias = "esformat.Segment | esformat.Collection"
-"""What FILE... of a command names: one segment, or several that are read as one."""
+"""The segments that FILE... names: one, or several that are read as one."""
 
 
 def files_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the argument FILE...: segments, directories of them, patterns, places in stores."""
+    """Add the argument FILE... to a command: segments, directories, patterns, places in stores."""
     return several("files", "FILE...")(command)
 
 
 def is_one(files: Sequence[str]) -> bool:
-    """Whether a single file was named, rather than several, a directory or a pattern, which may hold one only."""
+    """Whether a single file was named. Directories and patterns count as several even if they contain one file."""
     return len(files) == 1 and names_one_file(files[0])
 
 
 def places(files: Sequence[str]) -> list[Place]:
-    """The segments that were named, each once. Raises UsageError where a directory or pattern has none."""
+    """The named segments, each once. Raises UsageError if a directory or pattern contains none."""
     return cast("list[Place]", list(segments_at(files)))
 
 
 def open_segments(files: Sequence[str], output: str = STDOUT) -> Segments:
-    """Open what was named. output: where the answer goes: to none of them. Raises UsageError, what `open_many` does."""
+    """Open the named segments. Raises UsageError if `output` is one of them, and the errors of `open_many`."""
     found = places(files)
     if output != STDOUT:
         from esformat.tools.new_segment import check_output  # here: pyarrow is slow to import
@@ -43,7 +43,7 @@ def open_segments(files: Sequence[str], output: str = STDOUT) -> Segments:
 
 
 def shown_files(segments: Segments) -> str:
-    """What messages call them."""
+    """The name of the segments in messages."""
     return segments.path if isinstance(segments, esformat.Segment) else f"{len(segments.paths):,} files"
 
 

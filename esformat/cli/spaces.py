@@ -1,4 +1,4 @@
-"""`esdb spaces`: the keys of a segment and how many events each has."""
+"""`esdb spaces`: list the spaces of segments with their numbers of events."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @files_argument
 @click.option("--prefix", metavar="TEXT", help="Only keys with this prefix.")
-@click.option("--prefix-hex", type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal.")
-@click.option("--groupings", is_flag=True, help="A line for each grouping of each space.")
+@click.option("--prefix-hex", type=Hex(), metavar="HEX", help="The same, with a hexadecimal prefix.")
+@click.option("--groupings", is_flag=True, help="Print a line for each grouping of each space.")
 @counted_options
 def spaces(files: tuple[str, ...], prefix: str | None, prefix_hex: bytes | None, groupings: bool, **shown: Any) -> None:
-    """List the spaces of segments, and how many events each has; by key, or most events first."""
+    """List the spaces of segments with their numbers of events, sorted by key or count."""
     if prefix is not None and prefix_hex is not None:
         raise click.UsageError("--prefix and --prefix-hex both say how keys begin: give one")
-    chosen_format(shown["format_"], shown["output"])  # refused before the file is opened
+    chosen_format(shown["format_"], shown["output"])  # fails before the file is opened
     with open_segments(files) as segments:
         schema = _schema(segments, by_grouping=groupings)
         rows = _rows(segments, prefix if prefix_hex is None else prefix_hex, by_grouping=groupings)

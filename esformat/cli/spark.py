@@ -1,4 +1,4 @@
-"""`esdb spark`: bulk jobs over many files, on all processors of this machine or on a cluster."""
+"""`esdb spark`: bulk jobs on many files, on all processors of this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Examples:
 
 
 class _Jobs(Group):
-    """The jobs here, and those of packages that stand on this one, which are looked for when somebody asks for them."""
+    """The jobs of this module, and on demand those that other packages register as entry points."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         self._look()
@@ -71,20 +71,20 @@ class _Jobs(Group):
 def spark() -> None:
     """Run bulk jobs on many files with Spark: restartable, with a summary.
 
-    Exit status: 0, 1 if anything failed, 2 if the command was used wrongly. What was done is done: run the same
-    command again and it goes on where it was.
+    Exit status: 0 on success, 1 if anything failed, 2 for wrong usage. Finished work is kept: run the same command
+    again to continue where it stopped.
     """
 
 
 @spark.command(epilog=_CONVERT)
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT... OUT", type=click.Path(readable=False))
-@input_format_option(*_INPUT_FORMATS, text="Format of INPUT. Default: by the names.")
+@input_format_option(*_INPUT_FORMATS, text="Format of INPUT. Default: by the file names.")
 @target_format_option(*_OUTPUT_FORMATS, text="Format of OUT.", default="esdb")
-@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that holds the space.")
+@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that contains the space.")
 @click.option(
-    "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column that holds the time."
+    "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column that contains the time."
 )
-@click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
+@click.option("--grouping", metavar="COLUMN", help="Column that contains the grouping (the second key).")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @reading_options
 @click.option(
@@ -96,15 +96,15 @@ def spark() -> None:
     help="Option for writing segments. Repeatable.",
 )
 @click.option("--allow-loss", is_flag=True, help="With --format: write values even if they cannot be restored.")
-@click.option("--partitions", type=click.IntRange(1), help="Number of ranges to shuffle the events into.")
+@click.option("--partitions", type=click.IntRange(1), help="Number of partitions to shuffle the events into.")
 @click.option("--group", "group", type=Size(), default="8GiB", show_default=True, metavar="SIZE",
-              help="Input that is converted and published together.")  # fmt: skip
+              help="Size of input to convert and publish as one group.")  # fmt: skip
 @job_options
 def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, group: int, **options: Any) -> int:
-    """Convert INPUT files, directories or patterns into files of the directory OUT.
+    """Convert INPUT files, directories or patterns to files in the directory OUT.
 
-    Into segments: Parquet, ORC, JSON lines, CSV with a header, Arrow, and files of the Go ESDB. Out of segments: with
-    --format. Files that were converted into OUT before are skipped.
+    Converts Parquet, ORC, JSON lines, CSV with a header, Arrow and files of the Go ESDB to segments. With --format,
+    converts segments to that format. Files already converted into OUT are skipped.
     """
     *sources, out = inputs
     if not sources:
@@ -138,7 +138,7 @@ def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, gro
 )
 @job_options
 def compact(directory: str, target: int, **options: Any) -> int:
-    """Merge the small segments of DIRECTORY into few larger ones."""
+    """Merge the small segments of DIRECTORY into fewer, larger ones."""
     return run_job(
         "merging",
         options,
@@ -152,7 +152,7 @@ def compact(directory: str, target: int, **options: Any) -> int:
 @click.option("--no-index", is_flag=True, help="Drop all indexes.")
 @job_options
 def reindex(paths: tuple[str, ...], indexes: tuple[str, ...], no_index: bool, **options: Any) -> int:
-    """Give all segments of PATH, files or directories, exactly these indexes, in place."""
+    """Rewrite all segments of PATH, files or directories, in place with exactly these indexes."""
     if bool(indexes) == no_index:
         raise click.UsageError("name the columns with --index, or give --no-index")
     return run_job(
@@ -172,14 +172,14 @@ def verify(paths: tuple[str, ...], **options: Any) -> int:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(readable=False))
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Erase the events of this space. Repeatable.")
 @click.option(
-    "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal."
+    "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with a hexadecimal key."
 )
 @job_options
 def erase(paths: tuple[str, ...], spaces: tuple[str, ...], hex_spaces: tuple[bytes, ...], **options: Any) -> int:
-    """Take the events of some spaces out of every segment of PATH that holds them, in place.
+    """Erase the events of some spaces from all segments of PATH, files or directories, in place.
 
-    Each new version is searched for what is left of them before it takes its file's place. Copies elsewhere and
-    backups are yours to delete.
+    Each new version is searched for traces of these events before it replaces the file. You must delete copies
+    elsewhere and backups yourself.
     """
     keys: list[str | bytes] = [*spaces, *hex_spaces]
     if not keys:

@@ -1,4 +1,4 @@
-"""What every job of `esdb spark` has in common: its options, its session, how it ends."""
+"""The common part of all `esdb spark` jobs: options, session, report and exit status."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that all jobs have."""
+    """Add the options that all jobs share to a command."""
     for option in reversed((
-        click.option("--master", metavar="URL", help="Where Spark runs. Default: as spark-submit says, else all "
-                                                     "processors of this machine."),
+        click.option("--master", metavar="URL", help="URL of the Spark master. Default: that of "
+                                                     "spark-submit, else all processors of this machine."),
         click.option("--conf", type=Pair(), multiple=True, metavar="NAME=VALUE", help="A Spark setting. Repeatable."),
         json_option,
     )):  # fmt: skip
@@ -32,12 +32,12 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spark_format(name: str | None) -> str | None:
-    """What the jobs call a format: Spark's JSON is lines, and the files of the Go ESDB have a source of their own."""
+    """The jobs' name of a format: JSON lines are "json" to Spark, and the source for Go ESDB files is "customerio"."""
     return {"jsonl": "json", "go-esdb": "customerio"}.get(name, name) if name is not None else None
 
 
 def run_job(title: str, options: dict[str, Any], work: Callable[[Any, Any, Any], Any]) -> int:
-    """Run a job in a session of its own and say how it ended."""
+    """Run a job in a new Spark session, print its report and return the exit status."""
     try:
         from esformat.spark import jobs, start_session
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""`esdb split`: segments into smaller ones."""
+"""`esdb split`: split segments into smaller ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Examples:
 )
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Start a part at this space. Repeatable.")
 @click.option(
-    "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal."
+    "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with a hexadecimal key."
 )
 @click.option(
     "--time", "times", multiple=True, type=Moment(), metavar="TIME", help="Start a part at this time. Repeatable."
@@ -47,10 +47,10 @@ def split(
     as_json: bool,
     force: bool,
 ) -> int:
-    """Split segments into parts in DIRECTORY, or below a URI: by size, at spaces, or at times.
+    """Split segments by size, at spaces or at times, into parts in DIRECTORY, which may be a URI.
 
-    FILE is a segment, a directory or pattern of them, or a place in a store, and stays as it is. DIRECTORY is made
-    where it is absent. Parts are named after FILE and numbered from 0; one without events is left out.
+    FILE is a segment, a directory or pattern of segments, or a place in a store, and is not changed. DIRECTORY is
+    created if it does not exist. Parts are named after FILE and numbered from 0; parts without events are left out.
     """
     from esformat.tools import split as split_segment  # here: slow to import
 
@@ -72,6 +72,6 @@ def split(
 
 
 def _directory(name: str) -> str:
-    """Where the parts of a file go: the directory that the file lies in, below the one that was named."""
+    """The subdirectory of OUT for the parts of a file: the file's own directory relative to the named input."""
     above = PurePath(name).parent.as_posix()
     return "" if above == "." else above

@@ -1,4 +1,4 @@
-"""`esdb sql`: a statement in SQL over segments, its answer printed or written."""
+"""`esdb sql`: run an SQL statement on segments and print or write its result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNQUOTED = re.compile(r"""\b(?:FROM|JOIN)\s+([^\s'"(),;]+\.esdb)\b""", re.IGNOR
 
 
 class _Command(click.Command):
-    """One that says where files are named, to whoever names them before the statement."""
+    """A command that answers surplus arguments with a hint: files are named after FROM in the statement."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         file = next((found[1] for found in map(_FILE.fullmatch, args) if found), "x.esdb")
@@ -50,15 +50,15 @@ class _Command(click.Command):
 @format_option(*ROWS)
 @output_options
 def sql(statement: str | None, format_: str | None, output: str, force: bool) -> None:
-    """Run a statement over files and print its answer; without one, at a terminal, type statements.
+    """Run an SQL statement on files and print its result; without a statement, read statements from the terminal.
 
-    A quoted name after FROM is a segment, a directory or pattern of them, or a place in a store; Parquet, CSV and JSON
-    files can be named beside them. The dialect is DuckDB's. Times without a zone are UTC. "-": the statement comes from
-    standard input. EXPLAIN shows the plan, and how many blocks of each file would be read.
+    A quoted name after FROM is a segment, a directory or pattern of segments, or a place in a store; Parquet, CSV and
+    JSON files work too. The dialect is DuckDB's. Times without a zone are UTC. If SQL is "-", the statement is read
+    from standard input. EXPLAIN shows the plan and how many blocks of each file would be read.
 
-    The text of a payload is `decode(data)`, and a field of one that is JSON `decode(data)->>'$.url'`.
+    `decode(data)` is the payload as text, and `decode(data)->>'$.url'` a field of a JSON payload.
     """
-    chosen = chosen_format(format_, output)  # refused before a file is opened
+    chosen = chosen_format(format_, output)  # fails before a file is opened
     from esformat.duckdb import session  # needs the extra `sql`
 
     asking, files = session()
@@ -73,7 +73,7 @@ def sql(statement: str | None, format_: str | None, output: str, force: bool) ->
 
 @contextmanager
 def _hints(statement: str) -> Iterator[None]:
-    """Say of a statement that is wrong how it names a file, where it does so otherwise than behind FROM, in quotes."""
+    """Add a hint to the error if an invalid statement does not name its file in quotes after FROM."""
     try:
         yield
     except esformat.UsageError as error:
@@ -86,4 +86,4 @@ def _hints(statement: str) -> Iterator[None]:
 
 
 def _behind_from(file: str) -> str:
-    return f"a file stands behind FROM: esdb sql \"SELECT … FROM '{file}'\""  # noqa: S608 - for people to read
+    return f"a file stands behind FROM: esdb sql \"SELECT … FROM '{file}'\""  # noqa: S608 - a hint, never executed

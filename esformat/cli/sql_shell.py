@@ -1,4 +1,4 @@
-"""Statements in SQL typed one after the other, with history and completion."""
+"""An interactive SQL prompt with history and completion."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ _OF_FILES = "FROM takes a file in quotes: SELECT count(*) FROM 'clicks.esdb';"
 
 
 def interact(ask: Ask, program: str, format_: str | None, names: Iterable[str] = ()) -> None:
-    """Prompt until the user ends it. names: of tables, for completion, besides the segments of the directory.
+    """Prompt for statements until the user quits.
 
-    Raises click.UsageError where prompt_toolkit is missing.
+    names: tables to complete, besides the segments of the current directory.
+
+    Raises click.UsageError if prompt_toolkit is missing.
     """
     session = _session(program, names)
     say("Statements end with a semicolon; \\help tells what else can be typed.")
@@ -73,13 +75,13 @@ def _try(ask: Ask, text: str, shown: str) -> None:
 
 
 def is_whole(text: str) -> bool:
-    """Whether Enter runs what was typed: a statement with its semicolon, or a command."""
+    """Whether Enter runs the text: a statement that ends with a semicolon, or a command."""
     plain = _QUOTED.sub("", text).strip()
     return plain.endswith(";") or plain.startswith(("\\", ".")) or plain.lower() in ("", "help", *_ENDS)
 
 
 def completions(before: str, names: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """What the word at the end of `before` may become: each with how many characters of `before` it replaces."""
+    """Yield completions of the word at the end of `before`, each with the number of characters that it replaces."""
     found = _WORD.search(before)
     word = found[0] if found else ""
     in_quotes = before[: len(before) - len(word)].count("'") % 2 == 1

@@ -1,4 +1,4 @@
-"""Batches as tables for people: as wide as the terminal, keys, times and numbers whole, long text cut in the middle."""
+"""Tables for people, as wide as the terminal: keys, times and numbers in full, long text cut in the middle."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from esformat.format.json_text import as_text
 ROWS_SHOWN = 50
 
 _KEYS = ("space", "grouping", "timestamp", "ts", "partition", "record_index")
-_LONGEST_KEY = 40  # cells; a longer one is cut as other text is
-_NARROWEST = 8  # cells of text that still tell something; where there is no room for them, the layout is vertical
-_PIPE_WIDTH = 10_000  # nothing is cut where nobody looks at a terminal
+_LONGEST_KEY = 40  # cells; longer keys are cut like other text
+_NARROWEST = 8  # cells; with less room for a text column, the layout becomes vertical
+_PIPE_WIDTH = 10_000  # outside a terminal, nothing is cut
 
 
 def show_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, layout: str = "table") -> int:
-    """Print `batches`, which should be few rows, in one of the TABLES, and return how many there were."""
+    """Print `batches`, which should be few rows, as one of TABLES, and return the number of rows."""
     rows = [row for batch in batches for row in zip(*map(_cells, batch.columns), strict=True)]
     numbers = {place for place, field in enumerate(schema) if _is_number(field.type)}
     times = {place for place, field in enumerate(schema) if pa.types.is_temporal(field.type)}
@@ -41,11 +41,11 @@ def show_rows(
     whole: Iterable[int] = (),
     layout: str = "table",
 ) -> None:
-    """Print `rows` of text under `names`. The columns numbered `right` are numbers; they and `whole` are never cut."""
+    """Print `rows` of text under `names`. Columns in `right` are right-aligned; they and `whole` are never cut."""
     clean = [[printable(cell) for cell in row] for row in rows]
     fitting = is_terminal(sys.stdout) and layout != "wide"
     console = Console() if fitting else Console(width=_PIPE_WIDTH)
-    with console.capture() as written:  # rich has its own idea of how a broken pipe ends
+    with console.capture() as written:  # rich handles a broken pipe differently
         for part in _parts(names, clean, set(right), set(whole), layout, console.width if fitting else None):
             console.print(part)
     say("\n".join(line.rstrip() for line in written.get().rstrip("\n").split("\n")))
@@ -76,9 +76,9 @@ def _parts(
 
 
 def fitted(natural: Sequence[int], kept: set[int], room: int) -> list[int] | None:
-    """Choose widths that fit `room`: those of `kept` as they are, the others shorter where they must be, longest first.
+    """Choose column widths that fit `room`: keep those of `kept`, shorten the others as needed, longest first.
 
-    None where too little would be left of them.
+    None if a shortened column would become too narrow.
     """
     left = room - 3 * (len(natural) - 1) - sum(natural[place] for place in kept)
     widths = list(natural)
@@ -93,7 +93,7 @@ def fitted(natural: Sequence[int], kept: set[int], room: int) -> list[int] | Non
 
 
 def cut(text: str, width: int) -> str:
-    """Shorten `text` to `width` cells, in the middle: beginnings and ends tell more."""
+    """Shorten `text` to `width` cells by cutting the middle, since beginning and end say more."""
     if cell_len(text) <= width:
         return text
     ending = (width - 1) // 2
@@ -101,7 +101,7 @@ def cut(text: str, width: int) -> str:
 
 
 def _vertical(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[RenderableType]:
-    """Each row as lines of a name and a value."""
+    """Render each row as a block of lines, one name and value per line."""
     for number, row in enumerate(rows, 1):
         yield Text(f"── {number:,} ──")
         lines = Table.grid(padding=(0, 2))
@@ -113,7 +113,7 @@ def _vertical(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[R
 
 
 def printable(text: str) -> str:
-    """Give `text` with what a terminal would act upon, or break a line at, written as an escape."""
+    """Return `text` with control characters and line breaks written as escapes."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

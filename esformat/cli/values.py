@@ -1,4 +1,4 @@
-"""`esdb values`: the values of an index and how many events each has."""
+"""`esdb values`: list the values of an index with their numbers of events."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Examples:
 @click.argument("index")
 @counted_options
 def values(files: tuple[str, ...], index: str, **shown: Any) -> None:
-    """List the values of INDEX in segments, and how many events each has; by value, or most events first."""
-    chosen_format(shown["format_"], shown["output"])  # refused before the file is opened
+    """List the values of INDEX in segments with their numbers of events, sorted by value or count."""
+    chosen_format(shown["format_"], shown["output"])  # fails before the file is opened
     import pyarrow as pa  # here: slow to import
 
     with open_segments(files) as segments:

@@ -1,4 +1,4 @@
-"""`esdb verify`: every byte of segments held against the rules of the format."""
+"""`esdb verify`: check every byte of segments against the format."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Examples:
 def verify(files: tuple[str, ...], as_json: bool) -> int:
     """Check every block of segments against its checksum and the rules of the format.
 
-    FILE is a segment, a directory or pattern of them, or a place in a store. A line for each without a problem on
-    standard output; a line for each problem on standard error, and exit status 1.
+    FILE is a segment, a directory or pattern of segments, or a place in a store. Prints a line for each valid file to
+    standard output, and a line for each problem to standard error; exit status 1 if there are any.
     """
     found = places(files)
     if as_json:

@@ -1,4 +1,4 @@
-"""`esdb view`: segments in the browser. Who shows them is looked for by name: an entry point of `esformat.view`."""
+"""`esdb view`: show segments in the browser, with a viewer registered as an entry point of `esformat.view`."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ Examples:
   esdb view parts
 """
 Viewing: TypeAlias = Callable[[Mapping[str, Sequence[str]], Callable[[str], None]], AbstractContextManager[str]]
-"""Shows files by the names of their groups as long as its context lasts, and gives the address of the page; calls with
-each file that can be looked at."""
+"""A viewer, called with groups of files by name and a callback for each file that is ready.
+
+Returns a context manager that yields the address of the page and shows the files until it exits.
+"""
 
 
 @click.command(epilog=_EXAMPLES)
 @files_argument
 @click.option("--open", "opens", is_flag=True, help="Open the address in the browser.")
 def view(files: tuple[str, ...], opens: bool) -> None:
-    """Show segments in the browser: their events over time, what they hold, how they are built. Until Ctrl-C.
+    """Show segments in the browser until Ctrl-C: events over time, contents and structure.
 
-    Prints the address of a page that only this machine can reach, and only with that address. FILE is a segment, or a
-    directory or pattern of segments with the same columns. Their events are copied into a temporary directory, which
-    takes a second or two for each million; the files are only read.
+    Prints the address of a page; only this machine can open it, and only with that exact address. FILE is a segment, or
+    a directory or pattern of segments with the same columns. The events are copied into a temporary directory, which
+    takes a second or two per million; the files are not changed.
     """
     shown_by, groups = _viewing(), named_files(files)
     total, done = sum(map(len, groups.values())), 0
@@ -67,7 +69,7 @@ def _viewing() -> Viewing:
 
 
 def named_files(files: Sequence[str]) -> dict[str, list[str]]:
-    """The files by what they are called: the name of what was given, or all of it where two have that name."""
+    """The files of each argument, by its base name, or by the whole argument if that name is taken."""
     found: dict[str, list[str]] = {}
     for given in dict.fromkeys(files):
         paths = places([given])

@@ -1,4 +1,4 @@
-"""Conditions of `--where`: a column, how it is compared, and with what; as a filter of batches."""
+"""Conditions of `--where` (column, operator, value) and their use as a filter of batches."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _QUOTED = re.compile(r"""'(?:[^']|'')*'|(?:"(?:[^"]|"")*")""")
 _JOINED = re.compile(r"\s(AND|OR)\s.*([=<>]|\sIN\b)", re.IGNORECASE | re.DOTALL)
 _TURNED = re.compile(rf"{_NAME}=(?P<sign>[<>])(\s|-?[0-9]|$)")
 _NULL = re.compile(r"\s*(?P<name>.+?)\s+(?P<is>IS(\s+NOT)?)\s+NULL\s*", re.IGNORECASE | re.DOTALL)
-_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?")  # that a float64 compares exactly
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?")  # exact as a float64
 _LONG_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 MOST_TEXTS = 16
-"""Of a list of values, that are looked for in templates."""
+"""The largest number of values of an IN list that are searched for in templates."""
 _MOST_DIGITS = 38
-"""Of integers that are compared exactly."""
+"""The most digits of an integer that is compared exactly: those of a 128-bit decimal."""
 _COMPARED = {
     "<": operator.lt,
     "<=": operator.le,
@@ -51,7 +51,7 @@ _COMPARED = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a column is compared with. sign: of the comparisons, or "in" a list."""
+    """A condition on a column. sign: a key of `_COMPARED`, or "in" for a list of values."""
 
     text: str
     name: str
@@ -60,8 +60,9 @@ class Condition:
 
 
 class Where(click.ParamType[Condition]):
-    """NAME OP VALUE, as "amount >= 10", or NAME IN (A, B). A value may stand in quotes, where `''` is a quote; a name
-    in double ones.
+    """NAME OP VALUE, such as "amount >= 10", or NAME IN (A, B).
+
+    Values may be in quotes, with a quote inside doubled; names may be in double quotes.
     """
 
     name = "condition"
@@ -95,7 +96,7 @@ class Where(click.ParamType[Condition]):
 
 
 def _listed(text: str) -> Iterator[str]:
-    """The values of a list with commas between."""
+    """Yield the values of a comma-separated list."""
     at = 0
     while text.strip() and (found := _VALUE.match(text, at)) is not None:
         yield _unquoted(found)
@@ -111,16 +112,16 @@ def _unquoted(found: re.Match[str]) -> str:
 
 
 class Filtered:
-    """The rows of an answer for which conditions hold, and columns of them. A column without a value fulfils none.
+    """The rows of a scan that satisfy all conditions, with the chosen columns. A null satisfies no condition.
 
-    A column that is a path into JSON payloads, as `$.user.id`, is text; compared with numbers it is a number where its
-    value is one, or a text of one.
+    A column may be a path into JSON payloads, such as `$.user.id`. Its values are text; for comparison with a number,
+    numbers and texts that contain a number count as numbers.
     """
 
     def __init__(self, answer: Any, conditions: Sequence[Condition], columns: Sequence[str] | None, limit: int | None):
-        """answer: a scan without a limit, that gives what `columns_with` says.
+        """answer: a scan without a limit, of the columns that `columns_with` returns.
 
-        Raises click.UsageError for a column that is not there, and for a value that is none of its type.
+        Raises click.UsageError for an unknown column, and for a value that does not fit its type.
         """
         self._limit = limit
         self._columns = list(answer.schema.names if columns is None else columns)
@@ -160,7 +161,7 @@ class Filtered:
 def columns_with(
     columns: tuple[str, ...] | None, conditions: Sequence[Condition], known: Collection[str]
 ) -> tuple[str, ...] | None:
-    """The columns to read of those that are known: shown or compared; of paths into payloads, the payload."""
+    """The columns to read: those shown or compared, and the payload in place of paths; None for all."""
     if columns is None:
         return None
     names = [*columns, *(each.name for each in conditions)]
@@ -168,12 +169,12 @@ def columns_with(
 
 
 def is_path(name: str, known: Collection[str]) -> bool:
-    """Whether a name is a path into JSON payloads, and no column: one that was written out may be called so."""
+    """Whether a name is a path into JSON payloads. A column may have such a name too, and then takes precedence."""
     return name.startswith("$") and name not in known
 
 
 class _WithPaths:
-    """Columns of an answer, and values of its payloads: for each path a column of text, and one of numbers."""
+    """The columns of a scan, and for each path into its payloads a column of text and one of numbers."""
 
     def __init__(
         self,
@@ -183,7 +184,8 @@ class _WithPaths:
         exact: Collection[str],
         held: Sequence[Sequence[bytes]],
     ) -> None:
-        """exact: paths with a column of integers as well. held: only payloads are wanted that hold one of each list.
+        """exact: paths that also get a column of integers.
+        held: lists of texts; only payloads that contain at least one text of each list are needed.
 
         Raises UsageError for an invalid path, and for an answer without payloads.
         """
@@ -215,7 +217,7 @@ class _WithPaths:
 
 
 def _held(conditions: Sequence[Condition]) -> list[list[bytes]]:
-    """Texts of which the payload of an event that fulfils conditions on paths holds one, for each that tells."""
+    """Lists of texts: a payload that satisfies the conditions contains at least one of each. For = and IN only."""
     from esformat.format.json_values import texts_around  # here: slow to import
 
     equal = [each for each in conditions if each.sign in ("=", "==", "in")]
@@ -224,12 +226,12 @@ def _held(conditions: Sequence[Condition]) -> list[list[bytes]]:
 
 
 def _number(path: str) -> str:
-    """The name of the column that has the numbers at a path."""
+    """The name of the column of numbers at a path."""
     return f"{path} as a number"
 
 
 def _integer(path: str) -> str:
-    """The name of the column that has the integers at a path."""
+    """The name of the column of integers at a path."""
     return f"{path} as an integer"
 
 
@@ -242,13 +244,13 @@ def _integers(texts: pa.Array) -> pa.Array:
 
 
 def _is_exact(condition: Condition) -> bool:
-    """Whether a path is compared with a number that has more digits than a float64."""
+    """Whether a path is compared (<, <=, >, >=) with a number that has more digits than a float64 can represent."""
     value = condition.values[0] if condition.sign in ("<", "<=", ">", ">=") else ""
     return bool(_LONG_NUMBER.fullmatch(value)) and not _NUMBER.fullmatch(value)
 
 
 def _exactly(condition: Condition) -> pc.Expression:
-    """The same comparison: of integers with all their digits, of other numbers as float64."""
+    """The comparison as an expression: integers with all their digits, other numbers as float64."""
     import pyarrow as pa  # here: slow to import
     import pyarrow.compute as pc
 
@@ -285,19 +287,19 @@ def _expression(conditions: Sequence[Condition], schema: pa.Schema, paths: Colle
                 f"--where {condition.text}: the values of {condition.name!r} are {type_}: {wrong}"
             ) from None
         column = pc.field(name)
-        if pa.types.is_float16(type_):  # which Arrow does not compare
+        if pa.types.is_float16(type_):  # Arrow cannot compare float16
             column, values = column.cast(pa.float32()), values.cast(pa.float32())
         if condition.sign != "in":
             return _COMPARED[condition.sign](column, values[0])
         if pa.types.is_floating(values.type) and pc.any(pc.equal(values, pa.scalar(0, values.type))).as_py():
-            values = pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)])  # which are equal, but for isin
+            values = pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)])  # equal, but not to `isin`
         return column.isin(values)
 
     return reduce(operator.and_, map(one, conditions))
 
 
 def _what_is_wrong(condition: Condition, type_: pa.DataType) -> str:
-    """Which value is none of a column's type, and why."""
+    """Describe the first value that does not fit a column's type."""
     faults = ((value, _fault(value, type_)) for value in condition.values)
     value, fault = next((value, fault) for value, fault in faults if fault is not None)
     if value.lower() == "null":
@@ -306,7 +308,7 @@ def _what_is_wrong(condition: Condition, type_: pa.DataType) -> str:
 
 
 def _fault(value: str, type_: pa.DataType) -> str | None:
-    """Why a value is none of a type; None where it is one."""
+    """Why a value does not fit a type; None if it does."""
     import pyarrow as pa  # here: slow to import
 
     try:

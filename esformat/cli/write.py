@@ -1,4 +1,4 @@
-"""`esdb write`: files of events into a segment."""
+"""`esdb write`: write the events of files to a segment."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ Examples:
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path(readable=False))
 @input_options
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
-@click.option("--keys", type=click.Choice(["text", "binary"]), default="text", show_default=True, help="Kind of keys.")
+@click.option("--keys", type=click.Choice(["text", "binary"]), default="text", show_default=True, help="Key type.")
 @click.option("--codec", type=click.Choice(["zstd", "lz4", "none"]), default="zstd", show_default=True)
 @click.option("--level", type=int, help="Compression level: higher is smaller and slower.")
 @templates_option
-@click.option("--memory", metavar="SIZE", default="1GiB", show_default=True, help="Memory limit for events.")
+@click.option("--memory", metavar="SIZE", default="1GiB", show_default=True, help="Memory limit for buffered events.")
 @click.option(
-    "--temp-dir", type=Folder(), metavar="DIR", help="Directory for events beyond that limit. Default: beside OUT."
+    "--temp-dir", type=Folder(), metavar="DIR", help="Directory for events beyond that limit. Default: that of OUT."
 )
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     """Write the events of files to a segment OUT, or "-" for standard output.
 
-    INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst): a file, a directory, a pattern,
-    a place in a store, or "-" for standard input. OUT appears when it is complete. Keys, indexes and payloads of CSV
-    stay the text they are; the other columns become numbers where that loses nothing.
+    INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst): a file, a directory, a pattern, a
+    place in a store, or "-" for standard input. OUT appears only when it is complete. In CSV, keys, indexed columns and
+    payloads stay text; other columns become numbers if that loses nothing.
     """
     started = perf_counter()
     _check_order(out, inputs, force=options["force"])
@@ -83,7 +83,7 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
 
 
 def _check_order(out: str, inputs: Sequence[str], *, force: bool) -> None:
-    """Refuse a file of events where OUT stands: it is likely that OUT was named last, as for `esdb convert`."""
+    """Raise UsageError if OUT looks like an input: the user probably named OUT last, as for `esdb convert`."""
     if out in (STDOUT, *inputs) or out.endswith(SUFFIX) or "://" in out:
         return
     is_there = Path(out).is_file()
@@ -91,14 +91,14 @@ def _check_order(out: str, inputs: Sequence[str], *, force: bool) -> None:
     if meant is None and is_there and not force and format_by_name(out) is not None:
         meant = without_extension(out) + SUFFIX
     elif meant is not None and not is_there and exists(locate(meant)):
-        return  # the segment is an input, indeed: reading it tells what takes its events out
+        return  # the segment really is an input: reading it reports how to get its events out
     if meant is not None:
         others = [each for each in inputs if each != meant]
         raise click.UsageError(f"OUT comes first: {shlex.join(['esdb', 'write', meant, out, *others])}")
 
 
 def _check_files(out: str, inputs: Sequence[convert.Input], options: dict[str, Any]) -> None:
-    """Refuse what would end badly only after all the work."""
+    """Raise UsageError for output paths that would fail only after all the work is done."""
     written = [("OUT", out)]
     if options["on_error"][1]:
         written.append((f"{ON_ERROR} collect", options["on_error"][1]))
@@ -110,7 +110,7 @@ def _check_files(out: str, inputs: Sequence[convert.Input], options: dict[str, A
             raise click.UsageError(f"{what} {path}: no directory {Path(place).parent}")
         if any(is_same_place(place, locate(each)) for each in inputs if each != "-"):
             raise click.UsageError(f"{what} {path} is an input, too: choose another name")
-        in_store = not isinstance(place, str)  # which tells of OUT by itself
+        in_store = not isinstance(place, str)  # for OUT, the store reports an existing object itself
         if not options["force"] and not (in_store and what == "OUT") and exists(place):
             raise click.UsageError(f"{what} {path} exists: choose another name, or replace it with --force")
     if len(written) == 2 and out != STDOUT and name_of(locate(out)) == name_of(locate(written[1][1])):
@@ -118,7 +118,7 @@ def _check_files(out: str, inputs: Sequence[convert.Input], options: dict[str, A
 
 
 def _origin(roles: convert.Roles) -> dict[str, str]:
-    """Say in the segment's properties which columns its keys and times came from."""
+    """The segment's properties that record which columns its keys and times came from."""
     columns = {"space": roles.space, "grouping": roles.grouping, "timestamp": roles.timestamp}
     return {f"source.{role}": column for role, column in columns.items() if column is not None}
 
