@@ -1,8 +1,8 @@
-"""Other people's files into segments, and events out to other people's files.
+"""Conversion between segments and other file formats.
 
-`Load` reads CSV, JSON lines, Parquet and Arrow, plain or compressed, into a `Writer`; `write_batches` writes what a
-scan gives. `Roles` says which column becomes what, `Clock` how times are written. `convert_file` takes a file from one
-format to another and back without a difference.
+`Load` reads CSV, JSON lines, Parquet and Arrow, plain or compressed, into a `Writer`; `write_batches` writes the result
+of a scan to a file. `Roles` assigns roles to columns, `Clock` defines the format of times. `convert_file` converts a
+file to another format and back without a difference.
 """
 
 from typing import TYPE_CHECKING

@@ -11,10 +11,10 @@ Mask = npt.NDArray[np.bool_]
 
 
 def ints(column: pa.Array) -> Ints:
-    """Give a column of integers without nulls."""
+    """Return a column of integers without nulls as int64."""
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def mask(column: pa.Array) -> Mask:
-    """Give a column of truth values; null is false."""
+    """Return a column of booleans; null becomes False."""
     return np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)

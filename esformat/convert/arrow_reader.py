@@ -1,4 +1,4 @@
-"""Parquet, ORC and Arrow files to rows. Their columns have types already; what comes from outside is validated."""
+"""Reader of Parquet, ORC and Arrow files. Their columns have types; batches are validated, as files may be damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OLD_FEATHER_MAGIC = b"FEA1"
 class ArrowReader:
     """Reads a Parquet file, an ORC file, an Arrow (Feather) file or an Arrow stream.
 
-    groups: the row groups of a Parquet file to read, from the first to before the last; None: all.
+    groups: the half-open range of row groups to read of a Parquet file; None: all.
     """
 
     source: Source
@@ -50,17 +50,17 @@ class ArrowReader:
                 first_row += batch.num_rows
 
     def columns(self) -> dict[str, pa.DataType]:
-        """The columns that are needed, and their types. Raises InputError as `rows` does."""
+        """The needed columns with their types. Raises InputError as `rows` does."""
         return self.told()[0]
 
     def told(self) -> tuple[dict[str, pa.DataType], int | None]:
-        """The same and, where the file tells without being read, how many rows there are."""
+        """The needed columns with their types, and the number of rows; None if only reading the file would tell."""
         with self._opened() as file:
             types = {name: plain(file.types.type_of(file.schema.field(name))) for name in self._wanted(file.schema)}
             return types, file.row_count
 
     def group_bytes(self) -> list[int]:
-        """Stored bytes of each row group of a Parquet file, by which its work can be shared. Raises InputError."""
+        """The stored bytes of each row group of a Parquet file, to divide the work evenly. Raises InputError."""
         with self.source.open_seekable() as stream, pa.parquet.ParquetFile(stream) as file:
             found = file.metadata
             return [found.row_group(place).total_byte_size for place in range(found.num_row_groups)]
@@ -106,13 +106,13 @@ class ArrowReader:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """An open file: its columns, and its rows with some of them."""
+    """An open file: its schema, and a function that reads the batches of some columns."""
 
     schema: pa.Schema
     batches: Callable[[list[str]], Iterator[pa.RecordBatch]]
     types: SparkTypes
-    skipped: int = 0  # rows before the first
-    row_count: int | None = None  # None: it does not say
+    skipped: int = 0  # rows before the first one that is read
+    row_count: int | None = None  # None: unknown
 
 
 def _parquet(file: pa.parquet.ParquetFile, groups: tuple[int, int] | None, path: str) -> _File:
@@ -130,7 +130,7 @@ def _parquet(file: pa.parquet.ParquetFile, groups: tuple[int, int] | None, path:
 
 
 def _orc(stream: pa.NativeFile, path: str) -> _File:
-    import pyarrow.orc  # here: few read such files
+    import pyarrow.orc  # here: seldom needed
 
     file = pyarrow.orc.ORCFile(stream)
     stripes = range(file.nstripes)
@@ -140,17 +140,17 @@ def _orc(stream: pa.NativeFile, path: str) -> _File:
 
 
 def _batches_of(reader: Any) -> Iterator[pa.RecordBatch]:
-    """The batches of an Arrow file or stream."""
+    """Return the batches of an Arrow file or stream."""
     if isinstance(reader, pa.RecordBatchFileReader):
         return map(reader.get_batch, range(reader.num_record_batches))
     return iter(reader)
 
 
 def _foreign(field: pa.Field) -> str | None:
-    """The name of a type that segments do not have and whose plain values they take, such as arrow.uuid."""
+    """The name of a type that segments lack, such as arrow.uuid, if they keep its plain values; else None."""
     if isinstance(field.type, pa.BaseExtensionType):
         return str(field.type.extension_name)
-    unknown = (field.metadata or {}).get(b"ARROW:extension:name")  # of a library that is not loaded: pandas.period
+    unknown = (field.metadata or {}).get(b"ARROW:extension:name")  # its library is not loaded: pandas.period
     if unknown is not None:
         return str(unknown.decode(errors="replace"))
     plain_values = pa.types.is_dictionary(field.type) or pa.types.is_run_end_encoded(field.type)

@@ -1,4 +1,4 @@
-"""What becomes of rows that cannot be events: stop at the first, skip them, or collect them in a file."""
+"""Treatment of rows that cannot become events: stop at the first, skip them, or collect them in a file."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _HINT = "correct it, or leave bad rows out with --on-error skip or --on-error co
 
 
 class BadRows(Protocol):
-    """Takes bad rows as they are found, and counts them."""
+    """Receives bad rows as they are found, and counts them."""
 
     count: int
 
     def begin(self) -> None:
-        """Forget what was taken: the inputs are read again from the start."""
+        """Discard the bad rows so far: the inputs are read again from the start."""
 
     def take(self, rows: Rejects) -> None:
         """Take the bad rows of one batch, in the order of the input."""
 
     def close(self) -> None:
-        """Finish; nothing is taken after."""
+        """Finish. No more rows follow."""
 
 
 class Skip:
-    """Leaves bad rows out."""
+    """Skips bad rows."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -43,11 +43,11 @@ class Skip:
         self.count += len(rows)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 class Stop(Skip):
-    """Raises BadRowError at the first bad row, with a hint at what to do."""
+    """Raises BadRowError at the first bad row, with a hint."""
 
     def __init__(self, hint: str = _HINT) -> None:
         super().__init__()
@@ -60,10 +60,10 @@ class Stop(Skip):
 
 
 class Collect(Skip):
-    """Leaves bad rows out and writes each as a line of JSON: file, line or row, reason and text."""
+    """Skips bad rows and writes each as a JSON line: file, line or row number, reason and text."""
 
     def __init__(self, path: Target) -> None:
-        """Write to a file, over what is there; in a store it appears at the end. Raises UsageError, OSError."""
+        """Write to `path`, replacing a file there; in a store, it appears on `close`. Raises UsageError, OSError."""
         super().__init__()
         place = locate(path)
         self._upload = Upload(place.store, place.path, overwrite=True) if isinstance(place, StoredAt) else None

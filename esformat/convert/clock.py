@@ -1,4 +1,4 @@
-"""Columns of times, however they are written, to microseconds since 1970, UTC. Times without a zone get one here."""
+"""Conversion of time columns in any format to microseconds since 1970 in UTC, applying a zone to times without one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from esformat.convert.time_format import Parsed, TimeFormat
 from esformat.format import unix_time
 
 _UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
-# With nanoseconds, 64 bits reach from 1677 to 2262.
+# In nanoseconds, 64 bits cover the years 1677 to 2262.
 _FIRST_NANO_US = -(2**63) // 1000 + 1
 _LAST_NANO_US = (2**63 - 1) // 1000 - 1
 _LONGEST_SHOWN = 40
@@ -26,48 +26,48 @@ _OUTSIDE = "is outside the years 1 to 9999"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """A column of times. Row i is a time where `ok[i]`; `micros` is 0 elsewhere."""
+    """A column of times. Row i is a valid time if `ok[i]`; otherwise `micros[i]` is 0."""
 
     micros: Ints
     below: Ints  # nanoseconds below the microsecond, 0..999
     ok: Mask
-    repeated_count: int  # local times that occur twice, taken as the first
-    assumed: frozenset[str] = frozenset()  # the units that sizes of numbers told, where none was given
+    repeated_count: int  # local times that occur twice when clocks are put back; the first is taken
+    assumed: frozenset[str] = frozenset()  # units that were guessed from the size of numbers
 
     @property
     def has_nanos(self) -> bool:
-        """Tell whether microseconds lose digits of some row."""
+        """Whether some row has digits below the microsecond."""
         return bool(self.below.any())
 
     def nanos(self) -> pa.Int64Array:
-        """Give nanoseconds since 1970; null where they do not fit, which have no digits to lose."""
+        """Return nanoseconds since 1970; null if they do not fit in 64 bits: such times have whole microseconds."""
         fits = _fits_nanos(self.micros)
         return pa.array(np.where(fits, self.micros, 0) * 1000 + self.below, pa.int64(), mask=~fits)
 
     def timestamps(self) -> pa.TimestampArray:
-        """Give the times in the type that segments store."""
+        """Return the times in the type that segments store."""
         return pa.array(self.micros, pa.int64()).view(pa.timestamp("us", "UTC"))
 
 
 class Clock:
-    """The format of an input's times, and the zone of those that name none."""
+    """The format of an input's times, and the zone of times without one."""
 
     def __init__(self, written: str | None = None, zone: str = "UTC", *, unit: str | None = None) -> None:
-        """Take `written` as s, ms, us, ns, iso or a format such as "%d/%m/%Y %H:%M".
+        """Create a clock for times written as s, ms, us, ns, iso or a format such as "%d/%m/%Y %H:%M".
 
-        None means ISO 8601 or numbers since 1970, which count `unit`, or what their size tells. Raises ValueError if
-        one of them says nothing that we know.
+        If `written` is None, times are ISO 8601 or numbers since 1970, in `unit` or a unit guessed from their size.
+        Raises ValueError for an unknown format or zone.
         """
         self.unit = written if written in unix_time.UNIX_UNITS else unit
         self.written = None if written == "iso" else written
-        self._mixed = written is None  # texts and numbers
+        self._mixed = written is None  # texts and numbers alike
         iso = not self.written or self.written in unix_time.UNIX_UNITS
         self._format = TimeFormat.iso() if iso else TimeFormat.of(self.written or "")
         self.zone = None if zone in _UTC_NAMES else zone
         _check_zone(zone, self.zone)
 
     def read(self, column: pa.Array) -> Times:
-        """Read `column`, of any type. What is null or no time is not ok; `complaint` tells why."""
+        """Read `column`, of any type. Nulls and invalid times are not ok; `complaint` says why."""
         parsed = self._parse(column)
         micros, in_zone, repeated = self._localized(parsed)
         ok = parsed.ok & in_zone & (micros >= unix_time.FIRST_US) & (micros <= unix_time.LAST_US)
@@ -75,7 +75,7 @@ class Clock:
         return Times(np.where(ok, micros, 0), np.where(ok, parsed.nanos, 0), ok, repeated, parsed.assumed)
 
     def complaint(self, value: pa.Scalar) -> str:
-        """Say why `value`, of which `read` made nothing, is no time, and what to do."""
+        """Say why `read` rejected `value`, and what to do."""
         column = pa.array([value], value.type)
         text, number = _shown(value), _number_of(value)
         parsed = self._parse(column)
@@ -134,7 +134,7 @@ class Clock:
         if not self.written:
             for type_ in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
                 try:
-                    return _from_arrow(text.cast(type_))  # ten times faster than a pattern, if all are written alike
+                    return _from_arrow(text.cast(type_))  # ten times faster than a regex, if all rows have one form
                 except pa.ArrowInvalid:
                     continue
         parsed = self._format.parse(text)
@@ -143,7 +143,7 @@ class Clock:
         return _either(parsed, _zoned(unix_time.from_text(text, self.unit)))
 
     def _localized(self, parsed: Parsed) -> tuple[Ints, Mask, int]:
-        """Give UTC microseconds, which of them are times of the zone, and how many are so twice."""
+        """Return microseconds in UTC, whether each exists in the zone, and how many are ambiguous in it."""
         naive = parsed.ok & ~parsed.zoned
         if self.zone is None or not naive.any():
             return parsed.micros, np.ones(len(naive), dtype=np.bool_), 0
@@ -160,7 +160,7 @@ def _assume(civil: pa.Array, zone: str, ambiguous: str, nonexistent: str) -> Int
 
 
 def _from_arrow(column: pa.Array) -> Parsed:
-    """Read timestamps and dates of any unit."""
+    """Convert timestamps and dates of any unit."""
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
     found = unix_time.from_integers(column.cast(pa.int64()), column.type.unit)
@@ -169,12 +169,12 @@ def _from_arrow(column: pa.Array) -> Parsed:
 
 
 def _zoned(found: unix_time.UnixTimes) -> Parsed:
-    """Numbers count from 1970 in UTC."""
+    """Mark numbers as zoned: they count from 1970 in UTC."""
     return Parsed(found.micros, found.nanos, np.ones(len(found.ok), dtype=np.bool_), found.ok, found.assumed)
 
 
 def _either(first: Parsed, second: Parsed) -> Parsed:
-    """Take the rows of the first that are ok, else those of the second."""
+    """Merge two results: rows of `first` if they are ok, else those of `second`."""
     return Parsed(
         np.where(first.ok, first.micros, second.micros),
         np.where(first.ok, first.nanos, second.nanos),
@@ -198,7 +198,7 @@ def _is_number(type_: pa.DataType) -> bool:
 
 
 def _shown(value: pa.Scalar) -> str:
-    if pa.types.is_temporal(value.type):  # Python has no times beyond the year 9999
+    if pa.types.is_temporal(value.type):  # Python's times end at the year 9999
         text = str(value.cast(pa.string()))
     else:
         text = repr(value.as_py()) if pa.types.is_string(value.type) else str(value)
@@ -215,7 +215,7 @@ def _number_of(value: pa.Scalar) -> float | None:
 
 
 def _is_plain(value: pa.Scalar) -> bool:
-    """Whether a number is none of text, or one of digits: no exponent, no spaces around it."""
+    """Whether a number is not text, or text of plain digits, without an exponent or surrounding spaces."""
     return not pa.types.is_string(value.type) or _PLAIN_NUMBER.match(value.as_py()) is not None
 
 

@@ -1,6 +1,6 @@
-"""Types of columns: what text looks like, which type fits two batches, and turning a column into a type.
+"""Column types: guess the type of text, join the types of two batches, convert a column to a type.
 
-A column of text is a number only where that loses nothing a reader could miss: "007" and "+46 70" stay text.
+A text column becomes numbers only if that loses no information: "007" and "+46 70" stay text.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from esformat.write.plain_array import plain_column
 
 _INTEGER = r"^(?:0|-?[1-9][0-9]{0,18})$"
 _NUMBER = r"^(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|NaN|nan|-?inf|-?Infinity)$"
-_LONG_INTEGER = r"^-?[0-9]{16,}$"  # float64 holds 15 digits of any integer
+_LONG_INTEGER = r"^-?[0-9]{16,}$"  # float64 represents every integer of 15 digits
 _BOOLEAN = r"^(?:true|false|True|False|TRUE|FALSE)$"
 
 
 def text_type(column: pa.Array) -> pa.DataType:
-    """Tell what the values of a string or binary column look like: int64, float64, bool, else string; null if none."""
+    """Guess the type of a string or binary column by its values: int64, float64, bool or string; null if none."""
     values = column.drop_null()
     if not len(values):
         return pa.null()
     for pattern, type_ in ((_INTEGER, pa.int64()), (_NUMBER, pa.float64()), (_BOOLEAN, pa.bool_())):
-        # the first value turns most candidates down without looking at the rest
+        # the first value rules out most candidates cheaply
         if _all_match(values[:1], pattern) and _all_match(values, pattern) and _fits(values, type_):
             return type_
     return pa.string()
@@ -46,7 +46,7 @@ def _fits(values: pa.Array, type_: pa.DataType) -> bool:
 
 
 def join(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """Choose the narrowest type that holds the values of both; text where no other does."""
+    """Return the narrowest type for the values of both types; string if there is no other."""
     a, b = plain(a), plain(b)
     if a == b:
         return a
@@ -58,7 +58,7 @@ def join(a: pa.DataType, b: pa.DataType) -> pa.DataType:
 
 
 def plain(type_: pa.DataType) -> pa.DataType:
-    """Give the type without dictionaries, views, run ends, 64-bit offsets and extensions, at the top level."""
+    """Return the type without dictionaries, views, run ends, extensions and 64-bit offsets, at the top level."""
     if isinstance(type_, pa.BaseExtensionType):
         return plain(type_.storage_type)
     if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
@@ -71,7 +71,7 @@ def plain(type_: pa.DataType) -> pa.DataType:
 
 
 def convert(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """Turn `column` into `type_`. Values that do not fit become null; the mask tells which, None if all fit."""
+    """Convert `column` to `type_`. Values that do not fit become null; the mask marks them, and is None if all fit."""
     column = _plain_values(column)
     if column.type == type_:
         return column, None
@@ -93,7 +93,7 @@ def convert(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask | None
 
 
 def keeps_kind(column: pa.Array, type_: pa.DataType) -> bool:
-    """Whether no truth value of the column would become a number in `type_`, and no number a truth value."""
+    """Whether converting the column to `type_` turns no boolean into a number and no number into a boolean."""
     if pa.types.is_boolean(type_) and pa.types.is_string(column.type):
         return bool(pa.types.is_boolean(text_type(column))) or column.null_count == len(column)
     return _same_truth(plain(column.type), plain(type_))
@@ -111,7 +111,7 @@ def _same_truth(a: pa.DataType, b: pa.DataType) -> bool:
 
 
 def keeps_values(column: pa.Array, converted: pa.Array) -> bool:
-    """Whether a column that was converted can be turned back: 0.5 as a float, and not 2⁵³ + 1. Text may be anything."""
+    """Whether converting back restores the column: 0.5 as a float is restored, 2⁵³ + 1 is not. Always true for text."""
     given, made = column.type, converted.type
     if given == made or pa.types.is_null(given) or _is_text(plain(given)) or _is_text(plain(made)):
         return True
@@ -124,7 +124,7 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def nesting(type_: pa.DataType) -> int:
-    """Count the levels of `type_`: 0 for numbers and text, one more for each list, map and struct around them."""
+    """Count the nesting levels of `type_`: 0 for numbers and text, plus one for each enclosing list, map and struct."""
     children = [type_.field(place).type for place in range(type_.num_fields)]
     return 1 + max(map(nesting, children)) if children else 0
 
@@ -154,7 +154,7 @@ def _cast(column: pa.Array, type_: pa.DataType) -> pa.Array | None:
 
 
 def _convert_each(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Convert a column of which some values do not fit: halve it until the bad ones stand alone."""
+    """Convert a column with some values that do not fit: halve it until each bad value is alone."""
     bad = np.zeros(len(column), dtype=np.bool_)
     pieces: list[pa.Array] = []
     ranges = [(0, len(column))]

@@ -1,4 +1,4 @@
-"""`convert`: one file into another of another format, and back again without a difference."""
+"""`convert`: convert a file to another format, and back without a difference."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from esformat.io.source import CountingSource
 _TEXT = ("csv", "jsonl")
 _GO_KINDS = {"go-esdb": "archive", "go-stream": "stream"}
 _SEGMENT_MAGIC = b"\x89ESDB"
-_KEPT = "stdin of esdb"  # the name of standard input while it is kept
+_KEPT = "stdin of esdb"  # the name of the temporary copy of standard input
 _STREAM_MAGIC = b"ESDBstream"
 _ARROW_FILE_MAGIC = b"ARROW1"
 _BATCH_ROWS = 64 * 1024
 _COPY_BYTES = 1 << 20
 STDIN = "-"
 
-Progress = Callable[[int, int], None]  # bytes of the source read so far, and in all; zeros where nobody knows
+Progress = Callable[[int, int], None]  # bytes of the source read so far, and the total; zeros if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """Settings of a conversion.
 
-    source_format, target_format: of CONVERSION_FORMATS, where names and first bytes do not tell them.
-    schema: a file whose columns, indexes and kind of keys CSV and JSON lines are read with.
-    roles: what the columns of a file are that no conversion wrote.
-    allow_loss: write CSV and JSON lines also where a value would not come back as it is.
+    source_format, target_format: of CONVERSION_FORMATS; None: by the name and first bytes of the file.
+    schema: a file that supplies the columns, indexes and key type for reading CSV and JSON lines.
+    roles: the roles of the columns in a file that no conversion wrote.
+    allow_loss: write CSV and JSON lines even if reading them would not restore every value.
     """
 
     source_format: str | None = None
@@ -73,14 +73,14 @@ def convert(
     progress: Progress | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Write the events of the file `source` to a file `target`; give how many there are.
+    """Convert the events of the file `source` to the file `target`; return their number.
 
-    "-" is standard input or output; its format must be given.
+    "-" is standard input or output, whose format must be given.
 
-    progress: called now and then with the bytes of the source that were read, and bytes in all; zeros where nobody
-    knows. note: is told what a user may not expect, a line each.
-    The target appears when it is complete. Segments may be in a store, by a URI, and so may targets, but for files of
-    the Go ESDB. Raises UsageError, InputError, InvalidEventError for events that the target's format cannot hold,
+    progress: called from time to time with the bytes of the source read so far, and the total; zeros if unknown.
+    note: called with each line about something that a user may not expect.
+    The target appears only when it is complete. Source segments and targets may be URIs of a store, except for files of
+    the Go ESDB. Raises UsageError, InputError, InvalidEventError for events that the target format cannot represent,
     CorruptSegmentError, OSError.
     """
     if source == STDIN:
@@ -117,7 +117,7 @@ def convert(
 
 @contextmanager
 def _kept_input() -> Iterator[str]:
-    """Standard input as a file: what it is, and which columns it has, is looked at before its rows are read."""
+    """Copy standard input to a temporary file, since its format and columns are read before its rows."""
     with closing(Source(STDIN)) as source, tempfile.TemporaryDirectory(prefix="esdb-") as folder:
         path = Path(folder) / _KEPT
         with path.open("wb") as file, source.open() as stream:
@@ -132,7 +132,7 @@ def _kept_input() -> Iterator[str]:
 
 
 def _named_roles(roles: Roles | None) -> str:
-    """The first option that says what a column is, apart from defaults."""
+    """The first option that assigns a role to a column and differs from its default; "" if none does."""
     if roles is None:
         return ""
     given = {
@@ -161,7 +161,7 @@ def _counted(moved: Moved, progress: Progress | None) -> Moved:
 
 
 def _source_format(source: Input) -> str:
-    """The format that a file's name or first bytes tell. An archive of the Go ESDB may be called `.esdb`, too."""
+    """Detect the format of a file by its name or first bytes: `.esdb` may be a segment or an archive of the Go ESDB."""
     name = name_of(source).lower()
     piped = name.endswith(_KEPT)
     if name.endswith((".esdb", ".esdbstream")) or piped:
@@ -198,7 +198,7 @@ def _target_format(path: str, option: str = "--format") -> str:
 
 @contextmanager
 def opened(path: Input, format_: str, schema: str | None = None) -> Iterator[Moved | None]:
-    """The events of a file; None where it does not tell its columns. `schema` is a file that tells those of text."""
+    """Yield the events of a file; None if its columns are unknown. `schema`: a file that supplies them for text."""
     with ExitStack() as stack:
         if format_ == "esdb":
             yield from_segment(stack.enter_context(esformat.open(path)))
@@ -252,7 +252,7 @@ def _parquet(source: Source, stack: ExitStack) -> Moved | None:
 
 
 def _written_schema(file: Any) -> pa.Schema:
-    """The schema that a conversion wrote: Parquet has no times in seconds and no date64, and gives other types back."""
+    """The schema that a conversion wrote. Parquet lacks date64 and times in seconds and returns other types."""
     known: pa.Schema = file.schema_arrow
     stored = (file.metadata.metadata or {}).get(b"ARROW:schema")
     if stored is None or METADATA not in (known.metadata or {}):
@@ -277,7 +277,7 @@ def _arrow(source: Source, stack: ExitStack) -> Moved | None:
         return from_columnar(reader.schema, lambda: _validated(reader, source), source.path, _position(source))
     file = stack.enter_context(pa.ipc.open_file(stream))
     numbers = range(file.num_record_batches)
-    batches = lambda: _validated(map(file.get_batch, numbers), source)  # noqa: E731 - to be called later
+    batches = lambda: _validated(map(file.get_batch, numbers), source)  # noqa: E731 - called later
     return from_columnar(file.schema, batches, source.path, _position(source))
 
 
@@ -312,7 +312,7 @@ def _write(moved: Moved, target: str, format_: str, how: Conversion) -> int:
             raise esformat.InvalidEventError(error.message, path=target, hint=error.hint) from error
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise  # the system's own, not Arrow's
+                raise  # from the operating system, not from Arrow
             raise esformat.InvalidEventError(f"{format_} cannot hold a column: {error}", path=target) from error
         publication.commit()
     except BaseException:
@@ -333,7 +333,7 @@ def _write_segment(moved: Moved, target: str, how: Conversion) -> int:
 
 
 def _coming_back(batches: Iterator[pa.RecordBatch], schema: pa.Schema, format_: str) -> Iterator[pa.RecordBatch]:
-    """The batches, each after its text was read again and found to be the same."""
+    """Yield each batch once its text, read back, restores it. Raises InvalidEventError if it does not."""
     for batch in grouped(batches):
         text = io.BytesIO()
         write_batches([batch], schema, format_, text)
@@ -354,12 +354,12 @@ def _coming_back(batches: Iterator[pa.RecordBatch], schema: pa.Schema, format_: 
 
 
 def _bits(column: pa.Array) -> pa.Array:
-    """Floats as they are stored: NaN is equal to itself then, and -0.0 is not 0.0."""
+    """View floats as integers of the same bits: then NaN equals itself, and -0.0 differs from 0.0."""
     return column.view(f"int{column.type.bit_width}") if pa.types.is_floating(column.type) else column
 
 
 class _Text(Source):
-    """Text in memory, as a source."""
+    """A source of text in memory."""
 
     def __init__(self, data: bytes) -> None:
         self.path = "<text>"
@@ -367,14 +367,14 @@ class _Text(Source):
 
     @contextmanager
     def open(self) -> Iterator[pa.NativeFile]:
-        """Read it."""
+        """Open the text."""
         yield pa.BufferReader(self._data)
 
 
 def _load(
     source: Input, target: str, format_: str, how: Conversion, progress: Progress | None, note: Callable[[str], None]
 ) -> int:
-    """A file of other origin to a segment, as `esdb write` does it."""
+    """Load a file that no conversion wrote into a segment, as `esdb write` does."""
     roles = how.roles or _ROLES
     with Load([source], roles, InputOptions(format=format_), progress=progress) as load:
         summary = load.write(

@@ -1,4 +1,4 @@
-"""CSV to rows: blocks of whole records, each parsed by pyarrow. Values stay bytes; their looks are told beside."""
+"""Reader of CSV: pyarrow parses blocks of whole records. Values stay bytes, accompanied by guessed types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CsvReader:
     nulls: tuple[str, ...] = ()
 
     def rows(self) -> Iterator[Rows]:
-        """Yield the rows, one batch per block of the file. Raises InputError if it cannot be read on."""
+        """Yield the rows, one batch per block of the file. Raises InputError if reading cannot continue."""
         syntax = CsvSyntax(self.delimiter)
         table = None if self.header is None else _Table(self, self.header, syntax)
         with self.source.open() as stream:
@@ -51,7 +51,7 @@ class CsvReader:
             raise InputError("is empty", path=self.source.path, hint="a CSV file begins with the names of its columns")
 
     def _split_header(self, block: Block, syntax: CsvSyntax) -> tuple[Sequence[str], Block]:
-        """Take the first record that is not blank off `block`, as names."""
+        """Remove the first record that is not blank from `block`, and return it as names."""
         blank = re.match(rb"[\r\n]*", block.data)
         found = None if block.broken or blank is None else syntax.record.match(block.data, blank.end())
         if found is None:
@@ -71,14 +71,14 @@ class CsvReader:
 
 
 class _Table:
-    """The columns of one file, and how its blocks become batches."""
+    """The columns of one file, and the parser of its blocks."""
 
     def __init__(self, reader: CsvReader, names: Sequence[str], syntax: CsvSyntax) -> None:
         self._path = reader.source.path
         self._names = list(names)
         self._syntax = syntax
         self._wanted = reader.roles.wanted(names)
-        self._text = reader.roles.text | frozenset(reader.roles.types)  # whose type their values do not decide
+        self._text = reader.roles.text | frozenset(reader.roles.types)  # type not guessed
         twice = next((name for name in names if self._names.count(name) > 1), None)
         if twice is not None:
             raise InputError(f"two columns are called {twice!r}", path=self._path, hint="rename one of them")
@@ -97,7 +97,7 @@ class _Table:
         places = _Places(block, self._syntax.record, misfits)
         try:
             batch = self._read(b"" if block.broken else block.data)
-        except pa.ArrowInvalid:  # a record does not fit: look at each one of this block
+        except pa.ArrowInvalid:  # a record does not fit: check each record of this block
             misfits.update(self._misfits(places.records))
             batch = self._read(b"".join(places.records[place][1] for place in places.good))
         if block.broken:
@@ -133,21 +133,21 @@ class _Table:
 
 
 class _Places:
-    """Where the records of a block lie. Worked out when somebody asks, which is about bad rows only."""
+    """The positions of a block's records, computed on demand, since only bad rows need them."""
 
     def __init__(self, block: Block, record: re.Pattern[bytes], misfits: Mapping[int, str]) -> None:
         self._block = block
         self._pattern = record
-        self._misfits = misfits  # by place among the records that are not blank
+        self._misfits = misfits  # by position among the records that are not blank
 
     @cached_property
     def records(self) -> Sequence[tuple[int, bytes]]:
-        """Line and bytes of every record that is not blank."""
+        """The line number and bytes of every record that is not blank."""
         return numbered(self._block, self._pattern)
 
     @cached_property
     def good(self) -> Sequence[int]:
-        """Places among the records of those that became rows."""
+        """The positions of the records that became rows."""
         return [place for place in range(len(self.records)) if place not in self._misfits]
 
     def of_record(self, place: int) -> tuple[int, str]:

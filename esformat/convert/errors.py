@@ -1,4 +1,4 @@
-"""The errors of reading somebody else's files. They tell file, line or row, what is wrong and what to do."""
+"""Errors of reading input files. They name the file and the line or row, and say what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from esformat import EsdbError
 
 
 class InputError(EsdbError, ValueError):
-    """An input cannot be read as asked: missing, damaged, of another format, or without a column it should have."""
+    """An input cannot be read: it is missing, damaged, in another format, or lacks a required column."""
 
 
 class BadRowError(InputError):
-    """A row cannot become an event, and bad rows were to stop the work."""
+    """A row cannot become an event, and bad rows are set to stop the load."""

@@ -1,4 +1,4 @@
-"""Rows to events: every column in its role and type, and for each row that cannot be an event, why."""
+"""Conversion of rows to events: each column gets its role and type; rows that cannot be events get a reason."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def read_times(rows: Rows, roles: Roles) -> Times:
 
 
 class Rejects:
-    """The rows of one batch that are no events, in the order of the input. Counting is cheap, telling why is not."""
+    """The rejected rows of one batch, in input order. Counting them is cheap; computing the reasons is not."""
 
     def __init__(self, rows: Rows, reasons: Mapping[int, Callable[[int], str]]) -> None:
         self._rows = rows
-        self._reasons = reasons  # by row of the batch
+        self._reasons = reasons  # by row number in the batch
 
     def __len__(self) -> int:
         return len(self._rows.bad) + len(self._reasons)
 
     def __iter__(self) -> Iterator[BadRow]:
-        """Yield each with its reason."""
+        """Yield each rejected row with its reason."""
         origin = self._rows.origin
         found: list[tuple[int, BadRow | int]] = [(bad.number, bad) for bad in self._rows.bad]
         found += [(origin.locate(row)[0], row) for row in self._reasons]
@@ -53,10 +53,10 @@ class Rejects:
 def make_events(
     rows: Rows, times: Times, plan: Plan, lost: Counter[str] | None = None
 ) -> tuple[pa.RecordBatch, Rejects]:
-    """Make a batch of events of those `rows` that can be, in their order; the others are rejected.
+    """Convert `rows` to a batch of events in the same order, and collect the rows that cannot be events.
 
-    `times` are theirs, from `read_times`; `plan` fits them. lost: counts NaN and infinities of each column that is
-    written as JSON, which has null for them.
+    `times` are those of `read_times(rows)`; `plan` must fit the rows. lost: counts by column
+    the NaN and infinities, which become null in JSON.
     """
     roles, making = plan.roles, _Making(rows, Counter() if lost is None else lost)
     making.add("space", making.key(roles, roles.space, "space"))
@@ -78,27 +78,27 @@ def make_events(
 
 
 def no_events(plan: Plan) -> pa.RecordBatch:
-    """Make a batch without events, with the columns of `plan`."""
+    """Return a batch without events, with the columns of `plan`."""
     nothing = pa.RecordBatch.from_struct_array(pa.array([], pa.struct([])))
     rows = Rows(nothing, {}, Origin("", "row", lambda row: (row, "")))
     return make_events(rows, read_times(rows, plan.roles), plan)[0]
 
 
 class _Making:
-    """The columns of a batch of events as they come about, and what is wrong with which row."""
+    """Builds the columns of a batch of events, and collects the reasons of rejected rows."""
 
     def __init__(self, rows: Rows, lost: Counter[str]) -> None:
         self._rows = rows
         self._lost = lost
         self._columns: dict[str, pa.Array] = {}
         self._optional: set[str] = set()  # reserved columns that may have nulls
-        self._reasons: dict[int, Callable[[int], str]] = {}  # by row; the first thing found counts
+        self._reasons: dict[int, Callable[[int], str]] = {}  # by row; the first reason found counts
 
     def add(self, name: str, column: pa.Array) -> None:
         self._columns[name] = column
 
     def key(self, roles: Roles, name: str, role: str) -> pa.Array:
-        """Make a column of keys. A null space is wrong; a null grouping is an empty one."""
+        """Build a column of keys. A null space is rejected; a null grouping becomes an empty one."""
         source = self._source(name)
         if roles.keys == "binary":
             keys, unfit = self._bytes(name, roles)
@@ -157,7 +157,7 @@ class _Making:
         return column
 
     def _fitted(self, name: str, kind: pa.DataType, roles: Roles) -> pa.Array | None:
-        """The column in a type that it has elsewhere; None where that does not hold each of its values as it is."""
+        """The column in the type that it has in other files; None if that type would change a value."""
         source = self._source(name)
         if kind == TIMESTAMP and not pa.types.is_timestamp(source.type):
             text, _ = convert(source, pa.string())
@@ -184,7 +184,7 @@ class _Making:
         return batch, Rejects(self._rows, self._reasons)
 
     def _times(self, name: str, roles: Roles) -> pa.Array:
-        """Read a column of times that is not the timestamp; it may be null."""
+        """Read a column of times other than the timestamp; nulls are allowed."""
         text, _ = convert(self._source(name), pa.string())
         times = roles.clock.read(text)
         self._reject(pc.and_(text.is_valid(), pa.array(~times.ok)), lambda row: roles.clock.complaint(text[row]))
@@ -199,7 +199,7 @@ class _Making:
 
     def _converted(self, name: str, type_: pa.DataType) -> tuple[pa.Array, Mask | None]:
         source = self._source(name)
-        if pa.types.is_nested(source.type) and not pa.types.is_nested(type_):  # which makes it JSON
+        if pa.types.is_nested(source.type) and not pa.types.is_nested(type_):  # the conversion writes it as JSON
             self._count_lost(name, source)
         return convert(source, type_)
 
@@ -208,7 +208,7 @@ class _Making:
             self._lost[name] += count
 
     def _instead(self, roles: Roles) -> str:
-        """Of keys that no row has, which columns they may be."""
+        """A hint for key columns that are null in all rows: the columns that may be meant; "" if none."""
         batch = self._rows.batch
         keys = (roles.space, roles.timestamp)
         missing = [name for name in keys if pa.types.is_null(self._source(name).type)]
@@ -220,7 +220,7 @@ class _Making:
         return batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
 
     def _reject(self, rejected: pa.Array | Mask | None, reason: Callable[[int], str]) -> None:
-        """Note why the rows that are true in `rejected`, perhaps none, are no events."""
+        """Record `reason` for the rows that are true in `rejected`; None rejects nothing."""
         if rejected is None:
             return
         found = rejected if isinstance(rejected, np.ndarray) else mask(rejected)
@@ -229,7 +229,7 @@ class _Making:
 
 
 def _timestamp_text(rows: Rows, roles: Roles) -> tuple[pa.Array, Mask | None]:
-    """Give the timestamp column, as text where it is bytes; the mask tells which bytes are no text."""
+    """Return the timestamp column, with bytes as text; the mask marks bytes that are not text."""
     if roles.timestamp not in rows.batch.schema.names:
         return pa.nulls(rows.batch.num_rows), None
     column, found = rows.batch.column(roles.timestamp), rows.types[roles.timestamp]
@@ -239,6 +239,6 @@ def _timestamp_text(rows: Rows, roles: Roles) -> tuple[pa.Array, Mask | None]:
 def _shown(value: pa.Scalar) -> str:
     try:
         text = repr(value.as_py())
-    except (OverflowError, ValueError):  # a time that Python does not have
+    except (OverflowError, ValueError):  # a time outside Python's range
         text = str(value.cast(pa.string()))
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

@@ -1,4 +1,4 @@
-"""Which format an input has: asked for, told by its name, or by its first bytes."""
+"""Detection of an input's format: as requested, by its name, or by its first bytes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from esformat.convert.errors import InputError
 
-if TYPE_CHECKING:  # options of commands name the formats, and pyarrow is slow to import
+if TYPE_CHECKING:  # commands import this module for their options, and pyarrow is slow to import
     from esformat.convert.source import Source
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
-"""Of what `Load` reads."""
+"""The formats that `Load` reads."""
 CONVERSION_FORMATS = ("esdb", "parquet", "arrow", "csv", "jsonl", "go-esdb", "go-stream")
-"""Of what `convert_file` reads and writes."""
+"""The formats that `convert_file` reads and writes."""
 
 _COMPRESSED = {".gz", ".bz2", ".zst", ".zstd"}
 _EXTENSIONS = {
@@ -38,7 +38,7 @@ _SEGMENT_MAGIC = b"\x89ESDB\r\n\x1a"
 
 
 def format_by_name(path: str) -> str | None:
-    """Tell the format by the extensions of `path`, compression aside; None if they say nothing."""
+    """Return the format for the extension of `path`, ignoring compression; None if it is unknown."""
     suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
     while suffixes and suffixes[-1] in _COMPRESSED:
         suffixes.pop()
@@ -46,7 +46,7 @@ def format_by_name(path: str) -> str | None:
 
 
 def without_extension(path: str) -> str:
-    """Cut the extensions of a format off a name, compression included."""
+    """Remove the extensions of a format and of compression from a name."""
     while PurePath(path).suffix.lower() in _COMPRESSED:
         path = path.removesuffix(PurePath(path).suffix)
     suffix = PurePath(path).suffix
@@ -54,11 +54,11 @@ def without_extension(path: str) -> str:
 
 
 def format_of(source: Source, asked: str | None = None) -> str:
-    """Choose the format of `source`. Raises InputError if neither its name nor its first bytes tell."""
+    """Return the format of `source`. Raises InputError if neither its name nor its first bytes tell."""
     known = asked or format_by_name(source.path)
     if known is not None:
         return known
-    if source.start(1) == b"{":  # more may come late
+    if source.start(1) == b"{":  # one byte, since a pipe may deliver more much later
         return "jsonl"
     start = source.start(16)
     by_magic = next((name for magic, name in _MAGIC if start.startswith(magic)), None)

@@ -1,4 +1,4 @@
-"""Which files are meant by the names of a command: files, directories, patterns, places in stores, standard input."""
+"""Resolution of a command's input names: files, directories, patterns, places in stores, standard input."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from esformat.io.location import files_at, is_segment, name_of
 
 
 def inputs_at(names: Sequence[str], *, any_name: bool = False, segments: bool = False) -> list[Input]:
-    """The inputs that files, directories, patterns, prefixes of stores and "-" name, in order, each file once.
+    """List the inputs named by files, directories, patterns, store prefixes and "-", in order, each file once.
 
-    Of a directory those whose names tell a format that `Load` reads; any_name: all, whose format is known otherwise;
-    segments: `.esdb` files, too. Raises UsageError where a directory or pattern has none.
+    A directory or pattern contributes the files whose names tell a format that `Load` reads. any_name: all files,
+    because the format is known. segments: `.esdb` files too. Raises UsageError if a directory or pattern contributes
+    none.
     """
 
     def wanted(path: str) -> bool:
-        if path.rpartition("/")[2].startswith(("_", ".")):  # marks of Spark, and files that are being written
+        if path.rpartition("/")[2].startswith(("_", ".")):  # markers of Spark, and unfinished files
             return False
         return any_name or format_by_name(path) is not None or (segments and is_segment(path))
 
@@ -30,5 +31,5 @@ def inputs_at(names: Sequence[str], *, any_name: bool = False, segments: bool = 
 
 
 def input_name(path: Input) -> str:
-    """What messages call an input."""
+    """The name of an input in messages."""
     return name_of(path)

@@ -1,4 +1,4 @@
-"""Taking members out of JSON objects. The text of the others stays: numbers keep their digits, keys their order."""
+"""Removal of members from JSON objects. The other text is unchanged: numbers keep their digits, keys their order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from esformat.format.arrays import bytes_array, bytes_of
 
 
 def without(objects: pa.StringArray, names: Collection[str]) -> pa.StringArray:
-    """Give each of `objects`, which are valid JSON objects, without its members called one of `names`."""
+    """Return `objects`, which must be valid JSON objects, without the members called `names`."""
     edges, data = bytes_of(objects)
     keys = [name.encode("utf-8", "surrogatepass") for name in names]
     key_edges = np.cumsum([0, *map(len, keys)])

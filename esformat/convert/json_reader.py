@@ -1,4 +1,4 @@
-"""JSON lines to rows: blocks of whole lines, each parsed by pyarrow, or line by line where that cannot be."""
+"""Reader of JSON lines: pyarrow parses blocks of whole lines; if it cannot, they are parsed line by line."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ _NO_LINES = (
     (re.compile(rb"\s*\["), "a JSON array", "jq -c '.[]'"),
     (re.compile(rb'\s*\{\s*\n\s*"'), "pretty-printed JSON", "jq -c ."),
 )
-"""How other JSON begins, what it is, and what makes lines of it."""
+"""Other forms of JSON: a regex for the beginning, the name, and a command that turns it into lines."""
 _EXACT_IN_FLOAT = float(2**53)
 _Columns: TypeAlias = "dict[str, pa.BinaryArray]"
 
 
 class JsonReader:
-    """Reads a file with one JSON object per line. Blank lines are nothing."""
+    """Reads a file with one JSON object per line. Blank lines are ignored."""
 
     def __init__(self, source: Source, roles: Roles) -> None:
         self._source = source
         self._roles = roles
-        # Types of the blocks so far: telling them to the parser keeps text that looks like a time text.
+        # Types of the blocks so far. Passed to the parser, they keep text that looks like a time as text.
         self._types: dict[str, pa.DataType] = {}
-        self._takes = False  # in the block before, not all that becomes bytes was text
-        self._texts = roles.bytes - roles.also_typed  # told as text: the parser would make types of other values
+        self._takes = False  # in the previous block, some values that become bytes were not text
+        self._texts = roles.bytes - roles.also_typed  # parsed as text: else the parser would convert other values
         if not self._parses_all:
             self._types = dict.fromkeys(roles.named, pa.null())
 
     @property
     def _parses_all(self) -> bool:
-        """Whether every key becomes a column; else the named ones do, and the rest is left as text or left out."""
+        """Whether every key becomes a column. If not, only named keys do; the rest stays JSON text or is dropped."""
         return self._roles.keeps_rest and not self._roles.data_json
 
     def rows(self) -> Iterator[Rows]:
-        """Yield the rows, one batch per block of the file. Raises InputError if it cannot be read on."""
+        """Yield the rows, one batch per block of the file. Raises InputError if reading cannot continue."""
         with self._source.open() as stream:
             for block in blocks(stream.read, whole_lines, broken=_TOO_LONG):
                 if block.first_line == 1:
@@ -90,27 +90,27 @@ class JsonReader:
         return Rows(found, types, lines.origin, bad, rest, words)
 
     def _has_texts(self, batch: pa.RecordBatch) -> bool:
-        """Whether all that becomes bytes is text."""
+        """Whether all values that become bytes are text or null."""
         types = [field.type for field in batch.schema if field.name in self._roles.bytes]
         return all(pa.types.is_string(type_) or pa.types.is_null(type_) for type_ in types)
 
     def _taken(self, lines: _Lines) -> tuple[_Columns, _Lines]:
-        """Take what becomes bytes out of lines; nothing where they are no text or nested deeply."""
+        """Extract the members that become bytes; none if the lines are not UTF-8 or are nested too deeply."""
         if not len(lines) or not _is_text(lines.data) or outline(lines.data)[0] > DEEPEST:
             return {}, lines
         columns, data, edges = take(lines.text, self._roles.bytes, self._texts)
         return columns, replace(lines, data=data, starts=edges[:-1], ends=edges[1:])
 
     def _with_words(self, batch: pa.RecordBatch, words: _Columns) -> pa.RecordBatch:
-        """Put what was taken out in its place, but for columns whose values decide their type."""
+        """Replace columns by the extracted bytes, except columns whose type depends on their values."""
         for name in self._texts & words.keys():
             batch = batch.set_column(batch.schema.get_field_index(name), name, words[name])
         return batch
 
     def _parse_fast(self, data: bytes, known: Container[str] = ()) -> pa.RecordBatch | None:
-        """Let pyarrow parse whole lines; None if it cannot, or not without losing something. known: members of some."""
+        """Parse whole lines with pyarrow; None if it fails or would lose information. known: keys that occur."""
         depth, bare_null, null_in_list = outline(data)
-        # pyarrow's parser ends the process if a null in no object comes first, and takes others for objects
+        # pyarrow's parser crashes if a null outside objects comes first, and takes later ones for objects
         if not depth or depth > DEEPEST or bare_null or not _is_text(data):
             return None
         found = None
@@ -118,10 +118,10 @@ class JsonReader:
         if self._types:
             types = {**self._types, **texts}
             found = _read(data, pa.schema(list(types.items())), "error" if self._parses_all else "ignore")
-        if found is None and not null_in_list:  # of such lists it would lose elements
+        if found is None and not null_in_list:  # else it would lose elements of lists
             found = _read(data, pa.schema(list(texts.items())))
             unsure = [name for name in texts if name not in known]
-            if found is not None and any(found[name].null_count == len(found) for name in unsure):  # a column, or none
+            if found is not None and any(found[name].null_count == len(found) for name in unsure):  # or is absent
                 found = _read(data, None)
         if found is not None and _texts_for_times(found.schema) != found.schema:
             found = _read(data, _texts_for_times(found.schema))
@@ -130,14 +130,14 @@ class JsonReader:
         return self._known(found)
 
     def _known(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Remember the types of `batch`, and leave out what is not needed."""
+        """Remember the types of `batch`, and drop columns that are not needed."""
         wanted = [field for field in batch.schema if self._parses_all or field.name in self._types]
         for field in wanted:
             self._types[field.name] = join(self._types.get(field.name, pa.null()), field.type)
         return batch.select([field.name for field in wanted])
 
     def _parse_each(self, lines: _Lines, left: _Lines, broken: str) -> tuple[pa.RecordBatch, Mask, list[BadRow]]:
-        """Parse what is left of lines one by one; those that are no JSON object become bad rows."""
+        """Parse the remainders of lines one by one; lines that are not JSON objects become bad rows."""
         objects, good, bad = [], np.ones(len(lines), dtype=np.bool_), []
         for row in range(len(lines)):
             try:
@@ -166,7 +166,7 @@ class _Lines:
         stored = np.frombuffer(block.data, dtype=np.uint8)
         ends = np.array([len(block.data)]) if block.broken else np.flatnonzero(stored == ord("\n")) + 1
         starts = np.concatenate([[0], ends[:-1]])
-        blank = stored[starts] <= ord(" ")  # may be; looked at closely below
+        blank = stored[starts] <= ord(" ")  # candidates, checked below
         for line in np.flatnonzero(blank):
             blank[line] = not block.data[starts[line] : ends[line]].strip()
         numbers = np.arange(block.first_line, block.first_line + len(ends))
@@ -188,7 +188,7 @@ class _Lines:
 
     @property
     def text(self) -> pa.StringArray:
-        """The lines as a column; their bytes, which are UTF-8, are not copied where the lines follow each other."""
+        """The lines as a column; they must be UTF-8. Contiguous lines are not copied."""
         if np.array_equal(self.starts[1:], self.ends[:-1]):
             offsets = np.concatenate([self.starts[:1], self.ends]).astype(np.int32)
             buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
@@ -209,7 +209,7 @@ def _read(
 ) -> pa.RecordBatch | None:
     """Parse whole lines as `types`; None if that fails.
 
-    Other keys than those of `types` become what they look like, are left out, or make it fail.
+    others: the type of keys not in `types` is inferred, or they are ignored, or they make it fail.
     """
     try:
         table = pa.json.read_json(
@@ -227,7 +227,7 @@ def _read(
 
 
 def _texts_for_times(schema: pa.Schema) -> pa.Schema:
-    """Give `schema` with text where the parser saw times: JSON has none."""
+    """Return `schema` with string in place of temporal types, since JSON has no times."""
     return pa.schema([(field.name, _text_for_time(field.type)) for field in schema])
 
 
@@ -242,7 +242,7 @@ def _text_for_time(type_: pa.DataType) -> pa.DataType:
 
 
 def _loses_digits(column: pa.Array) -> bool:
-    """Tell whether a float of `column` may have been an integer with more digits than it holds."""
+    """Whether a float of `column` may be a rounded integer: JSON integers can have more digits than float64."""
     if pa.types.is_floating(column.type):
         return bool(pc.any(pc.greater_equal(pc.abs(column), _EXACT_IN_FLOAT)).as_py())
     if pa.types.is_struct(column.type):

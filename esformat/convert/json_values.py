@@ -1,7 +1,7 @@
-"""JSON lines read one at a time, for the blocks that pyarrow cannot read: a bad line, a column of several types.
+"""Line-by-line JSON reader for blocks that pyarrow cannot read: with a bad line, or a column of several types.
 
-Slow and exact: a number that neither int64 nor float64 holds makes its column text, with every digit. Of fractions
-below 2⁵³ the nearest float is enough.
+Slow but exact: a number that neither int64 nor float64 can represent turns its column into text, with every digit.
+Numbers below 2⁵³ with a fraction become the nearest float.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pyarrow as pa
 from esformat.core.json_paths import outline
 from esformat.write.lossless import is_number_of
 
-DEEPEST = 100  # levels of nesting; pyarrow crashes at some ten thousand, and no reader of the result wants them
+DEEPEST = 100  # levels of nesting; pyarrow crashes at about ten thousand, and no reader needs so many
 
 _EXACT_IN_FLOAT = 2**53
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Read one line as a JSON object. Raises ValueError that says what is wrong with it."""
+    """Parse one line as a JSON object. Raises ValueError that says what is wrong."""
     try:
         if outline(line)[0] > DEEPEST:
             raise ValueError(f"nested deeper than {DEEPEST} levels")
@@ -40,7 +40,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def parse_value(text: str, at: int) -> tuple[Any, int]:
-    """Read the JSON value that begins at `at`, floats as far as they go; tell where it ends. Raises ValueError."""
+    """Parse the JSON value that begins at `at`; return it and its end. Floats are rounded. Raises ValueError."""
     value, end = _DECODER.raw_decode(text, at)
     if text.find("\\u", at, end) >= 0:
         check_text(value)
@@ -48,12 +48,12 @@ def parse_value(text: str, at: int) -> tuple[Any, int]:
 
 
 def check_text(value: Any) -> None:
-    """Raise UnicodeEncodeError, a ValueError, for text that is not whole characters."""
+    """Raise UnicodeEncodeError, a ValueError, for text with unpaired surrogates."""
     json.dumps(value, ensure_ascii=False).encode()
 
 
 def columns(objects: Sequence[dict[str, Any]]) -> pa.RecordBatch:
-    """Turn `objects` into one column per key, null where an object does not have it."""
+    """Convert `objects` to one column per key; null if an object lacks the key."""
     names = list(dict.fromkeys(name for found in objects for name in found))
     if not names:
         return pa.RecordBatch.from_struct_array(pa.array(objects, pa.struct([])))
@@ -61,7 +61,7 @@ def columns(objects: Sequence[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def column(values: Sequence[Any]) -> pa.Array:
-    """Turn values of JSON into a column of the type they share; text if they share none."""
+    """Convert JSON values to a column of their common type; text if there is none."""
     kinds = {type(value) for value in values} - {type(None)}
     if kinds == {int, float}:
         exact = all(abs(value) <= _EXACT_IN_FLOAT for value in values if isinstance(value, int))
@@ -70,7 +70,7 @@ def column(values: Sequence[Any]) -> pa.Array:
         return _text(values)
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # types differ further in, or a number is too long
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # nested types differ, or a number is too long
         return _text(values)
 
 
@@ -82,12 +82,12 @@ def _text_of(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, float):
-        return str(pa.scalar(value).cast(pa.string()))  # as the fast path writes it
+        return str(pa.scalar(value).cast(pa.string()))  # as the fast path does
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _float(text: str) -> float | str:
-    """The number, or its text where that is so large that the float is another."""
+    """The number as a float; its text if it is 2⁵³ or more and the float differs."""
     value = float(text)
     return value if abs(value) < _EXACT_IN_FLOAT or is_number_of(value, text) else text
 

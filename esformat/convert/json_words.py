@@ -1,4 +1,4 @@
-"""Members of JSON lines that become bytes: texts unescaped, other values word for word, bytes from {"base64": …}."""
+"""Extraction of members of JSON lines as bytes: text unescaped, {"base64": …} decoded, other values verbatim."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ _NULL = b"null"
 
 
 class Taken(NamedTuple):
-    """Members that were taken out of lines, and what is left of these."""
+    """The members extracted from lines, and the remainder of the lines."""
 
     columns: dict[str, pa.BinaryArray]
-    """A value for each line, null where there is none; without the members that no line has."""
+    """Each member's value per line, null if the line lacks it. Members that no line has are absent."""
     data: bytes
     edges: Ints
     """Line i is bytes [edges[i], edges[i + 1]) of `data`."""
 
 
 def take(lines: pa.StringArray, names: Collection[str], cut: Collection[str]) -> Taken:
-    """Take members out of lines of one JSON object each.
+    """Extract members from lines that contain one JSON object each.
 
-    names: of the members, at the top level; at least one. cut: those that have null in what is left, but where they are
-    text. That is valid JSON just where the line was: nothing is taken from a broken one.
+    names: top-level members, at least one. cut: members whose values, unless text, are replaced by null in the
+    remainder.
+    The remainder is valid JSON if and only if the line was: nothing is extracted from a broken line.
     """
     members = {name: JsonValues(lines, (name,)) for name in names}
     columns = {name: _column(each, lines, name) for name, each in members.items() if (each.kinds != MISSING).any()}
@@ -61,19 +62,19 @@ def _column(values: JsonValues, lines: pa.StringArray, name: str) -> pa.BinaryAr
 
 
 def _stored(written: bytes) -> bytes:
-    """The bytes of an object that has a "base64", or its text where it has more, or that is none."""
+    """The bytes of a {"base64": …} object; the text itself if there are other members or the base64 is invalid."""
     try:
         members = json.loads(written, object_pairs_hook=list)
-    except ValueError:  # a number with more digits than Python reads
+    except ValueError:  # a number with more digits than Python parses
         return written
     found = bytes_of(dict(members)) if len(members) == 1 else None
     return written if found is None else found
 
 
 def _with_nulls(values: JsonValues, starts: Ints, ends: Ints) -> tuple[bytes, Ints]:
-    """The documents with null in place of the pieces [start, end), and their edges."""
+    """Return the documents with null in place of the ranges [start, end), and their edges."""
     size = len(values.data)
-    begins = np.full(2 * len(starts) + 1, size)  # what is kept and, behind the last document, null, in turn
+    begins = np.full(2 * len(starts) + 1, size)  # alternating: kept text, and the null appended after the last document
     begins[::2] = np.append(0, ends)
     lengths = np.full_like(begins, len(_NULL))
     lengths[::2] = np.append(starts, size) - begins[::2]

@@ -1,4 +1,4 @@
-"""Files into one segment: reads, plans, writes; and starts again where the first rows did not tell all types."""
+"""Loading of files into one segment: read, plan, write; and start again if later rows change the types."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from esformat.convert.source import Input, Source
 from esformat.convert.spool import Pipe
 from esformat.format import json_text
 
-Progress = Callable[[int, int], None]  # stored bytes read so far, and in all as far as known: pipes do not tell
+Progress = Callable[[int, int], None]  # stored bytes read so far, and the known total, which excludes pipes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOptions:
-    """How inputs are written, where they do not tell themselves."""
+    """The format of inputs, as far as it is not detected."""
 
     format: str | None = None  # one of formats.FORMATS
     delimiter: str | None = None  # of CSV
-    header: tuple[str, ...] | None = None  # of CSV without one
-    nulls: tuple[str, ...] = ()  # texts of CSV that mean no value
+    header: tuple[str, ...] | None = None  # of CSV without a header line
+    nulls: tuple[str, ...] = ()  # texts in CSV that mean a missing value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +46,18 @@ class Summary:
     num_events: int
     bad_row_count: int
     input_bytes: int  # as stored
-    notes: Sequence[str]  # what a user may not expect
+    notes: Sequence[str]  # things that a user may not expect
 
 
 class Reader(Protocol):
-    """Anything that turns one input into rows, as often as asked."""
+    """Reads one input as rows, repeatedly if needed."""
 
     def rows(self) -> Iterator[Rows]:
         """Yield the rows from the start."""
 
 
 class _PlanBrokenError(Exception):
-    """A batch does not fit the plan that the segment was begun with."""
+    """A batch does not fit the plan of the segment being written."""
 
 
 _SHOWN_NAMES = 5
@@ -66,7 +66,7 @@ Create = Callable[[Plan], esformat.Writer]
 
 
 class Load:
-    """Reads inputs into events. One use: `with Load(…) as load: load.write(…)`."""
+    """Reads inputs as events. Use it once: `with Load(…) as load: load.write(…)`."""
 
     def __init__(
         self,
@@ -79,18 +79,18 @@ class Load:
         stdin: Pipe | pa.Buffer | None = None,
         live: bool = False,
     ) -> None:
-        """Take `inputs`, paths, URIs or "-", in their order. Raises InputError if one is missing or of no known format.
+        """Open `inputs` (paths, URIs or "-") in order. Raises InputError if one is missing or its format unknown.
 
-        live: `batches` gives rows of pipes within 200 ms after they came; they can be read once.
+        live: `batches` yields rows of pipes within 200 ms of their arrival; pipes can be read only once.
         """
         self._roles = roles
         self._bad_rows = Stop() if bad_rows is None else bad_rows
         self._progress = progress
         self.assumed: set[str] = set()
-        """Units of timestamps that are numbers, as their sizes told them, of what was read so far."""
-        self._plan = Plan(roles)  # that of what was read so far
-        self._lost: Counter[str] = Counter()  # NaN and infinities of what became JSON, by column
-        self._meant: dict[str, str] = {}  # columns of types that segments do not have
+        """The units that were guessed from the size of numeric timestamps, in the rows read so far."""
+        self._plan = Plan(roles)  # of the rows read so far
+        self._lost: Counter[str] = Counter()  # NaN and infinities that became JSON, by column
+        self._meant: dict[str, str] = {}  # columns of types that segments lack
         with ExitStack() as opened:
             self._sources = [opened.enter_context(closing(Source(path, stdin=stdin, live=live))) for path in inputs]
             self._readers = [reader_of(source, roles, options) for source in self._sources]
@@ -103,14 +103,14 @@ class Load:
         self.close()
 
     def close(self) -> None:
-        """Close what is open; the bad rows are complete."""
+        """Close the inputs and the file of bad rows."""
         self._bad_rows.close()
         self._opened.close()
 
     def write(self, create: Create) -> Summary:
-        """Write the events to what `create` makes for a plan; it is called again if rows far on change the plan.
+        """Write the events to the writer that `create` returns for a plan; called again if later rows change the plan.
 
-        Raises InputError, BadRowError, and what the writer raises; the writer is aborted then.
+        Raises InputError, BadRowError and the errors of the writer, which is then aborted.
         """
         try:
             return self._write(Plan(self._roles), create)
@@ -122,9 +122,9 @@ class Load:
             raise InputError("an input changed while it was read") from error
 
     def batches(self, plan: Plan | None = None) -> Iterator[pa.RecordBatch]:
-        """Give the events in the order of the inputs, for who stores them otherwise than in one segment.
+        """Yield the events in the order of the inputs, for callers that do not write one segment.
 
-        plan: what `survey` gave; without it the columns are those that the rows so far show, and may grow.
+        plan: the result of `survey`; without it, columns and types follow from the rows so far and may grow.
         Raises InputError, BadRowError.
         """
         self._bad_rows.begin()
@@ -139,7 +139,7 @@ class Load:
                 yield events.drop_columns([plan.stored[name] for name in plan.untyped]) if growing else events
 
     def assumptions(self) -> Iterator[str]:
-        """Say which units of numbers their sizes told, and what columns lost, of what was read so far."""
+        """Yield notes on the rows read so far: guessed units, lost values, unknown and empty columns."""
         if self.assumed:
             units = " and ".join(sorted(self.assumed))
             yield f"numbers of timestamps were taken to count {units} since 1970: --timestamp-format can say otherwise"
@@ -158,14 +158,14 @@ class Load:
             yield f"no row has a value for {shown}: such a column keeps no type"
 
     def survey(self) -> Plan:
-        """Read everything for its types alone."""
+        """Read all inputs to find their types; return the plan."""
         plan = Plan(self._roles)
         for rows, times in self._rows():
             plan = plan.widened(rows.types, has_nanos=times.has_nanos)
         return plan
 
     def _write(self, plan: Plan, create: Create) -> Summary:
-        """Write the events by `plan`, which may grow until the first of them is written."""
+        """Write the events by `plan`, which may grow until the first event is written."""
         self._bad_rows.begin()
         self._lost.clear()
         num_events = repeated_count = 0
@@ -192,7 +192,7 @@ class Load:
         return Summary(num_events=num_events, bad_row_count=self._bad_rows.count, input_bytes=read_bytes, notes=notes)
 
     def _rows(self) -> Iterator[tuple[Rows, Times]]:
-        """Yield the rows of all inputs, and their times."""
+        """Yield the rows of all inputs with their times."""
         total = sum(source.size_bytes for source in self._sources)
         done = 0
         for source, reader in zip(self._sources, self._readers, strict=True):
@@ -207,7 +207,7 @@ class Load:
 
 
 def reader_of(source: Source, roles: Roles, options: InputOptions) -> Reader:
-    """What reads an input. Raises InputError where its format is not known."""
+    """Return the reader of an input. Raises InputError if its format is unknown."""
     found = format_of(source, options.format)
     if found == "jsonl":
         return JsonReader(source, roles)
@@ -218,7 +218,7 @@ def reader_of(source: Source, roles: Roles, options: InputOptions) -> Reader:
 
 
 def notes_of(plan: Plan) -> Iterator[str]:
-    """Say what a user may not expect of a segment made by `plan`."""
+    """Yield notes on what a user may not expect of a segment written by `plan`."""
     if plan.nanos is not None:
         yield f"times have digits below the microsecond: column {plan.nanos!r} keeps them in full, as nanoseconds"
     for name, stored in plan.stored.items():

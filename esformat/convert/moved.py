@@ -1,4 +1,4 @@
-"""Events on their way from one file to another, with all that tells a segment: columns, indexes, keys, properties."""
+"""Events in transit from one file to another, with the facts of a segment: columns, indexes, keys, properties."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from esformat.convert.errors import InputError
 from esformat.customerio.opened import OpenFile
 
 METADATA = b"esformat"
-"""Where the schema of a Parquet or Arrow file keeps what its columns do not tell."""
+"""The metadata key in a Parquet or Arrow schema for facts that the columns do not express."""
 GO_INDEXES = "go-esdb.indexes"
-"""The property that keeps the names of indexes of a Go ESDB file whose columns are called otherwise."""
+"""The property with the index names of a Go ESDB file that differ from their columns' names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Events and what they belong to. `batches` may be called once."""
+    """Events with the facts of their segment. `batches` may be called only once."""
 
     schema: pa.Schema
     """Columns of the batches: space, grouping, timestamp, then the others."""
@@ -30,17 +30,17 @@ class Moved:
     batches: Callable[[], Iterator[pa.RecordBatch]]
     properties: dict[str, str] = field(default_factory=dict)
     read: Callable[[int], tuple[int, int]] = lambda _: (0, 0)
-    """Given the events so far, bytes of the source that were read, and bytes in all; zeros where nobody knows."""
+    """Maps the number of events so far to the bytes of the source read and the total; zeros if unknown."""
 
     def described(self) -> pa.Schema:
-        """The schema with metadata from which `from_columnar` restores the rest."""
+        """The schema with metadata from which `from_columnar` restores the other facts."""
         facts = {"indexes": self.indexes, "binary_keys": self.binary_keys, "properties": self.properties}
         return self.schema.with_metadata({METADATA: json.dumps(facts).encode()})
 
     def go_index_names(self) -> dict[str, str]:
-        """Names of indexes in a Go ESDB file, by column, where they differ.
+        """The index names for a Go ESDB file, by column, where they differ from the column's name.
 
-        Raises InvalidEventError for a column that is no index: it would come back as one.
+        Raises InvalidEventError for a column without an index: it would come back with one.
         """
         names: dict[str, str] = json.loads(self.properties.get(GO_INDEXES, "{}"))
         for column in self.schema.names[3:]:
@@ -59,7 +59,7 @@ def from_segment(segment: esformat.Segment) -> Moved:
 
 
 def by_share(size: int, events: int) -> Callable[[int], tuple[int, int]]:
-    """What was read of a source of so many bytes and events, by the share of the events."""
+    """Return a function that estimates the bytes read from the number of events so far."""
     return lambda done: (size * done // max(1, events), size)
 
 
@@ -79,9 +79,9 @@ def from_columnar(
     path: str,
     read: Callable[[int], tuple[int, int]],
 ) -> Moved | None:
-    """The events of a Parquet or Arrow file that was written by a conversion; None for one of other origin.
+    """The events of a Parquet or Arrow file that a conversion wrote; None for any other file.
 
-    Raises InputError where its metadata is broken.
+    Raises InputError if its metadata is broken.
     """
     stored = (schema.metadata or {}).get(METADATA)
     if stored is None:

@@ -1,4 +1,4 @@
-"""Which columns the segment gets, of which types: the roles a user gave, joined with what the rows turn out to be."""
+"""The columns and types of the new segment: the user's roles combined with the types found in the rows."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from esformat.convert.column_type import join, nesting
 from esformat.convert.roles import RESERVED, Roles, stored_names
 
 TIMESTAMP = pa.timestamp("us", "UTC")
-DEEPEST_TYPE = 30  # what nests deeper is kept as JSON text; segments end at 32 levels
+DEEPEST_TYPE = 30  # deeper types are kept as JSON text; segments allow 32 levels
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How rows become events. Grows with the rows: every batch so far fits it."""
+    """How rows become events. The plan grows with the rows, so that every batch so far fits."""
 
     roles: Roles
     types: Mapping[str, pa.DataType] = field(default_factory=dict)  # of source columns, in the order first seen
     has_nanos: bool = False  # some timestamp has digits below the microsecond
 
     def widened(self, types: Mapping[str, pa.DataType], *, has_nanos: bool) -> Plan:
-        """Give the plan that one more batch fits, too; this one, if it does already."""
+        """Return a plan that also fits one more batch; this plan itself if it already fits."""
         joined = {**self.types, **{name: join(self.types.get(name, pa.null()), type_) for name, type_ in types.items()}}
         if joined == self.types and has_nanos <= self.has_nanos:
             return self
@@ -32,39 +32,39 @@ class Plan:
 
     @cached_property
     def indexes(self) -> dict[str, pa.DataType]:
-        """Index columns and their types: text, unless the values are integers or truth values by themselves."""
+        """The index columns with their types: text, unless the source type is integer or boolean."""
         return {name: self._index_type(name) for name in self.roles.indexes}
 
     @cached_property
     def typed(self) -> dict[str, pa.DataType]:
-        """Source columns that are kept as typed columns."""
+        """The source columns that are kept as typed columns, with their types."""
         return {name: self._type(name) for name in self.roles.typed(self.types)}
 
     @property
     def untyped(self) -> list[str]:
-        """Typed columns whose type no row has shown yet."""
+        """The typed columns that have no value in any row so far and no given type."""
         asked = {**self.roles.known, **self.roles.types}
         return [name for name in self.typed if name not in asked and pa.types.is_null(self._seen(name))]
 
     @cached_property
     def json(self) -> dict[str, pa.DataType]:
-        """Source columns that make the JSON payload."""
+        """The source columns that form the JSON payload, with their types."""
         return {name: self._type(name) for name in self.roles.json(self.types)}
 
     @property
     def payload(self) -> str | None:
-        """The source column whose bytes are the payload, if the rows have it."""
+        """The source column whose bytes are the payload; None if there is none."""
         name = self.roles.payload
         return name if name == self.roles.data or name in self.types else None
 
     @cached_property
     def stored(self) -> dict[str, str]:
-        """Names in the segment of the typed columns."""
+        """The names of the typed columns in the segment, by source name."""
         return stored_names(self.roles, self.typed)
 
     @cached_property
     def nanos(self) -> str | None:
-        """The column of the segment that keeps the full timestamp, where microseconds would lose digits."""
+        """The segment column for the full timestamp in nanoseconds; None if microseconds lose no digits."""
         if not self.has_nanos:
             return None
         name = f"{self.roles.timestamp}_ns"

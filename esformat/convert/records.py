@@ -1,6 +1,6 @@
-"""Cutting text into blocks of whole records, and telling on which line each record begins.
+"""Splitting of text into blocks of whole records, and line numbers of records.
 
-Pure functions of bytes: what a record means is the readers' business.
+Pure functions of bytes; the readers interpret the records.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from esformat.convert.errors import InputError
 
-BLOCK_BYTES = 8 << 20  # large enough that fixed costs per block vanish, small enough to hold several in memory
-LONGEST_RECORD_BYTES = 256 << 20  # bounds memory when a quote is left open or a file has no line ends
+BLOCK_BYTES = 8 << 20  # large enough that fixed costs per block vanish, small enough to keep several in memory
+LONGEST_RECORD_BYTES = 256 << 20  # limits memory if a quote is never closed or a file has no line ends
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -21,7 +21,7 @@ LINE = re.compile(rb"[^\n]*\n")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole records, each with its line end; or, where `broken` says why, one line that is no record."""
+    """Whole records, each with its line end; or one line that is not a record, and `broken` says why."""
 
     data: bytes
     first_line: int  # number of the line that `data` begins with, from 1
@@ -29,13 +29,13 @@ class Block:
 
 
 class CsvSyntax:
-    """Where the records and fields of CSV text end. Quoted fields may hold delimiters and line ends.
+    """Finds the ends of records and fields in CSV text. Quoted fields may contain delimiters and line ends.
 
-    It splits as pyarrow's parser does; a test holds the two together.
+    Splits exactly as pyarrow's parser does; a test compares the two.
     """
 
     def __init__(self, delimiter: str) -> None:
-        """Take the one ASCII character between fields, which is neither a quote nor a line end."""
+        """`delimiter` is one ASCII character, neither a quote nor a line end."""
         self.delimiter = delimiter.encode()
         between = re.escape(self.delimiter)
         other = rb"[^" + between + rb"\r\n]*+"
@@ -47,7 +47,7 @@ class CsvSyntax:
         self._records = re.compile(rb"(?:" + record + rb"(?:\r(?!\Z)\n?|\n)|(?!))*+")
 
     def whole(self, data: bytes) -> int:
-        """Tell how many leading bytes of `data` are whole records."""
+        """Return the number of leading bytes of `data` that are whole records."""
         if b'"' not in data:
             return max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
         found = self._records.match(data)
@@ -60,13 +60,13 @@ class CsvSyntax:
 
 
 def whole_lines(data: bytes) -> int:
-    """Tell how many leading bytes of `data` are whole lines."""
+    """Return the number of leading bytes of `data` that are whole lines."""
     return data.rfind(b"\n") + 1
 
 
 def line_count(data: bytes) -> int:
     """Count the line ends in `data`: line feeds, carriage returns, or both together as one."""
-    returns = data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else 0  # to find none is quicker
+    returns = data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else 0  # checking for none is faster
     return data.count(b"\n") + returns
 
 
@@ -78,10 +78,10 @@ def blocks(
     first_line: int = 1,
     pending: bytes = b"",
 ) -> Iterator[Block]:
-    """Yield what `read` gives as blocks of whole records, holding about two blocks in memory.
+    """Yield the bytes from `read` as blocks of whole records, with about two blocks in memory.
 
-    `pending` are bytes that come before those of `read`. A line where no record ends within LONGEST_RECORD_BYTES, or
-    before the end of the input, is yielded alone and called `broken`; reading goes on after it.
+    `pending` are bytes that precede those of `read`. If no record ends within LONGEST_RECORD_BYTES or before the end of
+    the input, the first line is yielded alone, marked `broken`, and reading continues after it.
     """
     line, at_end = first_line, False
     while pending or not at_end:
@@ -102,14 +102,14 @@ def blocks(
 
 
 def without_mark(block: Block, path: str) -> Block:
-    """Take the byte order mark off the first block of `path`. Raises InputError if it is one of UTF-16."""
+    """Remove the byte order mark from the first block of `path`. Raises InputError if the text is UTF-16."""
     if block.data.startswith(_UTF16_MARKS):
         raise InputError("is UTF-16 text", path=path, hint="turn it into UTF-8 first, with iconv for example")
     return Block(block.data.removeprefix(_BYTE_ORDER_MARK), block.first_line, block.broken)
 
 
 def numbered(block: Block, record: re.Pattern[bytes]) -> list[tuple[int, bytes]]:
-    """List the records of `block` that are not blank, each with the line it begins on."""
+    """List the records of `block` that are not blank, each with the number of its first line."""
     if block.broken:
         return [(block.first_line, block.data)]
     found, line = [], block.first_line
@@ -121,5 +121,5 @@ def numbered(block: Block, record: re.Pattern[bytes]) -> list[tuple[int, bytes]]
 
 
 def readable(record: bytes) -> str:
-    """Give the text of a record without its line end; bytes that are not UTF-8 appear as backslash escapes."""
+    """Return the text of a record without its line end; bytes that are not UTF-8 become backslash escapes."""
     return record.rstrip(b"\r\n").decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""What the columns of an input are to become: values that a user gives, checked; nothing is read here."""
+"""Roles of an input's columns, as given by the user and checked; reads no data."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ _LIKELY = {
         "occurred_at",
     ),
 }
-"""What columns of keys and times are often called; in lower case, likeliest first."""
-RESERVED = ("space", "grouping", "timestamp", "data")  # columns of a segment that have a meaning of their own
+"""Common names of key and time columns, in lower case, most likely first."""
+RESERVED = ("space", "grouping", "timestamp", "data")  # columns with a special meaning in segments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """Which source column becomes what. Raises UsageError if two of the answers contradict each other.
+    """The role of each source column. Raises UsageError if two settings contradict each other.
 
-    Without `data`, `data_json` and `columns`, every column that has no other role is kept: one that is called "data"
-    as the payload, the others as typed columns. Without `grouping`, a column that is called so and has no other role is
-    the second key.
+    Without `data`, `data_json` and `columns`, every column without another role is kept: a column called "data" as the
+    payload, the others as typed columns. Without `grouping`, a column called "grouping" without another role is the
+    second key.
     """
 
     space: str
@@ -63,12 +63,12 @@ class Roles:
     indexes: tuple[str, ...] = ()
     data: str | None = None  # the column whose bytes are the payload
     data_json: bool = False  # the payload is a JSON object of the columns that have no other role
-    columns: tuple[str, ...] | None = None  # typed columns to keep beside
-    types: Mapping[str, pa.DataType] = field(default_factory=dict)  # of columns whose values do not decide it
+    columns: tuple[str, ...] | None = None  # further columns to keep as typed columns
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)  # of columns whose type the user gives
     known: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Types that columns take on where they hold every value of a batch as it is; else the values decide."""
+    """Preferred types: used if they represent every value of a batch unchanged; otherwise the values decide."""
     keys: Keys = "text"
-    null_data: bool = False  # a row without a payload has none; else it has an empty one
+    null_data: bool = False  # keep a missing payload as null instead of an empty one
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
@@ -86,25 +86,25 @@ class Roles:
 
     @property
     def second_key(self) -> str | None:
-        """The column with the groupings: that which was named, or one of that name which need not be there."""
+        """The column of groupings: the named one, else "grouping", which may be absent; None if it has another role."""
         others = (self.space, self.timestamp, self.data, *(self.columns or ()))
         return self.grouping or (None if GROUPING in others else GROUPING)
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The source columns that are asked for by name, each once."""
+        """The source columns that the user names, each once; all must exist."""
         optional = [name for name in (self.grouping, self.data) if name is not None]
         names = (self.space, self.timestamp, *optional, *self.indexes, *(self.columns or ()))
         return tuple(dict.fromkeys(names))
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The source columns with a role of their own, each once."""
+        """The source columns with a specific role, each once."""
         key = self.second_key
         return self.required if key is None or key in self.required else (*self.required, key)
 
     def check(self, names: Sequence[str], path: str) -> None:
-        """Raise InputError that names every column that is asked for and is none of the `names` of an input."""
+        """Raise InputError that lists the required columns missing from `names`, the columns of an input."""
         missing = [name for name in self.required if name not in names]
         if not missing:
             return
@@ -114,7 +114,7 @@ class Roles:
         raise InputError(f"has no {columns}, only {known or 'none at all'}", path=path, hint=hint)
 
     def proposal(self, missing: Sequence[str], names: Sequence[str]) -> str | None:
-        """Say which options name the keys that are missing, and which columns they may be."""
+        """Suggest the options that name the missing keys, with likely columns; None if no key is missing."""
         asked = [role for role in _LIKELY if getattr(self, role) in missing]
         if not asked:
             return None
@@ -127,7 +127,7 @@ class Roles:
 
     @property
     def keeps_rest(self) -> bool:
-        """Whether columns that nobody named are kept, as typed columns or as JSON."""
+        """Whether unnamed columns are kept, as typed columns or in the JSON payload."""
         return self.data_json or (self.data is None and self.columns is None)
 
     @property
@@ -139,13 +139,13 @@ class Roles:
 
     @property
     def text(self) -> frozenset[str]:
-        """Columns whose text counts, where an input is text: "007" is not 7 in a key, an index or a payload."""
+        """Columns that stay text if the input is text: "007" is not 7 in a key, an index or a payload."""
         optional = {name for name in (self.second_key, self.payload) if name is not None}
         return frozenset({self.space, self.timestamp, *optional, *self.indexes}) - frozenset(self.types)
 
     @property
     def bytes(self) -> frozenset[str]:
-        """Columns that become bytes: what they hold is kept as it is written."""
+        """Columns that become bytes: their values are kept as written."""
         kinds = {**self.known, **self.types}
         keys = (self.space, self.second_key) if self.keys == "binary" else ()
         typed = (name for name, kind in kinds.items() if pa.types.is_binary(kind) and name in self.typed([name]))
@@ -153,21 +153,21 @@ class Roles:
 
     @property
     def also_typed(self) -> frozenset[str]:
-        """Those of `bytes` with another role, in which their values decide the type."""
+        """Columns of `bytes` that also have a role in which their values decide the type."""
         keys = (self.space, self.second_key) if self.keys == "text" else ()
         typed = (name for name in self.columns or () if name not in self.types)
         return self.bytes & {self.timestamp, *keys, *self.indexes, *typed}
 
     def wanted(self, names: Iterable[str]) -> list[str]:
-        """Choose those of an input's columns that are needed, in the input's order."""
+        """Return the needed columns of an input, in the input's order."""
         return [name for name in names if self.keeps_rest or name in self.named]
 
     def json(self, names: Iterable[str]) -> list[str]:
-        """Choose the columns that go into the JSON payload."""
+        """Return the columns that go into the JSON payload."""
         return [name for name in names if self.data_json and name not in self.named]
 
     def typed(self, names: Iterable[str]) -> list[str]:
-        """Choose the columns that are kept as typed columns, index columns aside."""
+        """Return the columns that are kept as typed columns, except index columns."""
         if self.columns is not None:
             return [name for name in self.columns if name not in self.indexes]
         if not self.keeps_rest or self.data_json:
@@ -176,7 +176,7 @@ class Roles:
 
 
 def _likely(role: str, names: Sequence[str]) -> str | None:
-    """The column that is called as those of a role often are; for times also by its last word, as death_date."""
+    """The column with the likeliest name for a role; for times, the last word of a name also counts: death_date."""
     words = _LIKELY[role]
     exact = next((name for word in words for name in names if name.lower() == word), None)
     if exact is not None or role != "timestamp":
@@ -185,7 +185,7 @@ def _likely(role: str, names: Sequence[str]) -> str | None:
 
 
 def _other_delimiter(names: Sequence[str]) -> str | None:
-    """What to do with a header that is one name with delimiters of another kind in it, or that is a line for Excel."""
+    """A hint for a header that is a single name containing another delimiter, or an Excel "sep=" line; else None."""
     if names and names[0].lower().startswith("sep="):
         return "its first line tells Excel what ends a field: remove it"
     shown = {";": "';'", "\t": "'\\t'", "|": "'|'"}
@@ -194,7 +194,7 @@ def _other_delimiter(names: Sequence[str]) -> str | None:
 
 
 def stored_names(roles: Roles, names: Iterable[str]) -> dict[str, str]:
-    """Give typed columns the names they have in the segment: their own, or with "_" where that means something else."""
+    """Return the segment names of typed columns: their own, with "_" appended if that is reserved or taken."""
     stored: dict[str, str] = {}
     taken = {*RESERVED, *roles.indexes}
     for name in names:

@@ -1,4 +1,4 @@
-"""Rows as an input gave them, and where each one came from. Owns no parsing: readers make these values."""
+"""Rows as read from an input, and their origin. Readers create these values; nothing is parsed here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 LINE = "line"
-"""What rows of text are counted in; others are counted as rows."""
+"""The unit of row numbers in text inputs; others count rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +18,20 @@ class BadRow:
     path: str
     unit: str  # what `number` counts: "line" or "row"
     number: int  # from 1
-    reason: str  # what is wrong and, where there is something, what to do
-    text: str  # the row as it was written; bytes that are not UTF-8 appear as \\xNN
+    reason: str  # what is wrong and, if possible, what to do
+    text: str  # the row as written; bytes that are not UTF-8 appear as \\xNN
 
     def __str__(self) -> str:
         return f"{self.path}: {self.unit} {self.number}: {self.reason}"
 
     def as_dict(self) -> dict[str, str | int]:
-        """Give the row as `--on-error collect` stores it."""
+        """Return the row as `--on-error collect` writes it."""
         return {"file": self.path, self.unit: self.number, "reason": self.reason, "text": self.text}
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the rows of one batch came from. `locate` may be slow: it is asked about bad rows only."""
+    """The origin of the rows of one batch. `locate` may be slow: it is called only for bad rows."""
 
     path: str
     unit: str
@@ -44,17 +44,17 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """One batch of rows, their natural types, and the rows that could not be read at all.
+    """One batch of rows, their guessed types, and the rows that could not be read at all.
 
-    `batch` holds the columns as they were read: text formats leave them as bytes. `types` tells what each column
-    looks like in this batch, which is the type it should get unless other batches look different.
+    `batch` contains the columns as read; text formats leave them as bytes. `types` is the guessed type of each column
+    in this batch, which it gets unless other batches differ.
     """
 
     batch: pa.RecordBatch
     types: Mapping[str, pa.DataType]
     origin: Origin
     bad: Sequence[BadRow] = ()
-    rest: pa.StringArray | None = None  # the JSON of what has no other role, where the input has it word for word
+    rest: pa.StringArray | None = None  # verbatim JSON of the columns without another role, if the input is JSON
     words: Mapping[str, pa.BinaryArray] = field(default_factory=dict)
-    """Columns that become bytes, where the input tells texts from other values: texts, and others word for word."""
-    meant: Mapping[str, str] = field(default_factory=dict)  # types that segments do not have, such as arrow.uuid
+    """Columns that become bytes, if the input distinguishes text from other values, which are kept verbatim."""
+    meant: Mapping[str, str] = field(default_factory=dict)  # types that segments lack, such as arrow.uuid

@@ -1,4 +1,4 @@
-"""Record batches out to files: JSON lines, CSV, Arrow and Parquet, a bounded number of rows at a time."""
+"""Writers of record batches as JSON lines, CSV, Arrow and Parquet, in bounded memory."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ SINK_FORMATS = (
 _GROUP_ROWS = 128 * 1024
 _GROUP_BYTES = 64 << 20
 _COMMA = ",\n"
-_TEXT_BYTES = 16 << 20  # of columns turned into text at once
+_TEXT_BYTES = 16 << 20  # of columns converted to text at a time
 _NO_PARQUET = "leave the column out, or take another format"
 
 
 class Sink(Protocol):
-    """Takes batches of one schema. The file it writes to stays open."""
+    """Writes batches of one schema to a file, which stays open."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write one more batch."""
 
     def finish(self) -> None:
-        """Write what comes after the last batch."""
+        """Write the end of the file."""
 
 
 def write_batches(
@@ -50,8 +50,8 @@ def write_batches(
 ) -> int:
     """Write `batches` of `schema` to `file` as one of SINK_FORMATS. Returns the number of rows.
 
-    tell: is told of values that do not come back from JSON or CSV as they are, a sentence for each column.
-    Raises OSError, UsageError for a column that Parquet cannot hold, and pa.ArrowException for one that others cannot.
+    tell: called with a sentence for each column with values that JSON or CSV cannot restore.
+    Raises OSError, UsageError for a column that Parquet cannot store, and pa.ArrowException for other formats.
     """
     sink = open_sink(format_, file, schema)
     row_count = 0
@@ -66,7 +66,7 @@ def write_batches(
 
 
 def grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put small batches together, up to some 100,000 rows or 64 MB; give them in the same order."""
+    """Combine small batches, in order, up to about 131,000 rows or 64 MiB."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -89,7 +89,7 @@ class _JsonLines:
         self._file = file
         self._names = _distinct(schema.names)
         self.lost: Counter[str] = Counter()
-        """NaN and infinities by column."""
+        """The number of NaN and infinities, by column."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         for name, column in zip(self._names, batch.columns, strict=True):
@@ -104,11 +104,11 @@ class _JsonLines:
         self._file.write(_joined(lines))
 
     def finish(self) -> None:
-        """The last line is written."""
+        """Do nothing."""
 
 
 class _JsonArray(_JsonLines):
-    """One JSON array, with an object and a line for each row."""
+    """One JSON array, with one object per row, each on its own line."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         super().__init__(file, schema)
@@ -132,7 +132,7 @@ class _Csv:
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         self._file = file
         self.lost: Counter[str] = Counter()
-        """Texts that would be read as other bytes, by column."""
+        """The number of texts that would be read back as other bytes, by column."""
         self._write(pa.table([pa.array([], pa.string())] * len(schema), names=schema.names), header=True)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -150,7 +150,7 @@ class _Csv:
         self._file.write(written.getvalue())
 
     def finish(self) -> None:
-        """The last record is written."""
+        """Do nothing."""
 
 
 class _Arrow:
@@ -170,14 +170,14 @@ class _Parquet:
     """A Parquet file, compressed with zstd."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        from pyarrow.parquet import ParquetWriter  # here: answers of a server are seldom in it
+        from pyarrow.parquet import ParquetWriter  # here: a server seldom answers in Parquet
 
         odd = next((field for field in schema if _changes_lists(field)), None)
-        if odd is not None:  # a null one would come back with a value, or nothing at all
+        if odd is not None:  # nulls would come back as values, or not at all
             raise UsageError(f"Parquet cannot hold {_told(odd)}", hint=_NO_PARQUET)
         try:
             self._writer = ParquetWriter(file, schema, compression="zstd")
-        except (pa.ArrowNotImplementedError, OSError) as error:  # OSError: of types, too, as of bytes of no length
+        except (pa.ArrowNotImplementedError, OSError) as error:  # OSError also for types, such as binary of length 0
             misfit = _misfit(schema)
             if misfit is None and isinstance(error, OSError):
                 raise
@@ -186,20 +186,20 @@ class _Parquet:
     def write(self, batch: pa.RecordBatch) -> None:
         try:
             self._writer.write_batch(batch)
-        except pa.ArrowInvalid as error:  # as of times that its units do not reach
+        except pa.ArrowInvalid as error:  # such as times out of range for Parquet's units
             raise UsageError(f"Parquet cannot hold a value: {error}", hint=_NO_PARQUET) from None
 
     def finish(self) -> None:
         self._writer.close()
 
     def __del__(self) -> None:
-        # Given up, its file is closed: the writer would still write the end to it, and tell of the error.
+        # An abandoned sink's file is closed: the writer would still try to write the footer and report the error.
         if (writer := getattr(self, "_writer", None)) is not None:
             writer.is_open = False
 
 
 def _misfit(schema: pa.Schema) -> str | None:
-    """The column that Parquet has no type for: found in memory, where no disk fails."""
+    """Describe the column that Parquet has no type for. Tries in memory, where no disk can fail."""
     from pyarrow.parquet import ParquetWriter
 
     for field in schema:
@@ -215,8 +215,10 @@ def _told(field: pa.Field) -> str:
 
 
 def _changes_lists(field: pa.Field, *, missing: bool = False) -> bool:
-    """Whether values of a column have lists of a fixed size in them that cannot be read back: those of no value, and
-    those that are never null within a struct that may be. missing: whether a struct that holds the column may be null.
+    """Whether a column contains fixed-size lists that Parquet cannot read back.
+
+    These are lists of size 0, and non-nullable lists in a struct that may be null. missing: whether an enclosing struct
+    may be null.
     """
     kind = field.type
     if pa.types.is_fixed_size_list(kind) and (not kind.list_size or (missing and not field.nullable)):
@@ -230,7 +232,7 @@ def _changes_lists(field: pa.Field, *, missing: bool = False) -> bool:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """The names, with numbers behind those that are there before: an answer of SQL may have one twice."""
+    """Make names unique by appending numbers to repeated ones: an SQL result may contain a name twice."""
     made: dict[str, None] = {}
     for name in names:
         numbered, number = name, 0
@@ -242,7 +244,7 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def open_sink(format_: str, file: BinaryIO, schema: pa.Schema) -> Sink:
-    """What writes batches of `schema` to `file` as one of SINK_FORMATS, for who has one batch at a time."""
+    """Return the sink that writes batches of `schema` to `file` as one of SINK_FORMATS, one batch at a time."""
     if format_ == "jsonl":
         return _JsonLines(file, schema)
     if format_ == "json":
@@ -255,7 +257,7 @@ def open_sink(format_: str, file: BinaryIO, schema: pa.Schema) -> Sink:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch so that the text of each piece stays small."""
+    """Split a batch so that the text of each piece stays small."""
     count = max(1, -(-batch.nbytes // _TEXT_BYTES))
     step = max(1, -(-batch.num_rows // count))
     for start in range(0, batch.num_rows, step):
@@ -263,7 +265,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _joined(lines: pa.StringArray, ending: str = "\n") -> memoryview:
-    """Give the values of `lines`, none of which is null, with `ending` after each."""
+    """Join the values of `lines`, none of which is null, with `ending` after each."""
     ended = pc.binary_join_element_wise(lines, ending, "")
     start, end = (ended.offset + place for place in (0, len(ended)))
     offsets = np.frombuffer(ended.buffers()[1], dtype=np.int32)

@@ -1,6 +1,6 @@
-"""One input: a file, an object of a store or standard input, decompressed as it is read, readable more than once.
+"""One input: a file, an object in a store or standard input, decompressed on the fly and readable more than once.
 
-Owns opening, spooling and decompression. What the bytes mean is decided in `formats`.
+Handles opening, spooling and decompression; `formats` detects the format.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from esformat.io.store import StoredAt
 
 _MAGIC = re.compile(
     rb"(?P<gzip>\x1f\x8b\x08)"
-    rb"|(?P<bz2>BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90))"  # of a first block, or of the end of an empty file
+    rb"|(?P<bz2>BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90))"  # magic of the first block, or the end of an empty file
     rb"|(?P<zstd>\x28\xb5\x2f\xfd)"
 )
 _MAGIC_STARTS = (b"\x1f\x8b\x08", b"BZh", b"\x28\xb5\x2f\xfd")
 _PEEK_BYTES = 10
 _SPOOL_CHUNK_BYTES = 1 << 20
 _READ_BYTES = 64 << 10
-_SMALL_BYTES = 1 << 20  # of a local file that is read once, however often it is opened
+_SMALL_BYTES = 1 << 20  # local files up to this size are read into memory once
 
 
 Stream: TypeAlias = "pa.NativeFile | Live"
-"""What has `read`. Of a live input it gives fewer bytes than were asked for, as soon as there are some."""
+"""An object with `read`. For a live input, `read` returns early with fewer bytes than requested."""
 
 
 Input: TypeAlias = Place
@@ -47,7 +47,7 @@ Input: TypeAlias = Place
 
 
 def is_pipe(path: Input) -> bool:
-    """Whether an input gives its bytes once: standard input, or a path that names no regular file."""
+    """Whether an input can be read only once: standard input, or a path that exists but is not a regular file."""
     if path == "-":
         return True
     place = locate(path)
@@ -55,12 +55,12 @@ def is_pipe(path: Input) -> bool:
 
 
 class Source:
-    """One input, or standard input where the path is "-". Close it: it may hold a temporary file."""
+    """One input; "-" is standard input. Must be closed, since it may have a temporary file."""
 
     def __init__(self, path: Input, *, stdin: Pipe | pa.Buffer | None = None, live: bool = False) -> None:
-        """Take the input at `path`; `stdin` may be bytes in memory. Raises InputError if there is no such file.
+        """Open the input at `path`; `stdin` may be bytes in memory. Raises InputError if the file does not exist.
 
-        live: text that comes through a pipe is given once, as it comes.
+        live: uncompressed text from a pipe is returned as it arrives, and only once.
         """
         place = locate(path)
         self.path = "<stdin>" if path == "-" else name_of(place)
@@ -76,12 +76,12 @@ class Source:
         elif path == "-":
             self._take(_standard_input() if stdin is None else stdin, owned=False, live=live)
         elif not self._is_regular_file():
-            self._take(self._open_file(), owned=True, live=live)  # a pipe gives its bytes once
-        self._raw: IO[bytes] | pa.NativeFile | None = None  # what is being read
+            self._take(self._open_file(), owned=True, live=live)  # a pipe can be read only once
+        self._raw: IO[bytes] | pa.NativeFile | None = None  # the file being read
         self.size_bytes = self._size_bytes()
 
     def _size_bytes(self) -> int:
-        """Bytes as stored; 0 where that shows only at the end."""
+        """The stored size; 0 if it is known only at the end."""
         if self._held is not None:
             return int(self._held.size)
         if self._stored is not None:
@@ -95,7 +95,7 @@ class Source:
             self._spool = Spool(pipe, owned=owned)
 
     def start(self, size: int) -> bytes:
-        """Give the first bytes, decompressed."""
+        """Return the first bytes, decompressed."""
         with self.guard():
             if self._live is not None and not self._is_compressed(self._live):
                 return self._live.peek(size)
@@ -104,7 +104,7 @@ class Source:
 
     @staticmethod
     def _is_compressed(live: Live) -> bool:
-        """Look at no more bytes of a pipe than it takes to tell: the next may come late."""
+        """Detect compression with as few bytes as possible: the next ones of a pipe may arrive late."""
         for size in range(1, _PEEK_BYTES):
             start = live.peek(size)
             if len(start) < size or not any(magic.startswith(start[: len(magic)]) for magic in _MAGIC_STARTS):
@@ -112,20 +112,20 @@ class Source:
         return compression_of(live.peek(_PEEK_BYTES)) is not None
 
     def position_bytes(self) -> int:
-        """Tell how many stored bytes the current reading has passed."""
-        if self._held is not None:  # all of it was read at once
+        """Return the number of stored bytes read in the current pass."""
+        if self._held is not None:  # all of it is in memory
             return int(self._held.size)
         return 0 if self._raw is None or self._raw.closed else self._raw.tell()
 
     def stored_bytes(self) -> int:
-        """Tell how many bytes the input has as stored; of a pipe, how many came so far."""
+        """Return the stored size of the input; for a pipe, the bytes received so far."""
         if self._live is not None:
             return self._live.taken_bytes
         return self.size_bytes if self._spool is None else self._spool.kept_bytes
 
     @contextmanager
     def open(self) -> Iterator[Stream]:
-        """Read from the start, decompressed; a live input once. Raises InputError, in the middle, too."""
+        """Open for reading from the start, decompressed; a live input only once. Raises InputError, also later."""
         with self.guard():
             if self._live is not None and not self._is_compressed(self._live):
                 yield self._live
@@ -147,7 +147,7 @@ class Source:
 
     @contextmanager
     def open_seekable(self) -> Iterator[pa.NativeFile]:
-        """Read from any place, decompressed, over a temporary file if need be."""
+        """Open for random access, decompressed, through a temporary file if needed."""
         self._keep()
         with self.guard():
             with self._plain() as plain:
@@ -165,26 +165,26 @@ class Source:
                     yield plain
 
     def _keep(self) -> None:
-        """Read a live input as any pipe: compressed bytes, and formats that are not read from front to back."""
+        """Treat a live input as an ordinary pipe: for compressed bytes, and formats that need random access."""
         if self._live is not None:
             self._spool, self._live = Spool(self._live, owned=True), None
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Turn what Arrow and the system raise while this input is read into InputError."""
+        """Convert errors of Arrow and the operating system while this input is read to InputError."""
         try:
             yield
         except InputError:
             raise
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last for names in binary formats
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: names in binary formats
             full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
             hint = "what is read twice is kept in the temporary directory; TMPDIR names another" if full else None
             raise InputError(f"cannot be read: {_cause(error)}", path=self.path, hint=hint) from error
-        except MemoryError as error:  # damaged lengths, mostly
+        except MemoryError as error:  # usually damaged lengths
             raise InputError("cannot be read: it claims more data than memory can hold", path=self.path) from error
 
     def close(self) -> None:
-        """Free the temporary file of an input that could be read once only."""
+        """Close a pipe and delete its temporary file."""
         if self._spool is not None:
             self._spool.free()
         if self._live is not None:
@@ -209,7 +209,7 @@ class Source:
 
     @contextmanager
     def _plain(self) -> Iterator[pa.NativeFile]:
-        """Read from the start, as stored."""
+        """Open for reading from the start, without decompression."""
         self._hold_small()
         if self._held is not None:
             with pa.BufferReader(self._held) as held:
@@ -222,17 +222,17 @@ class Source:
                 yield plain
 
     def _hold_small(self) -> None:
-        """Take a small local file into memory: Arrow asks Python for every few bytes of a larger one."""
+        """Read a small local file into memory: otherwise Arrow calls Python for every few bytes."""
         pipe = self._spool is not None or self._live is not None
         if self._held is None and self._stored is None and not pipe and self.size_bytes <= _SMALL_BYTES:
             with self._open_file() as raw:
                 data = raw.read(_SMALL_BYTES + 1)
-            if len(data) <= _SMALL_BYTES:  # it may have grown
+            if len(data) <= _SMALL_BYTES:  # the file may have grown
                 self._held = pa.py_buffer(data)
 
 
 class _SourceFile(io.RawIOBase):
-    """What can be read at any place, as an open file."""
+    """A random-access source as an open file."""
 
     def __init__(self, source: Bytes) -> None:
         super().__init__()
@@ -266,13 +266,13 @@ def _standard_input() -> Pipe:
 
 
 def compression_of(start: bytes) -> str | None:
-    """Name the compression of a file by its first bytes, as pyarrow calls it; None if it has none that we know."""
+    """Return the compression, as pyarrow names it, for the first bytes of a file; None if none is recognized."""
     found = _MAGIC.match(start)
     return found.lastgroup if found else None
 
 
 def _cause(error: BaseException) -> str:
-    """Put what happened in a few words, without the path, which the message has already."""
+    """Describe an error briefly, without the path, which the message already contains."""
     if isinstance(error, OSError) and error.strerror and error.errno is not None:
         return os.strerror(error.errno).lower()
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Columns of files written by Spark whose type Parquet or ORC does not have: Spark notes it beside the columns."""
+"""Columns written by Spark in types that Parquet or ORC lack: Spark records such types in the file's metadata."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _FOREIGN = {
 
 @dataclass(frozen=True, slots=True)
 class SparkTypes:
-    """What a file's columns are to Spark, where its own types do not say it."""
+    """Spark's types of a file's columns, where they differ from the file's own types."""
 
     durations: frozenset[str] = field(default_factory=frozenset)  # columns of microseconds
 
     @classmethod
     def of(cls, schema: pa.Schema, path: str) -> Self:
-        """Read the notes in a file's schema. Raises InputError for a column whose values would lose their meaning."""
+        """Read the types from a file's schema. Raises InputError for a column whose values would lose their meaning."""
         noted = dict(_noted(schema))
         for name, type_ in noted.items():
             for known in _leaves(type_):
@@ -41,12 +41,12 @@ class SparkTypes:
         return cls(frozenset(name for name, type_ in noted.items() if str(type_).startswith(_DAY_TIME)))
 
     def type_of(self, column: pa.Field) -> pa.DataType:
-        """The type of a column of the file as what it is."""
+        """The real type of a column."""
         is_duration = column.name in self.durations and column.type == pa.int64()
         return pa.duration("us") if is_duration else column.type
 
     def applied(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of the file with the columns as what they are."""
+        """Return a batch with its columns in their real types."""
         for place, column in enumerate(batch.schema if self.durations else ()):
             known = self.type_of(column)
             if known != column.type:
@@ -65,12 +65,12 @@ def _check(name: str, known: str, path: str) -> None:
 
 
 def _noted(schema: pa.Schema) -> Iterator[tuple[str, Any]]:
-    """Column and Spark's type of it, as JSON has that."""
+    """Yield each column with Spark's type of it, as decoded from JSON."""
     stored = (schema.metadata or {}).get(_ROW_METADATA)
     try:
         fields = json.loads(stored)["fields"] if stored else []
         yield from ((each["name"], each["type"]) for each in fields)
-    except (ValueError, KeyError, TypeError):  # somebody else's note: the columns say what they are
+    except (ValueError, KeyError, TypeError):  # not written by Spark: the file's own types apply
         return
     for column in schema:
         noted = (column.metadata or {}).get(_ORC_TYPE)
@@ -79,7 +79,7 @@ def _noted(schema: pa.Schema) -> Iterator[tuple[str, Any]]:
 
 
 def _leaves(type_: Any) -> Iterator[str]:
-    """The names of types in a type, however deep."""
+    """Yield the names of all types nested in a type."""
     if isinstance(type_, str):
         yield type_
     elif isinstance(type_, Mapping):
@@ -89,7 +89,7 @@ def _leaves(type_: Any) -> Iterator[str]:
 
 
 def _extension_name(column: pa.Field) -> str:
-    """What a column is that Arrow knows the storage of only, in Spark's words; "" for other columns."""
+    """Spark's name of an extension type that Arrow reads only as its storage type; "" for other columns."""
     name = (column.metadata or {}).get(b"ARROW:extension:name", b"").decode("utf-8", "replace")
     if isinstance(column.type, pa.BaseExtensionType):
         name = column.type.extension_name

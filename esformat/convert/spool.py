@@ -1,4 +1,4 @@
-"""Pipes: read more than once, as what was read is kept, in a file where it is long; or once, as their bytes come."""
+"""Pipes, either spooled to memory or a temporary file so that they can be reread, or read once as bytes arrive."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from time import monotonic
 from typing import Any, Protocol
 
 _WAKE_SECONDS = 0.5
-_IN_MEMORY_BYTES = 16 << 20  # a file is made for what is longer
-_GATHERED_SECONDS = 0.2  # so long bytes wait for more
+_IN_MEMORY_BYTES = 16 << 20  # longer data goes to a file
+_GATHERED_SECONDS = 0.2  # how long to wait for more bytes after the first
 _CHUNK_BYTES = 1 << 20
 
 
 class Pipe(Protocol):
-    """What is read forward only."""
+    """A stream that is read forward only."""
 
     def read1(self, size: int, /) -> bytes:
-        """Give up to `size` bytes, as many as are there."""
+        """Return the available bytes, up to `size`."""
 
     def fileno(self) -> int:
-        """Give the descriptor to wait for."""
+        """Return the descriptor to wait for."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the stream."""
 
 
 def _has_descriptor(pipe: Pipe) -> bool:
@@ -36,17 +36,17 @@ def _has_descriptor(pipe: Pipe) -> bool:
 
 
 class Live:
-    """A pipe whose bytes are given once, and soon: those that came within 200 ms of the first."""
+    """A pipe that is read once, with low latency: a read returns the bytes that arrive within 200 ms of the first."""
 
     def __init__(self, pipe: Pipe, *, owned: bool) -> None:
-        """Take over `pipe`, to be closed in the end if it is `owned`."""
+        """Read from `pipe`, and close it at the end if it is `owned`."""
         self._pipe, self._owned = pipe, owned
         self._can_wait = _has_descriptor(pipe)
         self._ahead = b""
         self.taken_bytes = 0
 
     def peek(self, size: int) -> bytes:
-        """Give the next `size` bytes, and again when they are read; fewer where the pipe ends before."""
+        """Return the next `size` bytes without consuming them; fewer if the pipe ends before."""
         while len(self._ahead) < size:
             chunk = self._next(None, size - len(self._ahead))
             if not chunk:
@@ -55,7 +55,7 @@ class Live:
         return self._ahead[:size]
 
     def read(self, size: int) -> bytes:
-        """Wait for bytes and give them, up to `size`, with those that come soon after; none at the end."""
+        """Wait for bytes and return up to `size`, including those that arrive within 200 ms; none at the end."""
         chunks = [self.read1(min(size, _CHUNK_BYTES))]
         missing, deadline = size - len(chunks[0]), monotonic() + _GATHERED_SECONDS
         while chunks[-1] and missing:
@@ -64,14 +64,14 @@ class Live:
         return b"".join(chunks)
 
     def read1(self, size: int) -> bytes:
-        """Give what is there, up to `size`; wait only where nothing is."""
+        """Return the available bytes, up to `size`; wait only if there are none."""
         if not self._ahead:
             return self._next(None, size)
         given, self._ahead = self._ahead[:size], self._ahead[size:]
         return given
 
     def _next(self, deadline: float | None, size: int) -> bytes:
-        """Bytes of the pipe itself; none at its end, or where none came before the deadline."""
+        """Read from the pipe itself; returns no bytes at its end or if none arrive before the deadline."""
         # A signal that another thread gets does not interrupt a read: wake up now and then to notice it.
         while self._can_wait:
             left = _WAKE_SECONDS if deadline is None else deadline - monotonic()
@@ -84,20 +84,20 @@ class Live:
         return chunk
 
     def fileno(self) -> int:
-        """Nothing can be waited for from outside: some bytes may be here already."""
+        """Not supported: callers cannot wait for the descriptor, since bytes may already be buffered here."""
         raise io.UnsupportedOperation
 
     def close(self) -> None:
-        """Close the pipe, if it is ours."""
+        """Close the pipe if it is owned."""
         if self._owned:
             self._pipe.close()
 
 
 class Spool:
-    """Keeps what was read from a pipe, so that it can be read again from the start."""
+    """Keeps the bytes read from a pipe, so that they can be read again from the start."""
 
     def __init__(self, pipe: Pipe, *, owned: bool) -> None:
-        """Take over `pipe`, to be closed in the end if it is `owned`."""
+        """Read from `pipe`, and close it at the end if it is `owned`."""
         self._pipe = pipe
         self._owned = owned
         self._can_wait = _has_descriptor(pipe)
@@ -105,7 +105,7 @@ class Spool:
         self.kept_bytes = 0
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Give up to `size` bytes from `offset`, which is not beyond what was read so far; none at the end."""
+        """Return up to `size` bytes from `offset`, which must not be beyond the bytes read so far; none at the end."""
         if offset == self.kept_bytes:
             chunk = self._next(size)
             self._file.seek(offset)
@@ -116,7 +116,7 @@ class Spool:
         return self._file.read(min(size, self.kept_bytes - offset))
 
     def _next(self, size: int) -> bytes:
-        """Wait for bytes of the pipe, and give those that are there, up to `size`; none at the end."""
+        """Wait for bytes of the pipe and return those available, up to `size`; none at the end."""
         # A signal that another thread gets does not interrupt a read: wake up now and then to notice it.
         while self._can_wait and not select.select([self._pipe], [], [], _WAKE_SECONDS)[0]:
             pass
@@ -132,7 +132,7 @@ class Spool:
 
 
 class _SpoolReader(io.RawIOBase):
-    """A pass over a spool, from its start."""
+    """One pass over a spool, from its start."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool

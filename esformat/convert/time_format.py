@@ -1,7 +1,7 @@
-"""Text to times by a format in strptime's letters, a column at a time.
+"""Parsing of text columns to times, by formats with strptime's letters.
 
-A format becomes one pattern with a group per field; fields become numbers, numbers become microseconds. ISO 8601 is
-such a pattern, too. Which zone a time without one is in, is decided in `clock`.
+A format is compiled to one regex with a group per field; fields become numbers, numbers become microseconds. ISO 8601
+is such a regex too. `clock` decides the zone of times without one.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ _COMPOUND = {"T": "%H:%M:%S", "R": "%H:%M", "F": "%Y-%m-%d", "D": "%m/%d/%y", "n
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """Times as they are written. Row i means something where `ok[i]`."""
+    """Times as written. Row i is valid if `ok[i]`."""
 
-    micros: Ints  # of the civil time written, less its offset where it has one
+    micros: Ints  # of the written civil time, minus its offset if it has one
     nanos: Ints  # 0..999 below the microsecond
-    zoned: Mask  # an offset was written and is taken off
+    zoned: Mask  # an offset was written and is subtracted
     ok: Mask
-    assumed: frozenset[str] = frozenset()  # units that sizes of numbers told
+    assumed: frozenset[str] = frozenset()  # units that were guessed from the size of numbers
 
 
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
-    """How times are written. Make one with `iso` or `of`."""
+    """The written form of times. Create it with `iso` or `of`."""
 
     pattern: str  # for RE2, which pyarrow uses
 
     @classmethod
     def iso(cls) -> TimeFormat:
-        """Take ISO 8601: a date, perhaps a time with up to nine digits of a second, perhaps an offset."""
+        """Return the format of ISO 8601: a date, optionally a time with up to nine fractional digits and an offset."""
         return cls(_ISO)
 
     @classmethod
     def of(cls, letters: str) -> TimeFormat:
-        """Take a format such as "%d/%b/%Y:%H:%M:%S %z". Raises ValueError if it does not tell a date and time."""
+        """Compile a format such as "%d/%b/%Y:%H:%M:%S %z". Raises ValueError if it lacks year, month or day."""
         letters = re.sub(r"%(.)", lambda found: _COMPOUND.get(found[1], found[0]), letters)
         pieces = [_piece(found) for found in re.finditer(r"%(.?)|\s+|[^%\s]+", letters)]
         pattern = "^" + "".join(pieces) + "$"
@@ -76,7 +76,7 @@ class TimeFormat:
         return cls(pattern)
 
     def parse(self, text: pa.StringArray) -> Parsed:
-        """Parse each value of `text`. What is null, or not written so, or no time of the calendar is not ok."""
+        """Parse each value of `text`. Nulls, values in another form and impossible dates or times are not ok."""
         found = pc.extract_regex(text, self.pattern)
         fields = {field.name: found.field(field.name) for field in found.type}
         ok = mask(found.is_valid())
@@ -107,7 +107,7 @@ def _check(pattern: str, letters: str) -> None:
 
 
 class _Numbers:
-    """The fields of all rows as integers; `default` where the format, or the row, does not have the field."""
+    """The fields of all rows as integers, with a default if the format or the row lacks the field."""
 
     def __init__(self, fields: dict[str, pa.StringArray], ok: Mask) -> None:
         self._fields = fields
@@ -124,13 +124,13 @@ class _Numbers:
         return ints(filled.cast(pa.int64()))
 
     def word(self, name: str, words: tuple[str, ...]) -> Ints:
-        """Give the place of each row's word in `words`, from 0; -1 where it is none of them."""
+        """Return the position of each row's word in `words`, from 0; -1 if it is not one of them."""
         lower = pc.utf8_lower(self._fields[name])
         return ints(pc.fill_null(pc.index_in(lower, pa.array(words)), -1))
 
 
 def _civil(numbers: _Numbers) -> tuple[Ints, Mask]:
-    """Give microseconds since 1970 of the civil times that `numbers` tell, and which are times of the calendar."""
+    """Return the civil times in microseconds since 1970, and a mask of those that exist in the calendar."""
     days, possible = _days(numbers)
     hour, hour_possible = _hour(numbers)
     minute, second = numbers.get("M", 0), numbers.get("S", 0)
@@ -143,7 +143,7 @@ def _days(numbers: _Numbers) -> tuple[Ints, Mask]:
         year = numbers.get("Y", 1970)
     else:
         short = numbers.get("y", 70)
-        year = np.where(short < 69, 2000 + short, 1900 + short)  # as POSIX has it
+        year = np.where(short < 69, 2000 + short, 1900 + short)  # the rule of POSIX
     if "j" in numbers:
         month, day = np.ones_like(year), numbers.get("j", 1)
     else:
@@ -171,7 +171,7 @@ def _fraction(digits: pa.StringArray) -> Ints:
 
 
 def _offset(text: pa.StringArray) -> tuple[Ints, Mask]:
-    """Read offsets such as Z, +02, -0330, +05:30 as microseconds. The mask tells which rows have one."""
+    """Read offsets such as Z, +02, -0330, +05:30 as microseconds. The mask marks the rows that have one."""
     coded = text.dictionary_encode()
     micros = np.array([_offset_micros(offset) for offset in coded.dictionary.to_pylist()], dtype=np.int64)
     written = mask(pc.not_equal(text, ""))

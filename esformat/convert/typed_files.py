@@ -1,4 +1,4 @@
-"""CSV and JSON lines whose columns are known beforehand, as batches of exactly those types."""
+"""Readers of CSV and JSON lines with a known schema, as batches of exactly those types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BROKEN = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, pa.
 
 
 def read_typed(source: Source, format_: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a CSV file with a header, or of JSON lines, as batches of `schema`.
+    """Yield the rows of a CSV file with a header, or of JSON lines, as batches of `schema`.
 
     Raises InputError for a row or column that does not fit.
     """

@@ -1,4 +1,4 @@
-"""Text back to columns whose types are known: what `json_text` wrote, read again. Column by column, not row by row."""
+"""Parsing of text that `json_text` wrote, back to columns of known types; column by column, not row by row."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _FAR_DATE = re.compile(r"([0-9]{5,9}|-[0-9]{4,9})(-[0-9]{2}-[0-9]{2}.*)")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _CYCLE_DAYS = 146_097  # 400 years
 _EXACT_BELOW = {16: 2**11, 32: 2**24, 64: 2**53}
-"""By the bits of a float: it holds each whole number up to here."""
+"""By the bits of a float type: it represents every integer up to this one exactly."""
 
 
 def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Bytes of CSV fields as values of a type; those of some types are JSON.
+    """Convert bytes of CSV fields to values of a type; nested types are written as JSON.
 
-    Raises ValueError, KeyError, TypeError, ArithmeticError or pa.ArrowException if they are none.
+    Raises ValueError, KeyError, TypeError, ArithmeticError or pa.ArrowException for an invalid value.
     """
     if _is_json(kind):
         return from_json([None if value is None else loads(value) for value in column.to_pylist()], kind)
@@ -46,7 +46,7 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def without_base64(column: pa.BinaryArray) -> pa.BinaryArray:
-    """Bytes of which some are written as {"base64": …}, as what they are; what only begins like that stays."""
+    """Decode values written as {"base64": …}; values that only begin like that stay unchanged."""
     encoded = pc.fill_null(pc.starts_with(column, _BASE64), False)
     if not pc.any(encoded).as_py():
         return column
@@ -57,13 +57,13 @@ def without_base64(column: pa.BinaryArray) -> pa.BinaryArray:
 def _bytes_or_text(text: bytes) -> bytes:
     try:
         found = bytes_of(json.loads(text))
-    except ValueError:  # somebody's own
+    except ValueError:  # not written by `json_text`
         return text
     return text if found is None else found
 
 
 def bytes_of(value: Any) -> bytes | None:
-    """The bytes that a value of JSON has, which is an object {"base64": …}; None of any other."""
+    """The bytes of a JSON value {"base64": …}; None for any other value."""
     try:
         return base64.b64decode(value["base64"], validate=True) if len(value) == 1 else None
     except (ValueError, TypeError, KeyError):
@@ -71,12 +71,12 @@ def bytes_of(value: Any) -> bytes | None:
 
 
 def loads(text: str | bytes) -> Any:
-    """A JSON value whose numbers keep their digits."""
+    """Parse JSON, keeping all digits of numbers."""
     return json.loads(text, parse_float=Decimal)
 
 
 def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Values of JSON, as `loads` gives them, as an array of a type. Raises as `from_text` does."""
+    """Convert JSON values from `loads` to an array of a type. Raises as `from_text` does."""
     if pt.is_struct(kind):
         names = {field.name for field in kind}
         unknown = next((name for value in values if value is not None for name in value if name not in names), None)
@@ -111,7 +111,7 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _unchanged(text: pa.StringArray, values: pa.Array) -> pa.Array:
-    """The values, unless one is a float that is another number. Raises ValueError."""
+    """Return `values`. Raises ValueError if a float differs from the number in its text."""
     changed = rounded(text, values) if pt.is_floating(values.type) else None
     if changed is not None:
         raise ValueError(f"{text[int(changed.argmax())]} is no {values.type}")
@@ -123,7 +123,7 @@ def _fixed_lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     wrong = next((len(value) for value in filled if len(value) != kind.list_size), None)
     if wrong is not None:
         raise ValueError(f"{wrong} in a list of {kind.list_size}")
-    if not kind.list_size:  # of which Arrow divides by zero
+    if not kind.list_size:  # Arrow divides by the list size
         return pa.array(values, kind)
     flat = from_json([each for value in filled for each in value], kind.value_type)
     return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=_missing(values))
@@ -134,13 +134,13 @@ def _missing(values: Sequence[Any]) -> pa.BooleanArray:
 
 
 def _offsets(lists: Sequence[Sequence[Any]], values: Sequence[Any], width: Any) -> pa.Array:
-    """Where each list begins, null where it is null, and where the last ends."""
+    """The start of each list, null for a null list, followed by the end of the last one."""
     edges = np.concatenate([[0], np.cumsum([len(each) for each in lists], dtype=np.int64)]).astype(width)
     return pa.array(edges, mask=np.array([value is None for value in values] + [False]))
 
 
 def leaf(text: pa.StringArray, kind: pa.DataType) -> pa.Array:
-    """Text as values of a type that is not nested, also where Arrow has no cast. Raises pa.ArrowException."""
+    """Convert text to a type that is not nested, even if Arrow has no such cast. Raises pa.ArrowException."""
     if pt.is_null(kind):
         return pa.nulls(len(text))
     if pt.is_time(kind):
@@ -156,8 +156,9 @@ def leaf(text: pa.StringArray, kind: pa.DataType) -> pa.Array:
 
 
 def _far_times(text: pa.StringArray, kind: pa.DataType) -> pa.Array:
-    """Times and dates of which Arrow writes some that it does not read: of years of five digits, or before the year 0,
-    and as numbers where it has no calendar. Raises pa.ArrowInvalid.
+    """Parse times and dates that Arrow writes but cannot read. Raises pa.ArrowInvalid.
+
+    These have years of five digits or before the year 0, or are numbers outside Arrow's calendar.
     """
     try:
         return _times([None if value is None else _units_since_1970(value, kind) for value in text.to_pylist()], kind)
@@ -167,7 +168,7 @@ def _far_times(text: pa.StringArray, kind: pa.DataType) -> pa.Array:
 
 def _units_since_1970(value: str, kind: pa.DataType) -> int:
     found = _FAR_DATE.fullmatch(value)
-    if found is not None:  # calendars repeat themselves
+    if found is not None:  # the calendar repeats every 400 years
         year = int(found[1])
         near = 2000 + year % 400
         days = (year - near) // 400 * _CYCLE_DAYS
@@ -188,7 +189,7 @@ def _units_of_day(kind: pa.DataType) -> int:
 
 
 def rounded(text: pa.Array, numbers: pa.Array) -> Mask | None:
-    """Which texts write another number, so large that floats miss whole numbers there, or infinite; None: none does."""
+    """Mark the texts that a large or infinite float does not represent exactly; None if there are none."""
     wide = numbers.cast(pa.float64())
     found = mask(pc.greater_equal(pc.abs(wide), float(_EXACT_BELOW[numbers.type.bit_width])))
     for row in np.flatnonzero(found).tolist():
@@ -208,13 +209,13 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _in_field(text: bytes) -> bytes | None:
-    """Bytes of a field that begins like those in base64: CSV does not tell a text from an object."""
+    """Decode a field that begins like base64: CSV does not distinguish a text from an object."""
     found = json.loads(text)
     return _bytes(found) if isinstance(found, dict) and set(found) == {"base64"} else text
 
 
 def _bytes(value: Any) -> bytes | None:
-    """Bytes as `json_text` writes them: text, or an object that has them in base64."""
+    """Convert bytes as written by `json_text`: text, or an object with base64."""
     if isinstance(value, dict):
         return base64.b64decode(value["base64"], validate=True)
     return None if value is None else value.encode()
