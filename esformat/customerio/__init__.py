@@ -1,4 +1,4 @@
-"""Files of the Go ESDB (customer.io): archives and streams, read with the verbs of a segment, and written."""
+"""Files of the Go ESDB (customer.io): archives and streams, read through the interface of a segment, and written."""
 
 from esformat.customerio.archive import Archive, ArchiveSpace
 from esformat.customerio.file import open_file as open

@@ -1,4 +1,4 @@
-"""`Archive` and `ArchiveSpace`: the verbs of an open archive of the Go ESDB."""
+"""`Archive` and `ArchiveSpace`: an open archive of the Go ESDB, and one of its spaces."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from esformat.read.ask.question import Query
 from esformat.read.counts import Counts
 
 GROUP_BYTES = 4 << 20
-"""Spaces that are decoded together have so many stored bytes, or there is one of them."""
+"""The most stored bytes of spaces that are decoded together; a larger space is decoded alone."""
 GROUP_SPACES = 4096
 KEPT_SECTIONS = 200_000
-"""So many sections of directories are remembered: some 40 MB at most."""
+"""The most directory sections that are cached: about 40 MB."""
 
 
 class _Statistics(NamedTuple):
@@ -37,29 +37,29 @@ class _Statistics(NamedTuple):
 
 
 class Archive(OpenFile["ArchiveSpace"]):
-    """An open archive, with the verbs of a `Segment`: spaces, groupings, indexes, scans by space, grouping, timestamp.
+    """An open archive with the interface of a `Segment`: spaces, groupings, indexes, scans by space, grouping and time.
 
-    Events with the same time come as they were added, both ways, as the Go ESDB gives them.
+    Events with the same time are returned in insertion order in both directions, as by the Go ESDB.
 
-    The file tells neither its columns nor any count: a table of all columns first reads the directory of every space,
-    a count the events themselves; the answer is remembered. Events of one space need neither. Safe to share between
-    threads.
+    The file records neither its columns nor any counts. A table of all columns first reads the directory of every
+    space, and a count reads the events themselves; the result is cached. Scans of the events of one space need neither.
+    Thread-safe.
     """
 
     kind = "archive"
 
     def __init__(self, source: Source) -> None:
-        """Made by `open`."""
+        """Use `open` instead."""
         super().__init__(source)
         self._lock = Lock()
         with self._named():
             self._file = ArchiveFile(source)
-        self._listings: dict[int, Listing] = {}  # of spaces, by offset
+        self._listings: dict[int, Listing] = {}  # by offset of the space
         self._known_layout: Layout | None = None
         self._known_statistics: _Statistics | None = None
 
     def close(self) -> None:
-        """Let go of the file. Closing twice is fine; scans afterwards raise ClosedError."""
+        """Close the file. Closing twice is allowed; later scans raise ClosedError."""
         super().close()
         self._file.source = self._source
 
@@ -90,14 +90,14 @@ class Archive(OpenFile["ArchiveSpace"]):
         if len(keys) + len(pairs) != len(spaces) + len(sections):
             raise CorruptSegmentError("a space has a section of an unknown kind")
         names = Names()
-        unclear = {b"i" + pair for pair in pairs if pair.count(b":") > 1}  # where their names end
+        unclear = {b"i" + pair for pair in pairs if pair.count(b":") > 1}  # where the name ends
         if unclear:
             for stored, group in self._groups(place for place in spaces if self._may_have(place, unclear)):
                 refine_names(stored, group, names)
         return make_layout(keys, pairs, names)
 
     def _may_have(self, place: SpacePlace, keys: set[bytes]) -> bool:
-        """Whether a space has sections of one of those keys, as far as its listing was kept."""
+        """Whether a space may have a section with one of `keys`; True if its listing is not cached."""
         listing = self._listings.get(place.offset)
         return listing is None or any(key in keys for key, _ in listing.pairs)
 
@@ -123,12 +123,12 @@ class Archive(OpenFile["ArchiveSpace"]):
 
     @property
     def num_events(self) -> int:
-        """Events in the file."""
+        """The number of events in the file."""
         return self._statistics.events
 
     @property
     def num_spaces(self) -> int:
-        """Distinct spaces that have events."""
+        """The number of spaces that have events."""
         return self._statistics.spaces
 
     @property
@@ -144,7 +144,7 @@ class Archive(OpenFile["ArchiveSpace"]):
     # ------------------------------------------------------------ spaces
 
     def find(self, space: str | bytes) -> ArchiveSpace | None:
-        """The space of that key, or None where the file has no event of it. Raises UsageError for other types."""
+        """Return the space with that key; None if the file has no events of it. Raises UsageError for other types."""
         with self._named():
             self._check_open()
             place = self._file.find(to_key(space))
@@ -157,11 +157,11 @@ class Archive(OpenFile["ArchiveSpace"]):
         places = (place for place in self._file.spaces() if place.key.startswith(prefix))
         for stored, group in self._groups(places):
             for space, count in zip(group, SpaceEvents(stored, group).counts(), strict=True):
-                if count:  # Go writes a space without events as one without sections
+                if count:  # Go writes a space without events as a space without sections
                     yield shown(space.place.key), count
 
     def index_values(self, name: str) -> Counts:
-        """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
+        """The values of an index in ascending order, each with its number of events. Raises UnknownIndexError."""
         layout = self.layout
         check_index(layout, self.path, name)
         index = layout.by_name[name]
@@ -189,7 +189,7 @@ class Archive(OpenFile["ArchiveSpace"]):
         *,
         merged: bool,
     ) -> Scan:
-        """A scan of some spaces, whose groupings are `merged` by time or not."""
+        """Scan some spaces. merged: whether to merge their groupings by time."""
 
         def read(layout: Layout, columns: tuple[str, ...], reverse: bool) -> Iterator[pa.RecordBatch]:
             wanted = {layout.names.pair(layout.by_name[name].stored, value) for name, value in query.conditions}
@@ -206,13 +206,13 @@ class Archive(OpenFile["ArchiveSpace"]):
         return Scan(checks, query, grouping, read)
 
     def load(self, place: SpacePlace) -> SpaceEvents:
-        """The events of one space."""
+        """Load the events of one space."""
         with self._named():
             ((stored, group),) = self._groups([place])
             return SpaceEvents(stored, group)
 
     def _groups(self, places: Iterable[SpacePlace]) -> Iterator[tuple[bytes, list[LoadedSpace]]]:
-        """Spaces that ascend or descend, a group of them at a time in one buffer, where they ascend."""
+        """Load ascending or descending `places` in groups, each into one buffer in which the spaces ascend."""
         group: list[SpacePlace] = []
         size = 0
         for place in places:
@@ -225,7 +225,7 @@ class Archive(OpenFile["ArchiveSpace"]):
             yield self._load(group)
 
     def _load(self, group: list[SpacePlace]) -> tuple[bytes, list[LoadedSpace]]:
-        """One buffer; spaces that lie side by side come with one read."""
+        """Load a group into one buffer, with one read per range of adjacent spaces."""
         self._check_open()
         group = sorted(group)
         starts = []
@@ -244,14 +244,14 @@ class Archive(OpenFile["ArchiveSpace"]):
 
 
 class ArchiveSpace(Scannable[Scan]):
-    """The events of one space of an archive: oldest first, groupings merged by time.
+    """The events of one space of an archive, oldest first, with groupings merged by time.
 
-    Events of the same time come as they were added, both ways, as the Go ESDB gives them; `scan_index` of one value
-    gives them backwards as Go's `ScanIndex` does.
+    Events with the same time are returned in insertion order in both directions, as by the Go ESDB. A reverse
+    `scan_index` of one value returns events in the order of Go's `ScanIndex`.
     """
 
     def __init__(self, archive: Archive, place: SpacePlace, directory: Directory) -> None:
-        """Made by `Archive.find`."""
+        """Use `Archive.find` instead."""
         self._archive = archive
         self._place = place
         keys = [place.key, *(section.key for section in directory.groupings)]
@@ -269,7 +269,7 @@ class ArchiveSpace(Scannable[Scan]):
 
     @property
     def num_events(self) -> int:
-        """Events of the space, which are looked at for it."""
+        """The number of events of the space; reads them."""
         return len(self._archive.load(self._place))
 
     def __len__(self) -> int:
@@ -279,7 +279,7 @@ class ArchiveSpace(Scannable[Scan]):
         return f"<esformat.customerio.ArchiveSpace {self._place.key!r}>"
 
     def groupings(self) -> Counts:
-        """The space's groupings, in key order, and how many events each has."""
+        """The space's groupings in key order, each with its number of events."""
         counts = {shown(name): count for name, count in self._archive.load(self._place).grouping_counts()}
         return Counts(lambda: iter(counts.items()), counts.__getitem__)
 

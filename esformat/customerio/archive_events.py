@@ -1,4 +1,4 @@
-"""Spaces of an archive, in memory, to columns: many spaces at a time, in the order of a segment."""
+"""Decoding of archive spaces in memory to columns, many spaces at a time, in the order of a segment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MICROSECONDS = 1_000_000
 
 
 class LoadedSpace(NamedTuple):
-    """A space whose bytes begin at `at` of a buffer."""
+    """A space whose bytes begin at offset `at` of a buffer."""
 
     place: SpacePlace
     at: int
@@ -38,14 +38,14 @@ class LoadedSpace(NamedTuple):
 
 
 def load_space(stored: bytes, at: int, place: SpacePlace, known: Listing | None) -> LoadedSpace:
-    """A space in a buffer, with its listing if that is `known`. Raises CorruptSegmentError."""
+    """Decode the directory of a space in a buffer, or use its `known` listing. Raises CorruptSegmentError."""
     if stored[at] != SPACE_MARK:
         raise CorruptSegmentError(f"space {place.key!r} does not begin with its mark", offset=place.offset)
     return LoadedSpace(place, at, decode_directory(known or read_listing(stored, at, place), place))
 
 
 class SpaceEvents:
-    """The events of some spaces. All arrays are in the order of the file: by section, newest first."""
+    """The events of some spaces. All arrays are in file order: by section, newest first."""
 
     def __init__(self, stored: bytes, spaces: Sequence[LoadedSpace]) -> None:
         """Raises CorruptSegmentError."""
@@ -62,7 +62,7 @@ class SpaceEvents:
     def _read(self, spans: list[tuple[int, int]]) -> Sections:
         try:
             return read_sections(self._stored, spans)
-        except CorruptSegmentError as error:  # it knows the place in the buffer, not in the file
+        except CorruptSegmentError as error:  # the error has the offset in the buffer, not in the file
             at = error.offset or 0
             space = max((space for space in self._spaces if space.at <= at), key=lambda space: space.at)
             error.offset = at - space.at + space.place.offset
@@ -73,24 +73,24 @@ class SpaceEvents:
 
     @property
     def seconds(self) -> I64:
-        """When each happened."""
+        """The timestamp of each event in seconds."""
         return self._events.seconds
 
     def counts(self) -> list[int]:
-        """Events of each space."""
+        """The number of events of each space."""
         owners = self._space_of_section[self._events.sections]
         return [int(n) for n in np.bincount(owners, minlength=len(self._spaces))]
 
     def grouping_counts(self) -> list[tuple[bytes, int]]:
-        """Groupings, of which there is one list where there is one space, and the events of each."""
+        """The groupings of a single loaded space, each with its number of events."""
         found = np.bincount(self._events.sections, minlength=len(self._groupings))
         return [(name, int(count)) for name, count in zip(self._groupings, found, strict=True) if count]
 
     def order(self, *, merged: bool, reverse: bool, entries_of: bytes | None = None) -> I64:
-        """Rows oldest first, or newest first where `reverse`; ties as they were added, both ways, as Go has them.
+        """Return the rows oldest first, newest first if `reverse`; ties are in insertion order both ways, as in Go.
 
-        By space, grouping and time; or `merged` by time alone, for one space. entries_of: an entry `name:value` of
-        whose events alone it is; then ties of different groupings are in their order, too.
+        Sorted by space, grouping and time; or, if `merged`, by time alone, for a single space. entries_of: only the
+        events of this index entry `name:value`; then ties across groupings are in insertion order too.
         """
         sign = -1 if reverse else 1
         seconds = sign * self._events.seconds
@@ -110,7 +110,7 @@ class SpaceEvents:
         return rows[np.argsort(seconds[rows], kind="stable")]
 
     def batches(self, layout: Layout, columns: tuple[str, ...], order: I64) -> Iterator[pa.RecordBatch]:
-        """Those columns of the rows in an order, some thousand rows at a time."""
+        """Yield the columns of the rows in `order`, a few thousand rows per batch."""
         events = self._events
         indexed = self._index_columns(
             [layout.by_name[name] for name in columns if name in layout.by_name], layout.names
@@ -138,7 +138,7 @@ class SpaceEvents:
             yield pa.RecordBatch.from_arrays([column(name, rows) for name in columns], schema=schema)
 
     def _index_columns(self, indexes: list[IndexColumn], names: Names) -> dict[str, tuple[I64, pa.Array]]:
-        """For each index its values, and for each row the number of the one it has, -1 for none."""
+        """By index: the code of each row's value, -1 if it has none, and the values."""
         if not indexes:
             return {}
         place_of = {index.stored: place for place, index in enumerate(indexes)}
@@ -172,7 +172,7 @@ class SpaceEvents:
         return columns
 
     def _rows_of_entries(self, sections: Sections, owners: I64) -> tuple[I64, I64]:
-        """The row and the section of each index entry."""
+        """Return the row and the section number of each index entry."""
         blocks, offsets, numbers = read_entries(sections)
         lengths = np.array([space.place.length for space in self._spaces], dtype=np.int64)
         starts = np.array([space.at for space in self._spaces], dtype=np.int64)
@@ -183,7 +183,7 @@ class SpaceEvents:
 
 
 def _codes_of_doubled(rows: I64, codes: I64) -> list[int]:
-    """Of the rows that come several times, the codes."""
+    """Return the distinct codes of the rows that occur several times."""
     found, counts = np.unique(rows, return_counts=True)
     several: list[int] = np.unique(codes[found[counts > 1]]).tolist()
     return several
@@ -192,7 +192,7 @@ def _codes_of_doubled(rows: I64, codes: I64) -> list[int]:
 def index_counts(
     stored: bytes, spaces: Sequence[LoadedSpace], name: bytes, names: Names
 ) -> Iterator[tuple[bytes, int]]:
-    """Values of an index and how many events of a space have it, space by space."""
+    """Yield the values of an index, each with its number of events in one space, space by space."""
     found = [
         (space, section, value)
         for space in spaces
@@ -207,20 +207,20 @@ def index_counts(
 
 
 def _entry_places(sections: Sections) -> I64:
-    """Rows of section, block and offset, one for each entry."""
+    """Return section number, block and offset of each entry, one row per entry."""
     blocks, offsets, numbers = read_entries(sections)
     return np.stack([numbers, blocks, offsets], axis=1)
 
 
 def refine_names(stored: bytes, spaces: Sequence[LoadedSpace], names: Names) -> None:
-    """Let `names` be so long that no event has two values of one."""
+    """Lengthen `names` until no event has two values of one index."""
     while doubled := _doubled_names(stored, spaces, names):
         for name in doubled:
             names.refine(name)
 
 
 def _doubled_names(stored: bytes, spaces: Sequence[LoadedSpace], names: Names) -> list[bytes]:
-    """Names of which an event of the spaces has two values."""
+    """Return the names for which an event of the spaces has two values."""
     spans: list[tuple[int, int]] = []
     owners: list[tuple[int, bytes]] = []  # space and name
     for number, space in enumerate(spaces):
@@ -247,7 +247,7 @@ def _span(space: LoadedSpace, section: Section) -> tuple[int, int]:
 
 
 def _cut(lengths: I64, order: I64) -> Iterator[tuple[int, int]]:
-    """Stretches [first, last) of an order that make a batch: bounded in rows and in bytes."""
+    """Yield ranges [first, last) of an order that form a batch, limited in rows and bytes."""
     sizes = np.cumsum(lengths[order])
     first, done = 0, 0
     while first < len(order):

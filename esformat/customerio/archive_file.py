@@ -1,4 +1,4 @@
-"""Where things lie in an archive: its spaces, and the sections of each. Reads, and decodes no event."""
+"""The structure of an archive: the positions of its spaces and their sections. Decodes no events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLACE = struct.Struct(
     "q"  # offset of a space in the file
     "q"  # its length
 )
-_TAIL_BYTES = 4096  # of a space, read at once: most directories fit
+_TAIL_BYTES = 4096  # end of a space to read first: most directories fit
 
 
 class SpacePlace(NamedTuple):
@@ -31,7 +31,7 @@ class SpacePlace(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A section and its bytes [start, end) of the space: a grouping's events, or the entries of `name:value`."""
+    """A section and its bytes [start, end) in the space: the events of a grouping, or the entries of `name:value`."""
 
     key: bytes
     start: int
@@ -39,22 +39,22 @@ class Section(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The directory of a space as it is stored: keys of its sections, and where each lies."""
+    """The directory of a space as stored: the keys of its sections with their positions."""
 
     pairs: list[Pair]
     end: int
-    """Where the sections end in the space."""
+    """The offset in the space at which the sections end."""
 
 
 class Directory(NamedTuple):
-    """What a space has: its groupings in key order, then its indexes."""
+    """The sections of a space: groupings in key order, then index entries."""
 
     groupings: list[Section]
     indexes: list[Section]
 
 
 def read_table(source: Source, end: int, first: int) -> tuple[Table, int]:
-    """The sorted table whose length is in the 8 bytes before `end`, and where it begins, which is not before `first`.
+    """Read the sorted table whose length is in the 8 bytes before `end`; return it and its start, at least `first`.
 
     Raises CorruptSegmentError.
     """
@@ -72,20 +72,20 @@ def read_table(source: Source, end: int, first: int) -> tuple[Table, int]:
 
 
 class ArchiveFile:
-    """The spaces of an archive. Safe to share between threads."""
+    """The spaces of an archive. Thread-safe."""
 
     def __init__(self, source: Source) -> None:
-        """Raises CorruptSegmentError where the file does not end as an archive does."""
+        """Raises CorruptSegmentError if the file does not end like an archive."""
         self.source = source
         self._table, self._end = read_table(source, source.size, 0)
 
     def find(self, key: bytes) -> SpacePlace | None:
-        """Where a space lies; None if it is not there."""
+        """Return the position of a space; None if the archive does not contain it."""
         stored = self._table.get(key)
         return None if stored is None else self._place(key, stored)
 
     def spaces(self) -> Iterator[SpacePlace]:
-        """Where each space lies, by key."""
+        """Yield the position of each space, in key order."""
         for key, stored in self._table.items():
             yield self._place(key, stored)
 
@@ -98,11 +98,11 @@ class ArchiveFile:
         return SpacePlace(key, offset, length)
 
     def directory(self, place: SpacePlace) -> Directory:
-        """The sections of a space, by one or two short reads."""
+        """Read the sections of a space, in one or two short reads."""
         return decode_directory(self.listing(place), place)
 
     def listing(self, place: SpacePlace) -> Listing:
-        """The same, not decoded: it takes half the time, where keys are all that is asked for."""
+        """Read the directory of a space without decoding it: half the time, for callers that need only the keys."""
         size = min(place.length, _TAIL_BYTES)
         tail = self.source.read_at(place.offset + place.length - size, size)
         (length,) = LENGTH.unpack_from(tail, size - LENGTH.size)
@@ -112,7 +112,7 @@ class ArchiveFile:
 
 
 def read_listing(stored: bytes, at: int, place: SpacePlace) -> Listing:
-    """The directory of a space of which `stored` holds what matters; the space itself begins at its byte `at`.
+    """Return the directory of a space that begins at byte `at` of `stored`, negative if `stored` is its tail.
 
     Raises CorruptSegmentError.
     """
@@ -127,7 +127,7 @@ def read_listing(stored: bytes, at: int, place: SpacePlace) -> Listing:
 
 
 def decode_directory(listing: Listing, place: SpacePlace) -> Directory:
-    """The sections of a space. Raises CorruptSegmentError."""
+    """Decode the sections of a space. Raises CorruptSegmentError."""
     groupings: list[Section] = []
     indexes: list[Section] = []
     before = 1  # the space's mark

@@ -1,4 +1,4 @@
-"""What the sections of an archive say: events of groupings, and the events that index entries point to."""
+"""Decoding of the sections of an archive: events of groupings, and index entries that point to events."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from esformat.customerio.varint import I64, U8, decode, decode_many
 from esformat.errors import CorruptSegmentError
 
 ENTRY = np.dtype([("block", "<i8"), ("offset", "<u2")])
-"""An index entry: the block in which an event starts, by its offset in the space, and where in its bytes."""
+"""An index entry: the block in which an event starts (its offset in the space), and the offset in the block's bytes."""
 TIMESTAMP_BYTES = 4
-_FEW_SECTIONS = 32  # from so many on, NumPy steps through sections side by side; below, Python through one at a time
-_WALK_BYTES = 1 << 20  # so far Python goes before the places become an array: a list takes five times the memory
+_FEW_SECTIONS = 32  # more sections are walked in parallel by NumPy; fewer one at a time by Python
+_WALK_BYTES = 1 << 20  # Python converts its list to an array after so many bytes: a list takes five times the memory
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events in the order of their sections, newest first in each. All arrays have one element for each event."""
+    """Events in the order of their sections, newest first in each. All arrays have one element per event."""
 
     places: I64
-    """Where each begins in the sections' bytes."""
+    """The offset of each event in the sections' bytes."""
     sections: I64
-    """Number of its section."""
+    """The section number of each event."""
     seconds: I64
     data_starts: I64
     data_ends: I64
 
 
 def read_events(sections: Sections) -> Events:
-    """The events of grouping sections. Raises CorruptSegmentError."""
+    """Decode the events of grouping sections. Raises CorruptSegmentError."""
     places = _event_places(sections)
     lengths, ends = decode_many(sections.array, places)
     stamps = sections.array[ends[:, None] + np.arange(TIMESTAMP_BYTES)]
@@ -47,7 +47,7 @@ def read_events(sections: Sections) -> Events:
 
 
 def _event_places(sections: Sections) -> I64:
-    """Where events begin. Each tells where the next one does: sections side by side, the longest ones by themselves."""
+    """Return the offsets of events, each of which gives the next: many sections in parallel, the longest one by one."""
     starts, ends = sections.starts[:-1], sections.starts[1:] - 1  # the last byte is the end mark
     if (ends <= starts).any() or sections.array[ends].any():
         raise CorruptSegmentError("a section of events does not hold events and a zero byte")
@@ -58,7 +58,7 @@ def _event_places(sections: Sections) -> I64:
         at, last = at[going], last[going]
         found.append(at)
         lengths, after = decode_many(sections.array, at)
-        lengths = np.minimum(lengths, len(sections.data))  # a lie about the length must not overflow
+        lengths = np.minimum(lengths, len(sections.data))  # a false length must not overflow
         at = after + TIMESTAMP_BYTES + lengths
         _check_ends(at, last)
         going = at < last
@@ -73,7 +73,7 @@ def _check_ends(at: I64, last: I64) -> None:
 
 
 def _walk(data: bytes, at: int, end: int) -> Iterator[I64]:
-    """Where the events between two bytes begin. One step is less work than NumPy's cheapest call."""
+    """Yield the offsets of the events between two bytes. One step costs less than NumPy's cheapest call."""
     while at < end:
         places: list[int] = []
         add = places.append
@@ -92,7 +92,7 @@ def _walk(data: bytes, at: int, end: int) -> Iterator[I64]:
 
 
 def read_entries(sections: Sections) -> tuple[I64, I64, I64]:
-    """Block, offset and number of section of each entry of index sections. Raises CorruptSegmentError."""
+    """Decode the entries of index sections: block, offset and section number of each. Raises CorruptSegmentError."""
     lengths = np.diff(sections.starts)
     ends = sections.starts[1:] - 1
     if (lengths % ENTRY.itemsize != 1).any() or sections.array[ends].any():
@@ -106,9 +106,9 @@ def read_entries(sections: Sections) -> tuple[I64, I64, I64]:
 
 
 def entry_rows(events: Events, sections: Sections, blocks: I64, offsets: I64) -> I64:
-    """Numbers of the events that start at those offsets of blocks, which are places in what was read.
+    """Return the numbers of the events that start at `offsets` of `blocks`, which are offsets in the buffer.
 
-    Raises CorruptSegmentError for a place where no event starts.
+    Raises CorruptSegmentError if no event starts there.
     """
     numbers = np.searchsorted(sections.block_offsets, blocks)
     if not _found(sections.block_offsets, numbers, blocks):
@@ -116,13 +116,13 @@ def entry_rows(events: Events, sections: Sections, blocks: I64, offsets: I64) ->
     ends = np.append(sections.block_starts, sections.starts[-1])[1:]
     places = sections.block_starts[numbers] + offsets
     rows: I64 = np.searchsorted(events.places, places)
-    if (places > ends[numbers]).any() or not _found(events.places, rows, places):  # at the end: starts the next block
+    if (places > ends[numbers]).any() or not _found(events.places, rows, places):  # end: starts the next block
         raise CorruptSegmentError("an index entry names a place where no event starts")
     return rows
 
 
 def _found(ascending: I64, numbers: I64, wanted: I64) -> bool:
-    """Whether each value is at the place where a search says it would be."""
+    """Whether each wanted value is at the position that a search returned."""
     if len(numbers) and int(numbers.max()) >= len(ascending):
         return False
     return bool((ascending[numbers] == wanted).all())

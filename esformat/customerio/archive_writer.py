@@ -1,7 +1,7 @@
-"""Checked events to the bytes of an archive: whole spaces at a time, so that memory holds no more than some of them.
+"""Encoding of checked events as an archive, a few whole spaces at a time to limit memory.
 
-What its readers depend on: the Go reader takes an entry of an index whose block offset is a multiple of 256 for the
-index's end, so no block of events begins there; and index blocks hold whole entries.
+Two constraints of the Go reader: it takes an index entry whose block offset is a multiple of 256 as the end of the
+index, so no block of events begins at one; and index blocks contain whole entries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from esformat.format.order import rank
 
 
 class ArchiveBuilder:
-    """Writes spaces to a file as they come, and the table of them at the end."""
+    """Writes spaces to a file as they are added, and their table at the end."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -31,7 +31,7 @@ class ArchiveBuilder:
         self._spaces: list[Pair] = []
 
     def add(self, events: pa.Table, seconds: I64) -> None:
-        """Write whole spaces: checked events in any order, none of a space that was written before."""
+        """Write whole spaces: checked events in any order, but after all spaces written before."""
         for key, stored in write_spaces(events, seconds):
             if self._spaces and key <= self._spaces[-1][0]:
                 raise InvalidEventError(f"space {key!r} comes after {self._spaces[-1][0]!r}", hint="sort the events")
@@ -40,24 +40,24 @@ class ArchiveBuilder:
             self._size += len(stored)
 
     def finish(self) -> None:
-        """Write what comes behind the last space."""
+        """Write the table of spaces after the last space."""
         table = encode_table(self._spaces)
         self._file.write(table + LENGTH.pack(len(table)))
 
 
 class _Placed(NamedTuple):
-    """Events of some spaces as sections. Of each row of the input: its space, and where it went."""
+    """Events of some spaces encoded as sections, and the position of each input row in them."""
 
     blocks: I64
-    """Offset in the space of the block in which each begins."""
+    """The offset in the space of the block in which each row begins."""
     offsets: I64
-    """Where in that block's bytes."""
+    """The offset of each row in that block's bytes."""
     sections: list[list[tuple[bytes, bytes]]]
-    """Of each space, the key and the stored bytes of each section."""
+    """The key and stored bytes of each section, by space."""
 
 
 def write_spaces(events: pa.Table, seconds: I64) -> Iterator[Pair]:
-    """Key and stored bytes of each space, by key."""
+    """Yield the key and stored bytes of each space, in key order."""
     spaces = rank(events["space"])
     placed = _write_events(events, seconds, spaces.ranks, len(spaces.values))
     for number, key, section in _index_sections(events, seconds, spaces.ranks, placed):
@@ -75,7 +75,7 @@ def write_spaces(events: pa.Table, seconds: I64) -> Iterator[Pair]:
 
 def _write_events(events: pa.Table, seconds: I64, spaces: I64, space_count: int) -> _Placed:
     groupings = rank(events["grouping"])
-    order = np.lexsort((-seconds, groupings.ranks, spaces))  # ties keep the order in which they were added
+    order = np.lexsort((-seconds, groupings.ranks, spaces))  # ties keep insertion order
     of_space, of_grouping = spaces[order], groupings.ranks[order]
     first = np.append(True, (of_space[1:] != of_space[:-1]) | (of_grouping[1:] != of_grouping[:-1]))[: len(order)]
     last = np.append(first[1:], True)[: len(order)]
@@ -105,7 +105,7 @@ def _write_events(events: pa.Table, seconds: I64, spaces: I64, space_count: int)
 
     found = np.searchsorted(block_starts, places[:-1], side="right") - 1
     edges = np.array(block_starts, dtype=np.int64)
-    found -= (edges[found] == places[:-1]) & ~first  # as Go has it: the block before was full, not yet written
+    found -= (edges[found] == places[:-1]) & ~first  # as in Go: the previous block was full, not yet written
     blocks_of, offsets_of = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
     blocks_of[order] = np.array(block_offsets, dtype=np.int64)[found]
     offsets_of[order] = places[:-1] - edges[found]
@@ -113,7 +113,7 @@ def _write_events(events: pa.Table, seconds: I64, spaces: I64, space_count: int)
 
 
 def _section_bytes(data: pa.ChunkedArray, seconds: I64, order: I64, last: np.ndarray) -> pa.Array:
-    """Each event as a section has it, the end mark behind the last one of each: one array, bytes side by side."""
+    """Encode each event as in a section, with the end mark after the last one of each section; one contiguous array."""
     payloads = data.combine_chunks().cast(pa.large_binary()).take(pa.array(order))
     lengths = encode_many(np.asarray(pc.binary_length(payloads).to_numpy()).astype(np.int64)).cast(pa.large_binary())
     stamps = np.ascontiguousarray(seconds[order].astype("<u4"))
@@ -123,7 +123,7 @@ def _section_bytes(data: pa.ChunkedArray, seconds: I64, order: I64, last: np.nda
 
 
 def _index_sections(events: pa.Table, seconds: I64, spaces: I64, placed: _Placed) -> Iterator[tuple[int, bytes, bytes]]:
-    """Space, key and bytes of each index section, by space and key; newest entries first."""
+    """Yield the space, key and bytes of each index section, sorted by space and key; newest entries first."""
     keys: list[bytes] = []
     rows, pairs = [], []
     for name in events.column_names:

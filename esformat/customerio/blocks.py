@@ -1,4 +1,4 @@
-"""Sections of an archive: bytes cut into blocks of at most 4 KiB, each raw or compressed with snappy."""
+"""Sections of an archive: bytes split into blocks of at most 4 KiB, each raw or compressed with Snappy."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ HEADER = struct.Struct(
     "B"  # encoding
 )
 MARKER_BYTES = 256
-"""Where the Go reader takes a block's offset for the end of an index: at every multiple of this."""
+"""The Go reader takes a block offset that is a multiple of this for the end of an index."""
 _CODEC = pa.Codec("snappy")
 
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """Sections, uncompressed, one behind the other."""
+    """Concatenated sections, uncompressed."""
 
     data: bytes
-    """Their bytes, then PADDING."""
+    """The bytes of the sections, then PADDING."""
     starts: I64
-    """Where each begins in `data`, and where the last ends."""
+    """The start of each section in `data`, and the end of the last."""
     block_offsets: I64
-    """Where each block begins in what was read: ascending if the sections were."""
+    """The offset of each block in the buffer read from; ascending if the sections are."""
     block_starts: I64
-    """Where each block's bytes begin in `data`."""
+    """The start of each block's bytes in `data`."""
 
     @property
     def array(self) -> U8:
-        """The bytes as NumPy sees them."""
+        """The bytes as a NumPy array."""
         return np.frombuffer(self.data, dtype=np.uint8)
 
 
 def read_sections(stored: bytes, spans: Sequence[tuple[int, int]]) -> Sections:
-    """Uncompress the sections that lie at bytes [start, end) of `stored`. Raises CorruptSegmentError."""
+    """Decompress the sections at bytes [start, end) of `stored`. Raises CorruptSegmentError."""
     parts: list[bytes] = []
     starts, offsets, block_starts = [0], [], []
     size = 0
@@ -90,10 +90,10 @@ def _uncompress(stored: bytes, start: int, length: int, encoding: int) -> bytes:
 def write_section(
     data: memoryview, origin: int, *, entry_bytes: int = 1, avoid_markers: bool = False
 ) -> Iterator[tuple[bytes, int]]:
-    """The stored blocks of a section that begins at `origin` of its space, and how many of its bytes each holds.
+    """Yield the stored blocks of a section that begins at `origin` of its space, each with its number of section bytes.
 
-    entry_bytes: blocks hold whole entries of that size; 1 for events, which may straddle.
-    avoid_markers: no block that follows one of these begins at a multiple of MARKER_BYTES.
+    entry_bytes: blocks contain whole entries of that size; 1 for events, which may cross blocks.
+    avoid_markers: choose lengths so that no following block begins at a multiple of MARKER_BYTES.
     """
     most = BLOCK_BYTES - BLOCK_BYTES % entry_bytes
     at = 0
@@ -108,9 +108,9 @@ def write_section(
 
 
 def _forms(data: memoryview) -> Iterator[tuple[bytes, int]]:
-    """Ways to store a block, the smallest first, each of another length; and how many bytes it holds.
+    """Yield encodings of a block with distinct lengths, each with its number of section bytes.
 
-    The first is the Go writer's own. There are always two, so one of them avoids any given place for the end.
+    The first is that of the Go writer. There are always at least two, so one of them avoids any given end offset.
     """
     compressed = _CODEC.compress(data, asbytes=True)
     raw = HEADER.pack(len(data), RAW) + bytes(data)
@@ -121,5 +121,5 @@ def _forms(data: memoryview) -> Iterator[tuple[bytes, int]]:
     if len(data) > 1:
         yield HEADER.pack(len(data) - 1, RAW) + bytes(data[:-1]), len(data) - 1
     else:
-        literal = encode(1) + b"\0" + bytes(data)  # one byte as snappy writes it: a tag, then itself
+        literal = encode(1) + b"\0" + bytes(data)  # one byte in Snappy: a tag, then the byte
         yield HEADER.pack(len(literal), SNAPPY) + literal, 1

@@ -1,4 +1,4 @@
-"""The checksum of sorted tables: CRC-32C, masked as LevelDB does. Owns the library that computes it."""
+"""The checksum of sorted tables: CRC-32C, masked as in LevelDB. Wraps the library that computes it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from esformat.errors import ChecksumMismatchError, UnsupportedVersionError
 
-_MASK_DELTA = 0xA282EAD8  # LevelDB's: a checksum of bytes that hold checksums would otherwise be weak
+_MASK_DELTA = 0xA282EAD8  # LevelDB's; without it, checksums of bytes that contain checksums would be weak
 
 
 def _crc32c() -> Any:
-    """The library, imported when a checksum is needed: conversions of other files do without."""
+    """Import the library on first use: conversions of other files do not need it."""
     try:
         import google_crc32c
     except ModuleNotFoundError:
@@ -20,13 +20,13 @@ def _crc32c() -> Any:
 
 
 def masked_crc(data: bytes) -> int:
-    """The masked CRC-32C of `data`. Raises UnsupportedVersionError where the library is not installed."""
+    """Return the masked CRC-32C of `data`. Raises UnsupportedVersionError if the library is not installed."""
     value: int = _crc32c().value(data)
     return ((value >> 15 | value << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 def check_crc(data: bytes, stored: int, offset: int) -> None:
-    """Raise ChecksumMismatchError unless `data` has that checksum; `offset` is its place in the file."""
+    """Raise ChecksumMismatchError unless `data` has the checksum `stored`; `offset` is its position in the file."""
     found = masked_crc(data)
     if found != stored:
         raise ChecksumMismatchError(

@@ -1,4 +1,4 @@
-"""`open`: a file of the Go ESDB, whichever it is."""
+"""`open`: open a Go ESDB file of either kind."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SEGMENT_MAGIC = b"\x89ESDB"
 
 
 def open_file(path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | Source) -> Archive | Stream:
-    """Open an archive or a stream of the Go ESDB: a path, or any `Source` of bytes.
+    """Open an archive or a stream of the Go ESDB from a path or any `Source` of bytes.
 
-    The first bytes tell a stream; an archive has no mark of its own. Raises OSError (no such file …),
-    CorruptSegmentError (neither, or damaged), UsageError (a segment of esformat).
+    A stream is recognized by its first bytes; archives have no magic. Raises OSError (no such file …),
+    CorruptSegmentError (neither kind, or damaged), UsageError (a segment of esformat).
     """
     source = FileSource(path) if isinstance(path, str | bytes | os.PathLike) else path
     if not isinstance(source, Source):

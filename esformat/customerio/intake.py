@@ -1,4 +1,4 @@
-"""Events on their way into a Go ESDB file: one table of checked columns. Nothing is stored here."""
+"""Validation of events for a Go ESDB file, as one table of checked columns; writes nothing."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ KEYS = ("space", "grouping", "timestamp", "data")
 
 
 def check_events(table: pa.Table, names: Mapping[str, str] | None = None) -> pa.Table:
-    """`table` with binary columns space, grouping, data and one for each index, and int64 µs `timestamp`.
+    """Return `table` with binary columns space, grouping, data and one per index, and int64 `timestamp` in µs.
 
-    Columns other than the four are indexes, of text or bytes, null where an event has no value. `names` gives the
-    name in the file for columns that are called otherwise. Raises InvalidEventError for what the file cannot hold.
+    All other columns are indexes of text or bytes; null means that an event has no value. `names` maps columns to index
+    names in the file that differ. Raises InvalidEventError for values that the file cannot store.
     """
     doubled = sorted(name for name, times in Counter(table.column_names).items() if times > 1)
     if doubled:
@@ -101,7 +101,7 @@ def _timestamps(table: pa.Table) -> pa.ChunkedArray:
 
 
 def check_archive(events: pa.Table) -> I64:
-    """Timestamps in seconds of checked events. Raises InvalidEventError for what an archive cannot hold."""
+    """Return the timestamps of checked events in seconds. Raises InvalidEventError if an archive cannot store them."""
     times = np.asarray(events["timestamp"].to_numpy())
     seconds: I64 = times // SECOND_US
     broken = np.flatnonzero((seconds * SECOND_US != times) | (seconds < 0) | (seconds > MAX_SECONDS))
@@ -118,7 +118,7 @@ def check_archive(events: pa.Table) -> I64:
 
 
 def check_stream(events: pa.Table) -> None:
-    """Raise InvalidEventError for what a stream would lose: spaces, groupings and times."""
+    """Raise InvalidEventError for spaces, groupings and times, which a stream would lose."""
     for name in ("space", "grouping"):
         if pc.any(pc.greater(pc.binary_length(events[name]), 0)).as_py():
             raise InvalidEventError(f"a stream keeps no {name}, and an event has one", hint="write an archive")
@@ -127,7 +127,7 @@ def check_stream(events: pa.Table) -> None:
 
 
 class EventList:
-    """Events added one at a time, checked as they come."""
+    """Buffers events that are added one at a time, and checks them."""
 
     FLUSH_EVENTS = 16384
 
@@ -139,7 +139,7 @@ class EventList:
         return len(self._rows)
 
     def add(self, space: Any, data: Any, timestamp: Any, grouping: Any, indexes: Mapping[str, Any] | None) -> None:
-        """Keep one event. Raises InvalidEventError, and then keeps nothing of it."""
+        """Add one event. If it raises InvalidEventError, nothing is added."""
         payload = data.encode() if isinstance(data, str) else data
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise InvalidEventError(f"data must be bytes, not {type(data).__name__}", hint="encode it first")
@@ -152,7 +152,7 @@ class EventList:
         self._rows.append(row)
 
     def take(self) -> pa.Table:
-        """The events so far, checked; none are left."""
+        """Return the checked events so far, and clear the buffer."""
         spaces, groupings, times, data = zip(*self._rows, strict=True) if self._rows else ((), (), (), ())
         columns: dict[str, Any] = {
             "space": pa.array(spaces, pa.binary()),
@@ -160,7 +160,7 @@ class EventList:
             "timestamp": pa.array(times, pa.int64()),
             "data": pa.array(data, pa.binary()),
         }
-        # behind "i", so that an index may be called as one of the four
+        # prefixed with "i", so that an index may have the name of one of the four
         stored = {f"i{name}": name for name in self._indexes}
         for name, pairs in self._indexes.items():
             values: list[bytes | None] = [None] * len(self._rows)

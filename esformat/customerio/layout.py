@@ -1,4 +1,4 @@
-"""Which columns the events of a Go ESDB file have here: its index names as columns beside the usual ones."""
+"""The columns of a Go ESDB file's events: the usual ones, and one per index."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MAX_INDEXES = MAX_COLUMNS - 1
 
 @dataclass(frozen=True, slots=True)
 class IndexColumn:
-    """One index of the file, and the column that shows it."""
+    """One index of the file, and its column."""
 
     stored: bytes
-    """Its name in the file."""
+    """The name in the file."""
     name: str
-    """The same, or with "_" behind it where a segment gives that name another meaning, or for NUL, which it refuses."""
+    """The column name: the same, but "_" is appended to reserved names and replaces NUL, which segments reject."""
     binary: bool
-    """Whether some value is not UTF-8 text: then the column holds bytes."""
+    """Whether some value is not UTF-8: then the column contains bytes."""
 
     @property
     def type(self) -> pa.DataType:
@@ -35,55 +35,55 @@ class IndexColumn:
 
 
 class Names:
-    """Where the name ends in index entries `name:value`, which the file does not tell: at the first colon.
+    """Splits index entries `name:value`, whose boundary the file does not record: normally at the first colon.
 
-    Go lets names have colons, too. Where an event has two entries of what would be one name, as `tag:red:1` and
-    `tag:blue:1`, the name goes on to the next colon. Two entries that no colon tells apart are names as they are.
+    Go allows colons in names too. If an event has two entries of the same name, such as `tag:red:1` and `tag:blue:1`,
+    the name extends to the next colon. If no colon distinguishes them, the whole entries are the names.
     """
 
     def __init__(self) -> None:
-        self._longer: set[bytes] = set()  # than these, where there is another colon
-        self._whole: set[bytes] = set()  # entries with these names are names themselves
+        self._longer: set[bytes] = set()  # names that extend to the next colon, if there is one
+        self._whole: set[bytes] = set()  # names whose entries are names as a whole
 
     def split(self, pair: bytes) -> tuple[bytes, bytes]:
-        """Name and value of an entry."""
+        """Return the name and value of an entry."""
         at = pair.index(b":")
         while pair[:at] in self._longer and (after := pair.find(b":", at + 1)) >= 0:
             at = after
         return (pair, b"") if pair[:at] in self._whole else (pair[:at], pair[at + 1 :])
 
     def pair(self, name: bytes, value: bytes) -> bytes:
-        """The entry of a name and a value: the inverse of `split`."""
+        """Return the entry of a name and a value: the inverse of `split`."""
         return name if not value and name.rpartition(b":")[0] in self._whole else name + b":" + value
 
     def refine(self, name: bytes) -> None:
-        """Take note that an event has two entries of that name."""
+        """Record that an event has two entries of that name."""
         (self._whole if name in self._longer else self._longer).add(name)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of a file's events: space, grouping, timestamp, data, then one for each index, by name."""
+    """The columns of a file's events: space, grouping, timestamp, data, then one per index, by name."""
 
     binary_keys: bool
     indexes: tuple[IndexColumn, ...]
     names: Names = field(default_factory=lambda: Names())
-    """Where the names of index entries end."""
+    """How to split index entries into name and value."""
 
     @cached_property
     def schema(self) -> EventSchema:
-        """As a segment with these columns has it."""
+        """The schema of a segment with these columns."""
         columns = [Field(index.name, index.type, indexed=not index.binary) for index in self.indexes]
         return EventSchema((Field(DATA_COLUMN, pa.binary(), nullable=False), *columns), self.binary_keys)
 
     @cached_property
     def by_name(self) -> dict[str, IndexColumn]:
-        """The indexes by the names of their columns."""
+        """The indexes by column name."""
         return {index.name: index for index in self.indexes}
 
     @cached_property
     def by_stored(self) -> dict[bytes, int]:
-        """Places of the indexes by their names in the file."""
+        """The positions of the indexes by name in the file."""
         return {index.stored: place for place, index in enumerate(self.indexes)}
 
     @property
@@ -93,26 +93,26 @@ class Layout:
 
     @property
     def empty(self) -> str | bytes:
-        """The key that is nothing."""
+        """The empty key."""
         return b"" if self.binary_keys else ""
 
 
 KEY_LAYOUT = Layout(binary_keys=True, indexes=())
-"""The columns that every file has, keys in the type that holds any."""
+"""The columns that every file has, with binary keys, which fit any file."""
 SAME_IN_ALL = frozenset(("timestamp", DATA_COLUMN))
 """Columns that have the same type in every file."""
 
 
 class Layouts(NamedTuple):
-    """What a question needs of a file's columns, found when it is needed: for the whole file every space is read."""
+    """The columns that a query needs, found lazily: those of the whole file require reading every space."""
 
     near: Callable[[], Layout]
-    """Columns that have a value somewhere in the answer: enough for its events."""
+    """The columns that have a value in the result, which suffice for its events."""
     whole: Callable[[], Layout]
-    """Columns of the file."""
+    """All columns of the file."""
 
     def naming(self, names: Iterable[str]) -> Layout:
-        """A layout that has those columns, if the file has them."""
+        """Return the cheapest layout that has those columns, if the file has them."""
         wanted = tuple(names)
         for known in (KEY_LAYOUT, self.near()) if wanted else (KEY_LAYOUT,):
             if all(name in known.schema.arrow.names for name in wanted):
@@ -121,7 +121,7 @@ class Layouts(NamedTuple):
 
 
 def near_layout(keys: Iterable[bytes], pairs: Iterable[bytes]) -> Layout | None:
-    """The columns of some of a file's spaces by themselves; None where the other spaces have a say in their names."""
+    """The columns of some spaces of a file; None if their names depend on the other spaces."""
     entries = list(pairs)
     names = {entry.partition(b":")[0] for entry in entries}
     if any(entry.count(b":") > 1 for entry in entries) or any(
@@ -132,9 +132,9 @@ def near_layout(keys: Iterable[bytes], pairs: Iterable[bytes]) -> Layout | None:
 
 
 def make_layout(keys: Iterable[bytes], pairs: Iterable[bytes], names: Names) -> Layout:
-    """The columns for those spaces and groupings, and index entries `name:value`.
+    """Return the columns for these keys of spaces and groupings, and index entries `name:value`.
 
-    Raises CorruptSegmentError for an index name that is no text, UnsupportedVersionError for too many of them.
+    Raises CorruptSegmentError for an index name that is not text, UnsupportedVersionError for too many indexes.
     """
     binary: dict[bytes, bool] = {}
     for stored, value in map(names.split, pairs):
@@ -155,7 +155,7 @@ def make_layout(keys: Iterable[bytes], pairs: Iterable[bytes], names: Names) -> 
 
 
 def shown(value: bytes) -> str | bytes:
-    """A key or index value as events have it: text where it is UTF-8, whatever else the file holds."""
+    """Return a key or index value as shown in events: text if it is UTF-8, whatever else the file contains."""
     return value.decode() if is_text(value) else value
 
 
@@ -171,7 +171,7 @@ def is_text(value: bytes) -> bool:
 
 
 def check_pair(pair: bytes) -> bytes:
-    """An index entry that may be `name:value`. Raises CorruptSegmentError where it has no colon."""
+    """Return an index entry `name:value`. Raises CorruptSegmentError if it has no colon."""
     if b":" not in pair:
         raise CorruptSegmentError(f"the index entry {pair[:64]!r} has no colon between name and value")
     return pair

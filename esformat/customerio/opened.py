@@ -1,4 +1,4 @@
-"""What an open archive and an open stream have in common."""
+"""The base class of open archives and open streams."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class OpenFile(Opened[Scan, SpaceT], Generic[SpaceT]):
 
     @property
     def path(self) -> str:
-        """What was opened."""
+        """The path or name of the file."""
         return self._source.name
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the file."""
+        """The size of the file in bytes."""
         return self._source.size
 
     @property
@@ -49,12 +49,12 @@ class OpenFile(Opened[Scan, SpaceT], Generic[SpaceT]):
     @property
     @abstractmethod
     def num_events(self) -> int:
-        """Events in the file."""
+        """The number of events in the file."""
 
     @property
     @abstractmethod
     def num_spaces(self) -> int:
-        """Distinct spaces that have events."""
+        """The number of spaces that have events."""
 
     @property
     @abstractmethod
@@ -68,17 +68,17 @@ class OpenFile(Opened[Scan, SpaceT], Generic[SpaceT]):
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the events: space, grouping, timestamp, data, then one for each index."""
+        """The columns of the events: space, grouping, timestamp, data, then one per index."""
         return self.layout.schema.arrow
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """Names of the indexed columns."""
+        """The names of the indexed columns."""
         return self.layout.index_names
 
     @property
     def properties(self) -> dict[str, str]:
-        """Nothing: these files keep none."""
+        """Always empty: these files have no properties."""
         return {}
 
     def info(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class OpenFile(Opened[Scan, SpaceT], Generic[SpaceT]):
     # ------------------------------------------------------------ life
 
     def close(self) -> None:
-        """Let go of the file. Closing twice is fine; scans afterwards raise ClosedError."""
+        """Close the file. Closing twice is allowed; later scans raise ClosedError."""
         if not self._closed:
             self._closed = True
             self._source = ClosedSource(self._source)
@@ -109,7 +109,7 @@ class OpenFile(Opened[Scan, SpaceT], Generic[SpaceT]):
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Say in errors which file they are about."""
+        """Add the file's path to errors."""
         try:
             yield
         except EsdbError as error:
@@ -119,7 +119,7 @@ class OpenFile(Opened[Scan, SpaceT], Generic[SpaceT]):
     # ------------------------------------------------------------ spaces
 
     def may_contain(self, space: str | bytes) -> bool:
-        """Whether the file has an event of a space; the same as `space in file`: there is no filter to ask."""
+        """Whether the file has events of a space. The same as `space in file`, since these files have no filter."""
         return self.find(space) is not None
 
     @property

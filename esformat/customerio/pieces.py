@@ -1,4 +1,4 @@
-"""Pieces of a buffer as an Arrow array, without copying what lies between them."""
+"""Pieces of a buffer as an Arrow array, without copying the buffer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from esformat.customerio.varint import I64
 
 
 def pieces(data: bytes, starts: I64, ends: I64) -> pa.Array:
-    """An array of which element 2i is the piece [start, end) number i; pieces ascend and do not overlap.
+    """Return an array whose element 2i is piece i, [start, end). Pieces must ascend and not overlap.
 
-    The odd elements are what lies between. Nothing is copied: `take` the even ones that are wanted.
+    The odd elements are the gaps between pieces. Nothing is copied; `take` the even ones needed.
     """
     wide = len(data) > np.iinfo(np.int32).max
     offsets = np.empty(2 * len(starts) + 1, dtype=np.int64 if wide else np.int32)
@@ -23,5 +23,5 @@ def pieces(data: bytes, starts: I64, ends: I64) -> pa.Array:
 
 
 def take_pieces(array: pa.Array, numbers: I64) -> pa.Array:
-    """The pieces of those numbers, as a binary array of their own. They must be less than 2 GiB together."""
+    """Return the pieces with these numbers as a new binary array. Their total size must be below 2 GiB."""
     return array.take(pa.array(2 * numbers)).cast(pa.binary())

@@ -1,4 +1,4 @@
-"""What questions to a Go ESDB file are checked against: columns that are found when they are needed."""
+"""Validation of queries on a Go ESDB file, whose columns are found lazily."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from esformat.read.ask.question import Checks
 
 
 class LayoutChecks(Checks):
-    """Columns and indexes of a file whose layout is found when it is needed."""
+    """Checks columns and indexes of a query against a file whose layout is found lazily."""
 
     def __init__(self, path: str, layouts: Layouts) -> None:
         super().__init__(path, KEY_LAYOUT.schema)
         self.layouts = layouts
 
     def known_columns(self, names: Sequence[str]) -> Sequence[str]:
-        """All columns, at least those of `names` that exist."""
+        """The known columns, including those of `names` that exist."""
         known: Sequence[str] = self.layouts.naming(names).schema.arrow.names
         return known
 
     def conditions(self, wanted: Mapping[str, Any]) -> Iterable[tuple[str, bytes]]:
-        """Indexes and values to look for in them. Raises UnknownIndexError, UsageError."""
+        """Return the indexes with the values to look up. Raises UnknownIndexError, UsageError."""
         layout = self.layouts.naming(wanted)
         return (_condition(layout, self.name, name, value) for name, value in wanted.items())
 
 
 def _condition(layout: Layout, path: str, name: str, value: Any) -> tuple[str, bytes]:
-    """The column and the value that the condition means: Go takes any of the colons for the one between them."""
+    """Return the column and value of a condition: in Go, any colon may separate name and value."""
     known = layout.by_name.get(name)
     if isinstance(value, str | bytes) and isinstance(name, str):
         stored, wanted = layout.names.split(layout.names.pair(known.stored if known else to_key(name), to_key(value)))
@@ -43,7 +43,7 @@ def _condition(layout: Layout, path: str, name: str, value: Any) -> tuple[str, b
 
 
 def check_index(layout: Layout, path: str, name: str) -> None:
-    """Raise UnknownIndexError where the file has no such index."""
+    """Raise UnknownIndexError if the file has no such index."""
     if name not in layout.by_name:
         known = ", ".join(layout.by_name) or "none"
         raise UnknownIndexError(f"no index {name!r}", path=path, hint=f"the indexes are: {known}")

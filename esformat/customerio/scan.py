@@ -1,4 +1,4 @@
-"""`Scan`: a lazy answer from a Go ESDB file, used as `esformat.Scan` is."""
+"""`Scan`: a lazy query result from a Go ESDB file, with the interface of `esformat.Scan`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from esformat.read.decode.event_rows import EventRows, Keys, batch_columns, rows
 _EVENT_KEYS = ("space", "grouping", "timestamp")
 
 Read = Callable[[Layout, tuple[str, ...], bool], Iterator[pa.RecordBatch]]
-"""Gives batches with those columns of a layout, of all rows in question, in order or as its exact mirror."""
+"""Yields batches with the columns of a layout, of all candidate rows, in order or exactly reversed."""
 
 
 class Scan(Answer):
-    """The events of a Go ESDB file that answer a question, read when they are asked for."""
+    """The events of a Go ESDB file that match a query, read on demand."""
 
     def __init__(self, checks: LayoutChecks, query: Query, grouping: bytes | None, read: Read) -> None:
-        """Made by the verbs of an open file. `grouping`: None means any."""
+        """Use the methods of an open file instead. `grouping`: None means any."""
         self._path, self._layouts = checks.name, checks.layouts
         self._query, self._grouping = query, grouping
         self._read = read
@@ -38,33 +38,33 @@ class Scan(Answer):
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Names of the columns that the scan gives."""
+        """The names of the scan's columns."""
         return self._query.columns or tuple(self._layouts.whole().schema.arrow.names)
 
     @property
     def schema(self) -> pa.Schema:
-        """Arrow schema of the batches."""
+        """The Arrow schema of the batches."""
         names = self.column_names
         known = self._layout_of(names).schema.arrow
         return pa.schema([known.field(name) for name in names])
 
     @property
     def _conditioned(self) -> tuple[str, ...]:
-        """Index columns that have a condition."""
+        """The index columns with a condition."""
         return tuple(name for name, _ in self._query.conditions)
 
     def _layout_of(self, names: tuple[str, ...]) -> Layout:
-        """A layout in which those columns have the file's types, and that has the columns of the conditions."""
+        """Return a layout in which `names` have the file's types, and that includes the columns of the conditions."""
         layouts = self._layouts
         return layouts.naming(self._conditioned) if SAME_IN_ALL.issuperset(names) else layouts.whole()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The events as record batches, in order; no more of the file is in memory than a few spaces."""
+        """The events as record batches, in order; only a few spaces of the file are in memory at a time."""
         names = self.column_names
         return self._selected(self._layout_of(names), names)
 
     def count(self) -> int:
-        """How many events there are. The file does not tell: its events are looked at, without their payloads."""
+        """The number of events. Reads the events without their payloads, since the file stores no counts."""
         names = ("timestamp",)
         return sum(len(batch) for batch in self._selected(self._layout_of(names), names))
 
@@ -77,7 +77,7 @@ class Scan(Answer):
             yield from events
 
     def _selected(self, layout: Layout, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Those columns of a layout, of the events that answer the question."""
+        """Yield the columns of a layout for the events that match the query."""
         left = self._query.limit
         if left == 0:
             return
@@ -96,11 +96,11 @@ class Scan(Answer):
             raise
 
     def _looked_at(self) -> tuple[str, ...]:
-        """Columns that decide which rows belong to the answer."""
+        """The columns that decide which rows match."""
         return self._conditioned + ("grouping",) * (self._grouping is not None) + ("timestamp",) * self._query.timed
 
     def _select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch that belong to the answer; it has the columns of `_looked_at`."""
+        """Return the rows of a batch that match; the batch must have the columns of `_looked_at`."""
         start, end = self._query.start, self._query.end
         equal = [*self._query.conditions, *([] if self._grouping is None else [("grouping", self._grouping)])]
         masks = [_equals(batch.column(name), value) for name, value in equal]
@@ -116,7 +116,7 @@ def _equals(column: pa.Array, value: bytes) -> pa.Array:
 
 
 def _event_rows(batch: pa.RecordBatch, layout: Layout) -> EventRows:
-    """The rows of a batch as events have them: each key and value as text where it is text."""
+    """Convert a batch to rows of events: each key and value becomes text if it is UTF-8."""
     rows = rows_of_batch(batch, layout.index_names)
     if layout.binary_keys:
         rows = replace(rows, spaces=_all_shown(rows.spaces), groupings=_all_shown(rows.groupings))

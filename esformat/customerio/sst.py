@@ -1,4 +1,4 @@
-"""Sorted tables in LevelDB's layout: keys to values, in checksummed blocks of about 4 KiB."""
+"""Sorted tables in LevelDB's format, which map keys to values in checksummed blocks of about 4 KiB."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from esformat.errors import CorruptSegmentError
 MAGIC = bytes.fromhex("57fb808b247547db")
 FOOTER_BYTES = 48
 _HANDLES_BYTES = FOOTER_BYTES - len(MAGIC)
-_TAIL_BYTES = 5  # behind each block: its type, then the checksum of both
+_TAIL_BYTES = 5  # after each block: its type, then the checksum of both
 _BLOCK_BYTES = 4096  # when a data block is full
-_RESTART_KEYS = 16  # so often a key is written in full
+_RESTART_KEYS = 16  # every 16th key is written in full
 _U32 = struct.Struct("<I")
 
 Pair = tuple[bytes, bytes]
@@ -37,10 +37,10 @@ class _Handle(NamedTuple):
 
 
 class Table:
-    """A table in memory. Its blocks are checked and decoded when they are needed."""
+    """A table in memory. Its blocks are verified and decoded on demand."""
 
     def __init__(self, data: bytes, origin: int) -> None:
-        """`origin`: where it begins in the file, for messages. Raises CorruptSegmentError."""
+        """`origin`: the table's offset in the file, for messages. Raises CorruptSegmentError."""
         self._data, self._origin = data, origin
         if len(data) < FOOTER_BYTES or data[-len(MAGIC) :] != MAGIC:
             raise CorruptSegmentError("a sorted table does not end in its magic bytes", offset=origin + len(data))
@@ -67,7 +67,7 @@ class Table:
             raise CorruptSegmentError("a sorted table is longer than its blocks", offset=origin)
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, None if it is not there."""
+        """Return the value of a key; None if the key is absent."""
         number = bisect_left(self._separators, key)
         if number == len(self._handles):
             return None
@@ -76,7 +76,7 @@ class Table:
         return pairs[at][1] if at < len(pairs) and pairs[at][0] == key else None
 
     def items(self) -> Iterator[Pair]:
-        """Every key and value, in order."""
+        """Yield every key and value, in order."""
         last: bytes | None = None
         for separator, handle in zip(self._separators, self._handles, strict=True):
             pairs = self._block(handle)
@@ -98,7 +98,7 @@ class Table:
 
 
 def _decode_block(data: bytes, origin: int) -> list[Pair]:
-    """Keys and values of a block. A key repeats bytes of the one before it, but never of more than 15 in a row."""
+    """Decode the keys and values of a block. At most 15 keys in a row share a prefix with the previous one."""
     if len(data) < _U32.size:
         raise CorruptSegmentError("a block of a sorted table is cut short", offset=origin)
     end = len(data) - _U32.size * (_U32.unpack_from(data, len(data) - _U32.size)[0] + 1)
@@ -127,12 +127,12 @@ def _decode_block(data: bytes, origin: int) -> list[Pair]:
 
 
 def encode_table(pairs: Iterable[Pair]) -> bytes:
-    """A table of keys, which ascend, and their values."""
+    """Encode a table of ascending keys with their values."""
     out = bytearray()
     index: list[Pair] = []
     block = _BlockWriter()
     last = b""
-    full: _Handle | None = None  # the block before this one: its separator depends on the key that comes next
+    full: _Handle | None = None  # the previous block: its separator depends on the next key
     for key, value in pairs:
         if full is not None:
             index.append((_separator(last, key), full.encode()))
@@ -147,7 +147,7 @@ def encode_table(pairs: Iterable[Pair]) -> bytes:
     if full is not None:
         index.append((_successor(last), full.encode()))
     meta = _append(out, _BlockWriter().finish())
-    entries = _BlockWriter(restart_keys=1)  # of an index block every key is whole, for binary search
+    entries = _BlockWriter(restart_keys=1)  # index blocks contain full keys, for binary search
     for key, value in index:
         entries.add(key, value)
     handle = _append(out, entries.finish())
@@ -194,7 +194,7 @@ def _shared_bytes(one: bytes, other: bytes) -> int:
 
 
 def _separator(last: bytes, following: bytes) -> bytes:
-    """A short key that is not below `last` and below `following`."""
+    """Return a short key that is at least `last` and below `following`."""
     at = _shared_bytes(last, following)
     if at < min(len(last), len(following)) and last[at] < 0xFF and last[at] + 1 < following[at]:
         return last[:at] + bytes([last[at] + 1])
@@ -202,10 +202,10 @@ def _separator(last: bytes, following: bytes) -> bytes:
 
 
 def _successor(last: bytes) -> bytes:
-    """A short key that is not below `last`."""
+    """Return a short key that is at least `last`."""
     at = next((at for at, byte in enumerate(last) if byte != 0xFF), None)
     return last if at is None else last[:at] + bytes([last[at] + 1])
 
 
 _NO_PAIRS = bytes.fromhex("000000000100000000c0f2a1b0")
-"""A block without pairs, with its checksum, as every table has one: it is known without being looked into."""
+"""An empty block with its checksum. Every table has one, so comparing bytes avoids decoding it."""

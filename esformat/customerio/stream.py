@@ -1,4 +1,4 @@
-"""`Stream` and `StreamSpace`: the verbs of an open stream of the Go ESDB, whether it was closed or not."""
+"""`Stream` and `StreamSpace`: an open stream of the Go ESDB, finished or not, and its only space."""
 
 from __future__ import annotations
 
@@ -26,36 +26,35 @@ from esformat.read.ask.question import Checks, Query
 from esformat.read.counts import Counts
 
 STRETCH_BYTES = 4 << 20
-"""So much of a stream is decoded together, and more only where one event is larger."""
+"""The bytes of a stream that are decoded together; more only for a larger event."""
 BATCH_ROWS = 16384
 
 
 @dataclass(slots=True)
 class _Survey:
-    """What one pass over the file finds. Stretches are bytes [start, end) of whole events."""
+    """The result of one pass over the file. Stretches are byte ranges [start, end) of whole events."""
 
     stretches: list[tuple[int, int]] = field(default_factory=list)
     events: int = 0
     end: int = 0
     tails: dict[bytes, int] = field(default_factory=dict)
-    """Of each `name:value`, where its newest event begins."""
+    """The offset of the newest event of each `name:value`."""
     values: Counter[bytes] = field(default_factory=Counter)
-    """Of each `name:value`, how many events have it."""
+    """The number of events of each `name:value`."""
     names: Names = field(default_factory=Names)
 
 
 class Stream(OpenFile["StreamSpace"]):
-    """An open stream, with the verbs of a `Segment`. It is one space, whose key is "".
+    """An open stream with the interface of a `Segment`. It has one space, whose key is "".
 
-    Scans go in the order of the file, oldest first; `reverse` is the mirror. A stream has no times: every timestamp is
-    0. What was appended after the stream was opened is not seen, an event that was not written to its end neither.
-    Safe to share between threads.
+    Scans are in file order, oldest first; `reverse` is the exact reverse. A stream has no times: every timestamp is 0.
+    Incomplete events, and events appended after the stream was opened, are ignored. Thread-safe.
     """
 
     kind = "stream"
 
     def __init__(self, source: Source) -> None:
-        """Made by `open`."""
+        """Use `open` instead."""
         super().__init__(source)
         self._lock = Lock()
         self._known: _Survey | None = None
@@ -84,7 +83,7 @@ class Stream(OpenFile["StreamSpace"]):
             return self._known
 
     def _pass(self) -> _Survey:
-        """Go through the file once: where events lie, which indexes there are, and whether their chains hold."""
+        """Read the file once to find its events and indexes, and check the chains of index entries."""
         found = _Survey(end=len(MAGIC))
         while True:
             data, end = self._read_stretch(found.end)
@@ -100,7 +99,7 @@ class Stream(OpenFile["StreamSpace"]):
         return found
 
     def _read_stretch(self, start: int) -> tuple[bytes, int]:
-        """Bytes of whole events from `start` on, and where they end; nothing where no whole event begins there."""
+        """Return the bytes of whole events from `start` on, and their end; no bytes if no whole event begins there."""
         self._check_open()
         size = STRETCH_BYTES
         while True:
@@ -121,14 +120,14 @@ class Stream(OpenFile["StreamSpace"]):
             return
         start = self._source.read_at(found.end, min(rest, LENGTH.size))
         if len(start) == LENGTH.size and any(start):
-            # a stretch is enough: what looks like an event to its end is found there, or the event is a large one
+            # a stretch is enough: an event that ends before its length says ends in it, unless it is a large one
             head = self._source.read_at(found.end, min(rest, STRETCH_BYTES))
             if not is_torn_event(head):
                 raise CorruptSegmentError("an event of the stream does not fit its length", offset=found.end)
 
     @property
     def torn_bytes(self) -> int:
-        """Bytes behind the last whole event of a stream that was not closed."""
+        """The number of bytes after the last whole event of an unfinished stream."""
         return self._stop - self._survey.end
 
     @property
@@ -142,7 +141,7 @@ class Stream(OpenFile["StreamSpace"]):
 
     @property
     def num_events(self) -> int:
-        """Events in the file."""
+        """The number of events in the file."""
         return self._survey.events
 
     @property
@@ -163,7 +162,7 @@ class Stream(OpenFile["StreamSpace"]):
     # ------------------------------------------------------------ spaces
 
     def find(self, space: str | bytes) -> StreamSpace | None:
-        """The stream itself for the key "", None for others. Raises UsageError for other types."""
+        """Return the stream's space for the key "", None for others. Raises UsageError for other types."""
         return StreamSpace(self) if not to_key(space) and self.num_events else None
 
     def _absent(self, space: object) -> SpaceNotFoundError:
@@ -173,7 +172,7 @@ class Stream(OpenFile["StreamSpace"]):
         return iter([] if prefix or not self.num_events else [("", self.num_events)])
 
     def index_values(self, name: str) -> Counts:
-        """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
+        """The values of an index in ascending order, each with its number of events. Raises UnknownIndexError."""
         layout = self.layout
         check_index(layout, self.path, name)
         index = layout.by_name[name]
@@ -217,7 +216,7 @@ def _column(events: StreamEvents, name: str, rows: I64) -> pa.Array:
 
 
 def _index_columns(events: StreamEvents, layout: Layout, columns: tuple[str, ...]) -> dict[str, pa.Array]:
-    """Those of the columns that are indexes."""
+    """Decode the columns that are indexes."""
     wanted = [layout.by_name[name] for name in columns if name in layout.by_name]
     if not wanted:
         return {}
@@ -237,7 +236,7 @@ def _index_columns(events: StreamEvents, layout: Layout, columns: tuple[str, ...
 
 
 def _doubled_names(rows: I64, codes: I64, pairs: list[bytes], names: Names) -> set[bytes]:
-    """Names of which an event has two values."""
+    """Return the names for which an event has two values."""
     known: dict[bytes, int] = {}
     name_of = np.array([known.setdefault(names.split(pair)[0], len(known)) for pair in pairs], dtype=np.int64)
     slots, counts = np.unique(rows * max(1, len(known)) + (name_of[codes] if len(pairs) else codes), return_counts=True)
@@ -246,7 +245,7 @@ def _doubled_names(rows: I64, codes: I64, pairs: list[bytes], names: Names) -> s
 
 
 def _follow(found: _Survey, events: StreamEvents, origin: int) -> None:
-    """Check that each index entry names the event before it with the same value, and take note of the last ones."""
+    """Check that each index entry names the previous event with the same value, and record the newest ones."""
     pairs: list[bytes] = [check_pair(pair) for pair in events.pairs.dictionary.to_pylist()]
     codes = events.pairs.indices.to_numpy().astype(np.int64)
     while doubled := _doubled_names(events.rows, codes, pairs, found.names):
@@ -272,18 +271,18 @@ def _follow(found: _Survey, events: StreamEvents, origin: int) -> None:
 
 
 class StreamSpace(Scannable[Scan]):
-    """The one space of a stream: events as they lie, oldest first."""
+    """The only space of a stream: its events in file order, oldest first."""
 
     key = ""
     key_bytes = b""
 
     def __init__(self, stream: Stream) -> None:
-        """Made by `Stream.find`."""
+        """Use `Stream.find` instead."""
         self._stream = stream
 
     @property
     def num_events(self) -> int:
-        """Events of the stream."""
+        """The number of events of the stream."""
         return self._stream.num_events
 
     def __len__(self) -> int:
@@ -293,7 +292,7 @@ class StreamSpace(Scannable[Scan]):
         return f"<esformat.customerio.StreamSpace of {self._stream.path!r}>"
 
     def groupings(self) -> Counts:
-        """The one grouping, "", and how many events it has."""
+        """The only grouping, "", with its number of events."""
         return self._stream.spaces()
 
     @property

@@ -1,4 +1,4 @@
-"""Events of a stream file, and where they lie. Reads stretches of the file and decodes many events at a time."""
+"""Events of a stream file and their positions; decodes many events of a stretch of the file at a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from esformat.errors import CorruptSegmentError
 
 MAGIC = b"ESDBstream"
 CLOSED_MAGIC = b"closedESDBstream"
-LENGTH = struct.Struct("<I")  # of an event, without itself; 0 comes before the footer
+LENGTH = struct.Struct("<I")  # of an event, excluding the length field; 0 precedes the footer
 
 
 class Walk(NamedTuple):
-    """Where the events of a stretch begin, where the last one ends, and what ended it."""
+    """The offsets of the events in a stretch, the end of the last one, and why the walk stopped."""
 
     starts: I64
     end: int
@@ -29,7 +29,7 @@ class Walk(NamedTuple):
 
 
 def walk(data: bytes, at: int) -> Walk:
-    """Go from event to event of a stretch, each of which tells where the next one begins."""
+    """Walk the events of a stretch; the length of each gives the offset of the next."""
     starts: list[int] = []
     add, unpack, size = starts.append, LENGTH.unpack_from, LENGTH.size
     last = len(data) - size
@@ -48,10 +48,10 @@ def walk(data: bytes, at: int) -> Walk:
 
 
 class StreamEvents:
-    """The events of a stretch of a stream: one element for each in all arrays of events."""
+    """The events of a stretch of a stream, in arrays with one element per event."""
 
     def __init__(self, data: bytes, starts: I64, end: int) -> None:
-        """`starts`: where they begin in `data`, up to `end`. Raises CorruptSegmentError."""
+        """`starts`: the offsets of the events in `data`; the last one ends at `end`. Raises CorruptSegmentError."""
         self._padded = data + PADDING
         self._array = np.frombuffer(self._padded, dtype=np.uint8)
         self.starts = starts
@@ -66,11 +66,11 @@ class StreamEvents:
         return len(self.starts)
 
     def data(self, rows: I64) -> pa.Array:
-        """Payloads of those rows."""
+        """Return the payloads of these rows."""
         return take_pieces(pieces(self._padded, self.data_starts, self.data_ends), rows)
 
     def _read_indexes(self) -> tuple[I64, pa.DictionaryArray, I64]:
-        """Row, `name:value` and previous event of each index entry, by row."""
+        """Decode row, `name:value` and previous event of each index entry, in row order."""
         counts, at = decode_many(self._array, self.data_ends)
         self._check(counts <= MAX_INDEXES)
         rows: list[I64] = []
@@ -102,9 +102,9 @@ class StreamEvents:
 
 
 def is_torn_event(data: bytes) -> bool:
-    """Whether bytes are the beginning of an event that was not written to its end.
+    """Whether the bytes are the beginning of an incompletely written event.
 
-    They are not if an event ends in them, although its length says that it goes on: then the length is wrong.
+    They are not if an event ends within them although its length says that it continues: then the length is wrong.
     """
     at, end = LENGTH.size, len(data)
     if end <= at:
@@ -122,5 +122,5 @@ def is_torn_event(data: bytes) -> bool:
                 return True
             _, at = decode(data, at)
     except CorruptSegmentError:
-        return len(data) - at < len(PADDING)  # a number that the end cuts short
+        return len(data) - at < len(PADDING)  # a number truncated at the end
     return False

@@ -1,4 +1,4 @@
-"""Checked events to the bytes of a stream, in the order in which they come."""
+"""Encoding of checked events as a stream, in the order added."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from esformat.errors import InvalidEventError
 from esformat.format.order import rank
 
 CHUNK_ROWS = 16384
-MAX_EVENT_BYTES = (1 << 32) - 1  # what the length of an event can say
+MAX_EVENT_BYTES = (1 << 32) - 1  # limit of an event's length field
 _NOTHING = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
-"""No bytes; pyarrow.scalar would import pandas, which takes a fifth of the time that a command needs to start."""
+"""An empty value. pyarrow.scalar would import pandas, a fifth of a command's startup time."""
 
 
 class StreamBuilder:
-    """Writes events to a file as they come, and the footer at the end if the stream is to be closed."""
+    """Writes events to a file as they are added, and at the end the footer if the stream is finished."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -62,14 +62,14 @@ class StreamBuilder:
         self._size = int(starts[-1])
 
     def finish(self, *, closed: bool) -> None:
-        """Write the footer of a stream that is closed; one that stays open has none."""
+        """Write the footer if `closed`; an open stream has none."""
         if closed:
             table = encode_table((key, encode(self._tails[key])) for key in sorted(self._tails))
             self._file.write(LENGTH.pack(0) + table + TABLE_LENGTH.pack(len(table)) + CLOSED_MAGIC)
 
 
 class _Entries(NamedTuple):
-    """Index entries of some events, by row, then by name: row, and number of the distinct `name:value` text."""
+    """Index entries of some events, by row, then by name: the row, and the number of the distinct `name:value` text."""
 
     rows: I64
     codes: I64
@@ -92,10 +92,10 @@ def _entries(events: pa.Table) -> _Entries:
 
 
 def _places(entries: _Entries, before: I64, lengths: I64, counts: I64, origin: int) -> tuple[I64, I64]:
-    """Where each event begins, and where the last ends; and the previous event of each entry.
+    """Return the start of each event and the end of the last, and the previous event of each entry.
 
-    An entry's size depends on where an earlier event begins, which depends on the entries before it. Sizes that are
-    too small at first give places that are too small; a few rounds make both right, and there is one right answer.
+    An entry's size depends on the offset of an earlier event, which depends on the entries before it. The sizes start
+    too small, and so do the offsets; a few iterations converge to the only solution.
     """
     order = np.argsort(entries.codes, kind="stable")
     code = entries.codes[order]

@@ -1,4 +1,4 @@
-"""LEB128 numbers (`uvarint`) in bytes: one at a time, or at many places at once."""
+"""LEB128 numbers (`uvarint`): decoding and encoding one at a time, or many at once with NumPy."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ U8 = npt.NDArray[np.uint8]
 
 MAX_BYTES = 9  # 63 bits: no length or offset in a file needs more
 PADDING = bytes(16)
-"""What buffers end in, so that a number at their last byte can be looked at without asking where they end."""
+"""Padding at the end of buffers, so that a number at the last byte can be read without bounds checks."""
 _BROKEN = "a number is cut short, larger than 63 bits or longer than it needs to be"
 
 
 def decode(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """The number at byte `at`, and where it ends. Raises CorruptSegmentError for one that nobody writes."""
-    if at < len(data) and data[at] < 0x80:  # nearly all of them
+    """Return the number at byte `at`, and its end. Raises CorruptSegmentError if it is invalid or not minimal."""
+    if at < len(data) and data[at] < 0x80:  # nearly always
         return data[at], at + 1
     value = shift = 0
     for place in range(at, min(at + MAX_BYTES, len(data))):
@@ -34,7 +34,7 @@ def decode(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def encode(value: int) -> bytes:
-    """The bytes of a number."""
+    """Return the bytes of a number."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -44,7 +44,7 @@ def encode(value: int) -> bytes:
 
 
 def decode_many(padded: U8, places: I64) -> tuple[I64, I64]:
-    """The numbers at `places`, and where each ends. `padded` ends in PADDING, which no place is in.
+    """Return the numbers at `places`, and their ends. `padded` must end in PADDING, which contains no place.
 
     Raises CorruptSegmentError as `decode` does.
     """
@@ -65,7 +65,7 @@ def decode_many(padded: U8, places: I64) -> tuple[I64, I64]:
 
 
 def sizes(values: I64) -> I64:
-    """Bytes that each number takes."""
+    """Return the encoded size of each number."""
     taken = np.ones(len(values), dtype=np.int64)
     rest = values >> 7
     while rest.any():
@@ -75,7 +75,7 @@ def sizes(values: I64) -> I64:
 
 
 def encode_many(values: I64) -> pa.Array:
-    """The bytes of each number, as a binary array."""
+    """Return the bytes of each number as a binary array."""
     taken = sizes(values)
     offsets = np.concatenate([[0], np.cumsum(taken)])
     out = np.empty(int(offsets[-1]), dtype=np.uint8)

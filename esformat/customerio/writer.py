@@ -1,4 +1,4 @@
-"""`create`, `write` and `Writer`: events into a file of the Go ESDB, which appears complete or not at all."""
+"""`create`, `write` and `Writer`: write events to a file of the Go ESDB, which appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from esformat.write.file_writer import FileWriter
 from esformat.write.intake import to_arrow
 
 GROUP_BYTES = 32 << 20
-"""Spaces of an archive that are written together have so many bytes of payload, or there is one of them."""
+"""The payload bytes of the spaces that are written together to an archive; a larger space is written alone."""
 
 
 def create(
@@ -32,14 +32,14 @@ def create(
     index_names: Mapping[str, str] | None = None,
     overwrite: bool = False,
 ) -> Writer:
-    """Start a file of the Go ESDB that will appear at `path` when the writer finishes.
+    """Start a file of the Go ESDB that appears at `path` when the writer finishes.
 
     kind: "archive" or "stream".
-    closed: whether a stream gets the footer with which it is complete; one without it can be appended to.
-    index_names: the name in the file of index columns that are called otherwise, as `Layout` gives them.
-    overwrite: replace an existing file, atomically; otherwise it is an error.
+    closed: whether to finish a stream with a footer; a stream without one can be appended to.
+    index_names: maps index columns to names in the file that differ, as in `Layout`.
+    overwrite: replace an existing file atomically; otherwise an existing file is an error.
 
-    Use it as a context manager: leaving the block finishes the file, an exception leaves nothing.
+    Use the writer as a context manager: leaving the block finishes the file, an exception discards it.
     Raises UsageError, OSError.
     """
     if kind not in ("archive", "stream"):
@@ -52,9 +52,9 @@ def create(
 
 
 def write(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], events: Any, **options: Any) -> int:
-    """Write events, which are anything that `Writer.add_batches` takes, to a new file; give how many there are.
+    """Write events (anything that `Writer.add_batches` takes) to a new file, and return their number.
 
-    `options` and errors are those of `create` and `Writer.add_batches`.
+    `options` are those of `create`; errors are those of `create` and `Writer.add_batches`.
     """
     with create(path, **options) as writer:
         writer.add_batches(events)
@@ -62,10 +62,10 @@ def write(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], events: Any
 
 
 class Writer(FileWriter):
-    """Takes events and, when finished, publishes them as one file. Made by `create`.
+    """Collects events and publishes them as one file when finished. Create it with `create`.
 
-    Events of an archive may come in any order, and are held in memory until `finish`; those of a stream are written
-    as they come. Not safe to share between threads.
+    Events of an archive may be added in any order and stay in memory until `finish`; those of a stream are written as
+    they are added. Not thread-safe.
     """
 
     _shown = "esformat.customerio.Writer"
@@ -88,10 +88,10 @@ class Writer(FileWriter):
         grouping: str | bytes = b"",
         indexes: Mapping[str, str | bytes | None] | None = None,
     ) -> None:
-        """Add one event. `timestamp`: int µs since the epoch, or an aware datetime: whole seconds.
+        """Add one event. `timestamp`: int µs since the epoch or an aware datetime; whole seconds only.
 
-        An archive has spaces, groupings and times, a stream none of them. Raises InvalidEventError for what the file
-        cannot hold, some of it only when the event is written; ClosedError after `finish` or `abort`.
+        An archive has spaces, groupings and times; a stream has none of them. Raises InvalidEventError for values that
+        the file cannot store, in some cases only when the event is written; ClosedError after `finish` or `abort`.
         """
         self._check_open()
         self._rows.add(space, data, timestamp, grouping, indexes)
@@ -102,9 +102,9 @@ class Writer(FileWriter):
     def add_table(self, table: Any) -> None:
         """Add the events of a table: a pyarrow table or batch, or anything with `__arrow_c_stream__`.
 
-        Columns: space, timestamp (int64 µs or a timestamp with a zone), grouping, data; every other one is an index,
-        of text or bytes, null where an event has no value. All or nothing: raises InvalidEventError for a table with
-        something that the file cannot hold; ClosedError after `finish` or `abort`.
+        Columns: space, timestamp (int64 µs or a timestamp with a zone), grouping, data; all others are indexes of text
+        or bytes, null if an event has no value. Adds all events or none: raises InvalidEventError if the table contains
+        a value that the file cannot store; ClosedError after `finish` or `abort`.
         """
         self._check_open()
         events = check_events(to_arrow(table), self._names)
@@ -113,7 +113,7 @@ class Writer(FileWriter):
         self._events += len(events)
 
     def add_batches(self, events: Any) -> None:
-        """Add the events of a table or of a stream of batches, such as a scan, as `add_table` does batch by batch."""
+        """Add the events of a table or of a stream of batches, such as a scan; calls `add_table` for each batch."""
         self._check_open()
         if not hasattr(events, "__arrow_c_stream__"):
             self.add_table(events)
@@ -148,7 +148,7 @@ class Writer(FileWriter):
 
 
 def _space_groups(tables: list[pa.Table]) -> Iterator[pa.Table]:
-    """The events of all tables, whole spaces at a time, by space, then in the order in which they were added."""
+    """Yield the events of all tables in groups of whole spaces, sorted by space, then in insertion order."""
     if not any(map(len, tables)):
         return
     table = pa.concat_tables(tables, promote_options="permissive")
