@@ -1,4 +1,4 @@
-"""Statements in SQL over events: DuckDB runs them, over datasets or, where that tells, over counts alone."""
+"""SQL statements on events, run by DuckDB over datasets, or over counts alone if they suffice."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What every answer to a statement in SQL can do, whether this process gives it or a server."""
+"""The interface of SQL results, whether this process or a server computes them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from esformat.errors import UsageError
 
 
 class RowAnswer(ABC):
-    """Rows that are read when they are asked for.
+    """Rows that are read on demand.
 
-    Take columns: `to_table`, `to_pandas`, `batches`, or hand it to anything that reads the Arrow C stream; or iterate
-    it for tuples. Each use asks again, from any thread.
+    Read columns with `to_table`, `to_pandas`, `batches` or anything that reads the Arrow C stream; iterate for tuples.
+    Each use runs the statement again, in any thread.
     """
 
     @abstractmethod
@@ -26,13 +26,13 @@ class RowAnswer(ABC):
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """Arrow schema of the columns."""
+        """The Arrow schema of the columns."""
 
     def __reduce__(self) -> Any:
         raise UsageError("an answer cannot be pickled", hint="pickle its to_table()")
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows as record batches; what can be given piece by piece does not fill the memory."""
+        """The rows as record batches, streamed where possible so that they need not fit in memory."""
         yield from self.to_reader()
 
     def to_table(self) -> pa.Table:
@@ -55,6 +55,6 @@ class RowAnswer(ABC):
         return iter(self.fetchall())
 
     def _repr_html_(self) -> str:
-        """The first rows, as notebooks show them."""
+        """The first rows as HTML, for notebooks."""
         reader = self.to_reader()
         return html_events(repr(self), reader.schema.names, reader)

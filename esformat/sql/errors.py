@@ -1,4 +1,4 @@
-"""What DuckDB raises, as this package tells it: in one line, and what went wrong with a file as itself."""
+"""Translation of DuckDB's errors to one-line errors of this package, or to the original error of a dataset."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from esformat.sql.watch import Watch
 
 @contextmanager
 def told(watch: Watch) -> Iterator[None]:
-    """Let DuckDB work. Raises what failed in a dataset, else UsageError for what is wrong with a statement, or is more
-    than there is memory for, OSError for a file that DuckDB could not read, EsdbError for a statement that was stopped.
+    """Run a block that uses DuckDB, and translate its errors.
+
+    Raises the original error of a dataset if one failed; else UsageError for an invalid statement or lack of memory,
+    OSError for a file that DuckDB could not read, EsdbError for an interrupted statement.
     """
     with watch.guarded():
         try:
@@ -35,7 +37,7 @@ def _translated(error: duckdb.Error) -> Exception:
 
 
 def one_line(error: duckdb.Error) -> str:
-    """What an error says, without the picture of the place."""
+    """Return the message of an error without the excerpt of the statement."""
     text, _, _ = str(error).partition("\n\nLINE ")
     lines = [line.strip().rstrip("!") for line in text.splitlines()]
     return "; ".join(line for line in lines if line)

@@ -1,4 +1,4 @@
-"""Which expressions are understood: those whose value depends on one row alone, and the same each time."""
+"""The expressions that rewriting understands: deterministic ones whose value depends on one row alone."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SCALAR = frozenset({
 
 
 def are_scalar(tree: Any) -> bool:
-    """Whether all expressions in a part of a tree are understood."""
+    """Whether all expressions in a tree are understood."""
     return all(is_scalar(each) for each in expressions(tree))
 
 
 def is_scalar(expression: Node) -> bool:
-    """Whether an expression itself is understood, its operands apart: no aggregate, window, subquery, parameter."""
+    """Whether an expression is understood, ignoring its operands: not an aggregate, window, subquery or parameter."""
     if expression["class"] != "FUNCTION":
         return expression["class"] in _PLAIN
     bare = not (expression["schema"] or expression["catalog"] or expression["distinct"] or expression["filter"])

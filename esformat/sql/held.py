@@ -1,7 +1,7 @@
-"""Texts that a condition asks for, so that events which cannot hold them are not put together.
+"""Texts required by conditions, so that events that cannot contain them are not decoded.
 
-DuckDB looks at all that it is given again, so it does no harm to give it too much; never is it given too little.
-Payloads that it would end a statement for, as they are no UTF-8 or no JSON, may be passed over with the others.
+DuckDB checks all rows again, so too many rows are harmless, and a matching row is never left out. Payloads that are not
+UTF-8 or not JSON, for which DuckDB would fail, may be skipped with the others.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from esformat.sql.table import Table, folded
 from esformat.sql.tree import Node, alias_of, arguments, conjuncts, is_read_once, is_table, root, text_of
 
 Held = Mapping[str, Sequence[Sequence[bytes]]]
-"""By column: of each of these lists, a value holds one text at least."""
+"""By column, lists of texts: a value must contain at least one text of each list."""
 MOST_TEXTS = 16
-"""Of one list."""
+"""The most texts of one list."""
 _WITHIN = ("contains", "starts_with", "prefix", "^@", "ends_with", "suffix")
 _OF_JSON = ("->>", "json_extract_string")
 _ANY_SIGNS = re.compile("[%_]")
 
 
 def held_texts(tree: Node, table: Table) -> Held:
-    """What the columns of all rows hold that a SELECT over one table is about."""
+    """Return the texts that the columns of matching rows contain, for a SELECT over one table."""
     node = root(tree)
     source = node["from_table"]
     if not is_table(source) or not is_read_once(tree, source["table_name"]):
@@ -39,14 +39,14 @@ def held_texts(tree: Node, table: Table) -> Held:
 
 
 class _Columns:
-    """The columns of a table, as a statement names them."""
+    """Resolves column references of a statement to the columns of a table."""
 
     def __init__(self, table: Table, alias: str) -> None:
         self._fields = {folded(field.name): field for field in table.schema}
         self._alias = alias
 
     def text(self, node: Node) -> str | None:
-        """The column whose text an expression is."""
+        """The column whose text an expression stands for: a text column, or `decode` of a binary one; else None."""
         wanted = pa.types.is_string, pa.types.is_large_string
         if node["class"] == "FUNCTION" and _is_called(node, ("decode",)):
             ((node, *more), wanted) = arguments(node), (pa.types.is_binary, pa.types.is_large_binary)
@@ -66,7 +66,7 @@ def _is_called(node: Node, names: Sequence[str]) -> bool:
 
 
 def _said(condition: Node, columns: _Columns) -> Iterator[tuple[str, Sequence[bytes]]]:
-    """Columns, and texts of which each holds one where a condition is true."""
+    """Yield columns with texts: where the condition is true, the column contains one of them."""
     if condition["class"] == "FUNCTION":
         given = arguments(condition)
         if len(given) != 2 or (text := text_of(given[1])) is None or (column := columns.text(given[0])) is None:
@@ -87,7 +87,7 @@ def _said(condition: Node, columns: _Columns) -> Iterator[tuple[str, Sequence[by
 
 
 def _any_of(node: Node, values: Sequence[Node], columns: _Columns) -> tuple[str, Sequence[bytes]] | None:
-    """A column, and texts of which it holds one where an expression is one of some values."""
+    """Return a column and texts, one of which it contains if the expression equals one of `values`."""
     given = [text_of(value) for value in values]
     texts = [text for text in given if text]
     if not texts or len(texts) < len(given) or len(texts) > MOST_TEXTS:
@@ -96,7 +96,7 @@ def _any_of(node: Node, values: Sequence[Node], columns: _Columns) -> tuple[str,
     if node["class"] == "FUNCTION" and _is_called(node, _OF_JSON):
         node, *path = arguments(node)
         if len(path) != 1 or (place := text_of(path[0])) is None or "*" in place or ".." in place:
-            return None  # several values make a list
+            return None  # a path to several values returns a list
         around = [texts_around(text) for text in texts]
     column = columns.text(node)
     if column is None or not all(around):

@@ -1,7 +1,7 @@
-"""Spaces as the only ones that matter: those of another table in a join, or those of a long list.
+"""Restriction to the relevant spaces: those of the other table of a join, or those of a long IN list.
 
-DuckDB filters the larger side of a join by what it finds in the smaller one, but hands nothing of that to Arrow scans;
-lists it converts for them value by value.
+DuckDB filters the larger side of a join by the keys of the smaller one, but does not pass this filter to Arrow scans,
+and converts lists for them value by value.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from esformat.sql.tree import Node, alias_of, conjuncts, is_read_once, is_table,
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 Only = tuple[str, Callable[[Ask], list[str] | None]]
-"""Of one of our tables, its name and what gives its only spaces that matter; None where they are many."""
+"""The name of one of our tables, and a function that returns its relevant spaces, or None if there are too many."""
 FEW_SPACES = 16
-"""That a list may have and stay where it is."""
+"""Lists of up to this many spaces stay in the statement."""
 MOST_SPACES = 1_000
-"""That are handed down; of more, most blocks are read anyway."""
+"""The most spaces to pass to a scan; with more, most blocks are read anyway."""
 
 
 def joined_spaces(
@@ -30,9 +30,9 @@ def joined_spaces(
     tables: Mapping[str, Table],
     statement_of: Callable[[Node], str],
 ) -> Only | None:
-    """Of a SELECT over an inner join of one of our tables, by its spaces, with another one: which ones matter.
+    """The relevant spaces of a SELECT that inner-joins one of our tables by space with another table; else None.
 
-    statement_of: a SELECT as text.
+    statement_of: converts a SELECT to text.
     """
     sides = _sides(root(tree)["from_table"], tables)
     if sides is None:
@@ -54,7 +54,7 @@ def joined_spaces(
 
 
 def listed_spaces(tree: Node, table: Table) -> Only | None:
-    """The same of a SELECT over one table that lists many spaces; what lists them is taken out of it."""
+    """The spaces that a SELECT over one table lists, if there are many; removes that condition from the SELECT."""
     node = root(tree)
     name = node["from_table"]["table_name"]
     once = is_table(node["from_table"]) and is_read_once(tree, name)
@@ -74,7 +74,7 @@ def listed_spaces(tree: Node, table: Table) -> Only | None:
 
 
 def _without(condition: Node, part: Node) -> Node | None:
-    """The conditions that AND joins but for one of them."""
+    """Return an AND condition without one of its parts."""
     if condition is part:
         return None
     if condition["type"] == "CONJUNCTION_AND":
@@ -84,7 +84,7 @@ def _without(condition: Node, part: Node) -> Node | None:
 
 
 def _sides(join: Node, tables: Mapping[str, Table]) -> tuple[Node, Node, str] | None:
-    """Our table, the other one, and its column that is equal to our space."""
+    """Our table of a join, the other one, and the column of the other that equals our space; None for other joins."""
     if join["type"] != "JOIN" or join["join_type"] != "INNER" or join["ref_type"] != "REGULAR":
         return None
     sides = (join["left"], join["right"])

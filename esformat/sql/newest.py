@@ -1,4 +1,4 @@
-"""The newest rows, or the oldest: `ORDER BY timestamp DESC LIMIT n` with the time that all of them are at or after."""
+"""The newest or oldest rows: adds to `ORDER BY timestamp DESC LIMIT n` the time bound that it implies."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from esformat.sql.tree import (
 
 MOST_ROWS = 10_000
 _INFINITE = 2**63 - 1
-"""µs from 1970 that DuckDB takes for infinity, either way."""
+"""DuckDB takes ±this many µs since 1970 for infinity."""
 _STARS = ("exclude_list", "replace_list", "rename_list", "qualified_exclude_list", "columns", "expr")
 
 
 def bounded(
     connection: duckdb.DuckDBPyConnection, node: Node, table: Table, ask: Callable[[Node], list[tuple[Any, ...]]]
 ) -> bool:
-    """Add to a SELECT what its ORDER BY and LIMIT imply. ask: gives the rows of another SELECT."""
+    """Add the time bound implied by ORDER BY and LIMIT to a SELECT; return whether it did. ask: runs another SELECT."""
     order = _order(node)
     if order is None or not _is_plain(node):
         return False
@@ -48,7 +48,7 @@ def bounded(
 
 
 def _order(node: Node) -> tuple[int, bool] | None:
-    """How many rows come at most, and whether the newest ones; None where they are not chosen by time."""
+    """The number of rows including OFFSET, and whether they are the newest; None if they are not chosen by time."""
     kinds = {each["type"]: each for each in node["modifiers"]}
     if set(kinds) != {"ORDER_MODIFIER", "LIMIT_MODIFIER"}:
         return None
@@ -67,7 +67,7 @@ def _order(node: Node) -> tuple[int, bool] | None:
 
 
 def _is_time(expression: Node, node: Node) -> bool:
-    """Whether an expression is the table's own timestamp."""
+    """Whether an expression is the table's timestamp column."""
     if expression["class"] != "COLUMN_REF" or not is_table(node["from_table"]):
         return False
     *of, name = (folded(part) for part in expression["column_names"])
@@ -76,7 +76,7 @@ def _is_time(expression: Node, node: Node) -> bool:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether every row of the table that its condition is true of is a row of the answer, but for the limit."""
+    """Whether every row that satisfies the condition is a row of the result, apart from the limit."""
     if node["group_expressions"] or node["having"] or node["sample"] or node["qualify"] or node["cte_map"]["map"]:
         return False
     stars = [each for each in node["select_list"] if each["class"] == "STAR"]
@@ -87,7 +87,7 @@ def _is_plain(node: Node) -> bool:
 
 
 def _nth(connection: duckdb.DuckDBPyConnection, node: Node, count: int, *, newest: bool) -> Node:
-    """The SELECT of the time of the last row that is within the limit."""
+    """Return the SELECT of the time of the last row within the limit."""
     way = "DESC" if newest else "ASC"
     nth = select(connection, f"SELECT epoch_us(x) FROM t ORDER BY x {way} LIMIT 1 OFFSET {count - 1}")  # noqa: S608
     time = expression(connection, f"{quoted(alias_of(node['from_table']))}.timestamp")

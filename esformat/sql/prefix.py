@@ -1,7 +1,7 @@
-"""Beginnings of keys and indexed values, as `LIKE 'x%'` asks for them, as the range or the values that they imply.
+"""Rewriting of prefix conditions such as `LIKE 'x%'` on keys and indexed values to ranges or lists of values.
 
-DuckDB hands comparisons down to scans, but no patterns. A range takes the place of a condition that says no more, so
-that nobody looks at the text; beside any other it changes no answer.
+DuckDB passes comparisons to scans, but not patterns. A pure prefix condition is replaced, so that no text is compared;
+next to any other pattern, the added condition does not change the result.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from esformat.sql.table import Table
 from esformat.sql.tree import Node, and_also, arguments, column_of, conjuncts, expression, literal, quoted, text_of
 
 MOST_VALUES = 1_000
-"""Of an index that are looked through for those that begin so."""
+"""The most values of an index to search for a prefix."""
 _BEGINNINGS = ("~~", "starts_with", "prefix", "^@")
 _LAST = 0x10FFFF
 
 
 def bounded(connection: duckdb.DuckDBPyConnection, node: Node, tables: Mapping[str, Table]) -> bool:
-    """Put into a SELECT what its conditions on beginnings imply. tables: ours, by the names that it has for them."""
+    """Add to a SELECT what its prefix conditions imply; return whether anything changed. tables: ours, by name."""
     changed = False
     for each in conjuncts(node["where_clause"]):
         found = beginning(each)
@@ -46,20 +46,20 @@ def bounded(connection: duckdb.DuckDBPyConnection, node: Node, tables: Mapping[s
 
 
 class Beginning(NamedTuple):
-    """How text must begin."""
+    """A prefix condition on a column."""
 
     column: Node
     text: str
     whole: bool
-    """Whether that is all that the condition says."""
+    """Whether the prefix is the whole condition."""
 
 
 def beginning(condition: Node) -> Beginning | None:
-    """What a condition says of a beginning."""
+    """The prefix that a condition requires; None if it requires none."""
     if condition["class"] != "FUNCTION" or condition["function_name"] not in _BEGINNINGS:
         return None
     given = arguments(condition)
-    if len(given) != 2:  # `column.starts_with('x')` has one
+    if len(given) != 2:  # `column.starts_with('x')` has only one
         return None
     reference, text = given[0], text_of(given[1])
     if reference["class"] != "COLUMN_REF" or text is None:
@@ -72,7 +72,7 @@ def beginning(condition: Node) -> Beginning | None:
 
 
 def _condition(table: Table, column: str, name: str, prefix: str) -> str | None:
-    """What a column must be for its text to begin so."""
+    """Return the SQL condition on a column that a prefix implies; None if there is none."""
     if not pa.types.is_string(table.schema.field(name).type):
         return None
     if name in ("space", "grouping"):
@@ -84,12 +84,12 @@ def _condition(table: Table, column: str, name: str, prefix: str) -> str | None:
     values = [value for value, _ in islice(table.index_values(name).items(), MOST_VALUES + 1)]
     wanted = [value for value in values if value.startswith(prefix)]
     if len(values) > MOST_VALUES or not wanted or any("\0" in value for value in wanted):
-        return None  # DuckDB's trees end texts at NUL
+        return None  # DuckDB's serialized trees end text at NUL
     return f"{column} IN ({', '.join(map(literal, wanted))})"
 
 
 def following(prefix: str) -> str | None:
-    """The first text behind all that begin so, in the order of code points; None where there is none."""
+    """Return the first text after all that have a prefix, in code point order; None if there is none."""
     kept = prefix.rstrip(chr(_LAST))
     if not kept:
         return None

@@ -1,7 +1,7 @@
-"""Columns of types that DuckDB lacks, in types that it has.
+"""Conversion of column types that DuckDB lacks to types that it has.
 
-It refuses every statement over a table that has one such column, also where that is not asked for, and of lists of
-no elements it ends the process.
+DuckDB rejects every statement on a table with such a column, even if the column is not used, and crashes on lists of
+fixed size 0.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 MOST_DIGITS = 38
-"""Of a decimal number; one with more is text, which keeps all of them."""
+"""The most digits of a DuckDB decimal; longer decimals become text, which keeps all digits."""
 
 
 def readable(dataset: Any) -> Any:
-    """An `EventDataset` of the same events as DuckDB can read them."""
+    """Return an `EventDataset` of the same events in types that DuckDB can read."""
     given = dataset.events.arrow
     fields = [field.with_type(readable_type(field.type)) for field in given]
     arrow = pa.schema(fields, given.metadata)
@@ -25,7 +25,7 @@ def readable(dataset: Any) -> Any:
 
 
 def readable_type(kind: pa.DataType) -> pa.DataType:
-    """The type that DuckDB reads values of a type in: the type itself for nearly all."""
+    """Return the type in which DuckDB can read values of a type: nearly always the type itself."""
     if pt.is_float16(kind):
         return pa.float32()
     if pt.is_decimal(kind):
@@ -51,22 +51,22 @@ def _decimal(kind: pa.DataType) -> pa.DataType:
 
 
 class ReadableEvents:
-    """`Events` with some columns in other types."""
+    """`Events` with some columns converted to other types."""
 
     def __init__(self, events: Any, arrow: pa.Schema) -> None:
         self._events = events
         self.arrow = arrow
-        """The columns as they are given."""
+        """The schema of the converted columns."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._events, name)
 
     def holding(self, held: Any) -> ReadableEvents:
-        """The same events, perhaps without some that lack texts."""
+        """The same events, possibly without some that lack required texts."""
         return ReadableEvents(self._events.holding(held), self.arrow)
 
     def batches(self, bounds: Any, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
-        """The named columns of at least the events within bounds."""
+        """Yield the named columns of at least the events within bounds."""
         for batch in self._events.batches(bounds, columns, lazily=lazily):
             schema = pa.schema([self.arrow.field(name) for name in batch.schema.names])
             arrays = [

@@ -1,4 +1,4 @@
-"""Statements made such that less is read for them. Every way keeps the answer; what is not understood is left alone."""
+"""Rewriting of statements to read less, with the same result. Statements that are not understood are left alone."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from esformat.sql.tree import Node, given_names, nodes, root, to_text
 
 
 class Rewritten(NamedTuple):
-    """What is asked instead of a statement."""
+    """A rewritten statement."""
 
     text: str
     of: str = ""
-    """The name, as the statement has it, of a table that something else stands for:"""
+    """The name, as written in the statement, of the table that is replaced by one of the following."""
     summary: Summary | None = None
-    """what `text` asks instead of its events,"""
+    """A summary that `text` reads instead of the table's events."""
     spaces: Callable[[Ask], Sequence[str] | None] | None = None
-    """or its events of some spaces; this gives those, or None where they are many, and then it is the whole,"""
+    """Returns the only relevant spaces of the table; if it returns None, there are too many and all are read."""
     held: Held = MappingProxyType({})
-    """or its events without some that lack these texts."""
+    """Texts required of the table's events: those that lack them may be left out."""
 
 
 def rewritten(
     connection: duckdb.DuckDBPyConnection, tree: Node, tables: Mapping[str, Table], names: Sequence[str], ask: Ask
 ) -> Rewritten | None:
-    """The same question for less, its tree changed for that; None where there is nothing to change.
+    """Rewrite a statement, changing its tree, to read less; None if there is nothing to change.
 
-    tables: ours, by name. names: of the columns that the statement gives. ask: gives the rows of another statement.
+    tables: ours, by name. names: the statement's result columns. ask: runs another statement and returns its rows.
     """
     ours = {folded(name): table for name, table in tables.items() if _has_plain_names(table)}
     given = given_names(tree)
     for name in given & ours.keys():
-        del ours[name]  # what a WITH calls so hides it
+        del ours[name]  # hidden by a name of the WITH clause
     select = root(tree)
     if select["type"] != "SELECT_NODE":
         text = _bounded(connection, tree, ours, changed=False)
@@ -78,7 +78,7 @@ def rewritten(
 
 
 def _has_plain_names(table: Table) -> bool:
-    """Whether capitals alone tell no two of its columns apart: of those DuckDB renames all but the first."""
+    """Whether no two column names differ only in case: DuckDB renames all but the first of those."""
     names = table.schema.names
     return len(set(map(folded, names))) == len(names)
 
@@ -86,7 +86,7 @@ def _has_plain_names(table: Table) -> bool:
 def _bounded(
     connection: duckdb.DuckDBPyConnection, tree: Node, ours: Mapping[str, Table], *, changed: bool
 ) -> str | None:
-    """A tree as text, with what conditions on beginnings imply; None where nothing of it was changed."""
+    """Return a tree as text after adding what prefix conditions imply; None if nothing was changed."""
     for node in [node for node in nodes(tree) if node.get("type") == "SELECT_NODE"]:
         changed |= prefix.bounded(connection, node, ours)
     return to_text(connection, tree) if changed else None

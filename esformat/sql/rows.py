@@ -1,4 +1,4 @@
-"""`Rows`: the lazy answer to a statement in SQL."""
+"""`Rows`: the lazy result of an SQL statement."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from esformat.sql.watch import Watch
 
 BATCH_ROWS = 65_536
 MOST_KEPT = 1_000
-"""Rows of an answer that is kept."""
+"""The most rows of a result that is cached."""
 
 
 class Bound(NamedTuple):
-    """A statement that has found its tables and columns, and the connection that it has to itself until it is done."""
+    """A statement with resolved tables and columns, and the connection that it uses exclusively until it is done."""
 
     connection: duckdb.DuckDBPyConnection
     text: str
@@ -27,13 +27,13 @@ class Bound(NamedTuple):
     columns: tuple[str, ...]
     watch: Watch
     done: Callable[[], None]
-    """Called once all rows are read."""
+    """Called when all rows are read."""
 
     def relation(self) -> duckdb.DuckDBPyRelation:
-        """Its rows for Arrow, not asked for yet. Raises UsageError for a column that DuckDB hands over wrongly."""
+        """Return its rows as a lazy relation for Arrow. Raises UsageError for a column that Arrow cannot represent."""
         relation = self.connection.sql(self.text, params=self.parameters)
         for name, kind in zip(relation.columns, relation.types, strict=True):
-            if "UHUGEINT" in str(kind):  # of which the upper half comes out negative
+            if "UHUGEINT" in str(kind):  # DuckDB exports the upper half as negative numbers
                 raise UsageError(
                     f"column {name!r} is {kind}, which Arrow does not have", hint="cast it first, for example to text"
                 )
@@ -41,7 +41,7 @@ class Bound(NamedTuple):
 
 
 class Rows(RowAnswer):
-    """The rows that answer a statement, read when they are asked for: a `RowAnswer`."""
+    """The rows of a statement's result, read on demand."""
 
     def __init__(
         self,
@@ -49,14 +49,16 @@ class Rows(RowAnswer):
         columns: tuple[str, ...] | None = None,
         kept: list[list[tuple[Any, ...]]] | None = None,
     ) -> None:
-        """Made by `sql`, which tells at once what is wrong with a statement. columns: where nothing is, as it was asked
-        before. kept: the rows that came then, or room for them; None where they may be others each time.
+        """Use `Session.ask` instead, which binds the statement immediately and so raises its errors.
+
+        columns: known from an earlier run; then `bind` is not called yet.
+        kept: the cached rows, or an empty list to cache them in; None if the rows may differ each time.
         """
         self._bind = bind
         self._kept = kept
         self._first = bind() if columns is None else None
         self.column_names = self._first.columns if self._first else columns or ()
-        """Names of the columns."""
+        """The names of the columns."""
 
     def __repr__(self) -> str:
         return f"<esformat.sql.Rows of {', '.join(self.column_names)}>"
@@ -95,7 +97,7 @@ class Rows(RowAnswer):
 
 
 def _batches(bound: Bound, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """What a reader gives; whoever stops early stops DuckDB, too."""
+    """Yield the batches of a reader; closing the generator early also stops DuckDB."""
     try:
         while True:
             with told(bound.watch):

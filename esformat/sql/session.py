@@ -1,4 +1,4 @@
-"""`Session`: statements put to DuckDB, and the tables that they name found for it."""
+"""`Session`: runs statements in DuckDB and finds the tables that they name."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from esformat.sql.watch import Guard, Watch, unguarded
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 MOST_KEPT = 1_000
-"""Statements of which it is kept what was found about them."""
+"""The most statements whose analysis is cached."""
 MOST_TEXT = 1_000_000
-"""Characters of a statement; in a longer one nothing is looked for: its tree would take longer than it saves."""
+"""The most characters of a statement to analyze; beyond this, parsing costs more than rewriting saves."""
 R = TypeVar("R")
 SHOWN_NAMES = 8
-"""Of tables, in the hint about one that is not there."""
+"""The most table names in the hint about an unknown table."""
 _SHOW_TABLES = re.compile(r"SHOW\s+(ALL\s+)?TABLES\s*;?", re.IGNORECASE)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b(?!\s*(?:\(|ANALYZE\b))", re.IGNORECASE)
 _MISSING = (
     re.compile(r"Table with name (.+?) does not exist!"),
     re.compile(r'No extension found that is capable of reading the file "(.+)"$', re.MULTILINE),
 )
-"""What DuckDB says of a name that it does not know, and of a file that it does not know the format of."""
+"""DuckDB's messages about an unknown table, and about a file of unknown format."""
 _ASKING = ("SELECT", "EXPLAIN")
 _SETTINGS = ("TimeZone = 'UTC'", "python_enable_replacements = false")
-"""Times without a zone are UTC, as everywhere here; names are files and tables, never variables of a program."""
+"""Times without a zone are UTC, as everywhere here; names are files and tables, never Python variables."""
 _LOCKED = (
-    *(f"{place}_directory = '/'" for place in ("home", "secret", "extension")),  # settings and errors show these
+    *(f"{place}_directory = '/'" for place in ("home", "secret", "extension")),  # shown by settings and errors
     "temp_directory = ''",
     "enable_external_access = false",
     "autoinstall_known_extensions = false",
@@ -52,14 +52,14 @@ _LOCKED = (
     "max_temp_directory_size = '0KB'",
     "lock_configuration = true",
 )
-"""For statements of strangers: no files, no network, no extensions, nothing on the disk, and it stays so."""
+"""Settings for untrusted statements: no files, network, extensions or disk use, and no way to change this."""
 
 
 class Database:
-    """A DuckDB in memory, opened by the first statement. Safe to share between threads."""
+    """An in-memory DuckDB database, opened by the first statement. Thread-safe."""
 
     def __init__(self, *, locked: bool = False, settings: Sequence[str] = ()) -> None:
-        """locked: nothing outside can be reached, and no setting changed. settings: of DuckDB, as `threads = 2`."""
+        """locked: deny all outside access and changes of settings. settings: DuckDB's, such as `threads = 2`."""
         self._settings = (*_SETTINGS, *settings, *(_LOCKED if locked else ()))
         self._opened: duckdb.DuckDBPyConnection | None = None
         self._process = 0  # DuckDB's threads do not survive a fork
@@ -67,7 +67,7 @@ class Database:
         unlock_in_forks(self)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """A connection for one statement."""
+        """Return a connection for one statement."""
         with self._lock:
             if self._opened is None or self._process != os.getpid():
                 _leave(self._opened)
@@ -77,7 +77,7 @@ class Database:
             return self._opened.cursor()
 
     def close(self) -> None:
-        """Let go of it; rows that are being read end with an error."""
+        """Close the database; rows that are being read fail with an error."""
         with self._lock:
             if self._opened is not None and self._process == os.getpid():
                 self._opened.close()
@@ -85,7 +85,7 @@ class Database:
 
 
 class Session:
-    """Statements over tables that are found by name. Safe to share between threads; they may run side by side."""
+    """Runs statements on tables that are found by name. Thread-safe; statements may run in parallel."""
 
     def __init__(
         self,
@@ -97,10 +97,12 @@ class Session:
         lasting: bool = False,
         names: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """find: gives the tables of names. hint: what to do about a name that is not found. names: those that SHOW
-        TABLES tells, where they can be told. database: None for one of
-        its own. guard: in which DuckDB works. lasting: a name is always the same table, whose events do not change, and
-        nobody guards; then what was found about a statement is kept for the next time, and so are connections.
+        """find: returns the table of a name. hint: advice for unknown tables.
+        database: None to create one.
+        guard: returns the context in which DuckDB runs.
+        lasting: a name always means the same table, whose events do not change, and there is no guard; then the
+        analysis of statements and connections are cached.
+        names: returns the names that SHOW TABLES lists, if they are known.
         """
         self._kept: dict[str, _Known] | None = {} if lasting else None
         self._idle: list[_Desk] = []
@@ -110,11 +112,11 @@ class Session:
         self._guard = guard
 
     def ask(self, text: str, parameters: Parameters = None) -> Rows:
-        """The rows that answer one statement, read when they are asked for.
+        """Return the rows of one statement, read on demand.
 
-        parameters: values for `?`, `$1` or `$name` in it.
-        Raises UsageError for a statement that is wrong, that changes something, or that names a table which is not
-        there; what opening a file raises.
+        parameters: values for `?`, `$1` or `$name`.
+        Raises UsageError for an invalid statement, one that changes data, or one that names an unknown table; and
+        errors of opening a file.
         """
         text = text.strip()
         known = None if self._kept is None or parameters else self._kept.get(text)
@@ -128,14 +130,14 @@ class Session:
         return Rows(lambda: self._bound(text, parameters))
 
     def close(self) -> None:
-        """Let go of the database; rows that are being read end with an error."""
+        """Close the database; rows that are being read fail with an error."""
         self._idle.clear()
         self._database.close()
 
     # ------------------------------------------------------------ statements
 
     def _bound(self, text: str, parameters: Parameters) -> Bound:
-        """A statement that asks, bound to its tables, as something that reads less where there is such a thing."""
+        """Bind a query to its tables, rewritten to read less if possible."""
         connection = self._database.connect()
         watch = Watch(connection.interrupt, self._guard)
         with told(watch):
@@ -143,7 +145,7 @@ class Session:
         return Bound(connection, asked, parameters, columns, watch, connection.close)
 
     def _again(self, known: _Known) -> Bound:
-        """A statement that was asked before, put to a connection that may know its tables from then."""
+        """Bind a statement that ran before, reusing an idle connection that may have its tables registered."""
         desk = self._idle.pop() if self._idle else None
         if desk is None or desk.process != os.getpid():
             _leave(desk)
@@ -169,19 +171,19 @@ class Session:
         return table
 
     def _listed(self) -> Bound:
-        """The names of the tables."""
+        """Bind the result of SHOW TABLES."""
         connection = self._database.connect()
         connection.register("tables", pa.table({"name": pa.array(self._names(), pa.string())}))
         return Bound(connection, 'FROM "tables"', None, ("name",), Watch(), connection.close)
 
     def _what_to_do(self) -> str:
-        """About a name that is not found."""
+        """The hint about an unknown table."""
         names = self._names()
         some = ", ".join(names[:SHOWN_NAMES]) + (", … (SHOW TABLES tells all)" if len(names) > SHOWN_NAMES else "")
         return f"{self._hint}; here: {some}" if names else self._hint
 
     def _explained(self, statement: str, parameters: Parameters) -> Bound:
-        """DuckDB's plan of a statement, and how many blocks each scan of ours would read: it is run without rows."""
+        """Bind the result of EXPLAIN: DuckDB's plan, and the blocks that each scan would read, found in a dry run."""
         connection = self._database.connect()
         watch = Watch(connection.interrupt, self._guard)
         with told(watch):
@@ -197,7 +199,7 @@ class Session:
     def _better(
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
     ) -> tuple[str, tuple[str, ...]]:
-        """What is asked for a statement, as it is or rewritten, its tables registered; and its columns."""
+        """Register the tables of a statement; return its text, rewritten if possible, and its columns."""
         known = None if self._kept is None else self._kept.get(text)
         if known is None:
             known = self._looked_into(connection, text, parameters, watch)
@@ -208,13 +210,13 @@ class Session:
         if known.better is not None:
             asked = _asked(connection, known.better, watch, lambda name: watch.tables.get(name) or self._table(name))
         columns = tuple(connection.sql(asked, params=parameters).columns) if parameters else known.columns
-        return asked, columns  # a parameter may say which columns
+        return asked, columns  # parameters may determine the columns
 
     def _looked_into(
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
     ) -> _Known:
-        """What there is to know of a statement; its tables are registered."""
-        whole = len(text) <= MOST_TEXT and "\0" not in text  # DuckDB's trees end texts there
+        """Analyze a statement and register its tables."""
+        whole = len(text) <= MOST_TEXT and "\0" not in text  # DuckDB's serialized trees end text at NUL
         tree = parse(connection, text) if whole else None
         if tree is None:
             _check(connection, text)
@@ -247,39 +249,39 @@ class Session:
 
 
 def _is_ours(tree: Node, tables: Mapping[str, Table]) -> bool:
-    """Whether a statement asks our tables alone: files beside them may have other columns the next time."""
+    """Whether a statement reads only our tables: other files may have different columns next time."""
     known = given_names(tree) | set(map(folded, tables))
     sources = [node for node in nodes(tree) if node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION")]
     return all(folded(node.get("table_name", "")) in known for node in sources)
 
 
 class _Known(NamedTuple):
-    """What is known of a statement."""
+    """The cached analysis of a statement."""
 
     text: str
     tables: tuple[str, ...]
-    """Names that it needs."""
+    """The names of the tables to register."""
     better: Rewritten | None
     columns: tuple[str, ...]
     rows: list[list[tuple[Any, ...]]] | None
-    """Room for the answer, where counts alone give it."""
+    """A cache for the result, if counts alone give it."""
 
 
 class _Desk(NamedTuple):
-    """A connection for one statement after another."""
+    """A connection that is reused for one statement after another."""
 
     connection: duckdb.DuckDBPyConnection
     watch: Watch
-    """Without the tables and the way to interrupt: what a connection refers to must not refer to it."""
+    """Has no tables and no interrupt function: objects that a connection refers to must not refer back to it."""
     tables: set[str]
-    """Names that it knows, in small letters."""
+    """The names registered, in lower case."""
     process: int
 
 
 def _asked(
     connection: duckdb.DuckDBPyConnection, better: Rewritten, watch: Watch, table_of: Callable[[str], Table]
 ) -> str:
-    """What is asked instead of a statement, once what that needs is registered."""
+    """Register what a rewritten statement needs, and return its text."""
     if better.summary is not None:
         summary = better.summary.make()
         connection.register(NAME, summary)
@@ -296,9 +298,7 @@ def _asked(
 
 
 def _leave(one: object) -> None:
-    """Keep for good what a process was forked with: to let go of it, DuckDB would wait for threads that only the parent
-    has.
-    """
+    """Leak an object inherited through a fork: freeing it would wait for threads that exist only in the parent."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 
@@ -309,9 +309,9 @@ def bind(
     watch: Watch,
     hint: Callable[[], str] | None,
 ) -> R:
-    """What `ask` gives once every table that it lacks is found and registered.
+    """Return the result of `ask` after finding and registering every table that it lacks.
 
-    Raises UsageError for a table that is not found, where there is a hint what to do, else DuckDB's own error.
+    Raises UsageError for an unknown table if there is a hint, else DuckDB's own error.
     """
     while True:
         try:
@@ -330,13 +330,13 @@ def bind(
 
 
 def _missing(error: duckdb.Error) -> str | None:
-    """The name of the table that a statement lacks."""
+    """The name of the table that a statement lacks, from DuckDB's error; None for other errors."""
     found = (pattern.search(str(error)) for pattern in _MISSING)
     return next((match[1] for match in found if match), None)
 
 
 def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, watch: Watch) -> None:
-    """Make a table known to a connection by a name. Raises UsageError for two that capitals tell apart."""
+    """Register a table with a connection. Raises UsageError for two tables whose names differ only in case."""
     known = next((each for other, each in watch.tables.items() if folded(other) == folded(name)), None)
     if known is not None and known != table:
         raise UsageError(
@@ -348,24 +348,24 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, wat
 
 
 def scanned(dataset: Any) -> Any:
-    """What DuckDB is given to scan for an `EventDataset`. Its sources are its own affair, and known of one version."""
+    """Return the object that DuckDB scans for a dataset. DuckDB's source API is internal and known for 2.0 only."""
     dataset = readable(dataset)
     if not duckdb.__version__.startswith("2.0."):
         return dataset
     try:
         from esformat.sql.source import EventSource
-    except ImportError:  # of a patch release that has them elsewhere
+    except ImportError:  # a patch release may have moved them
         return dataset
     return EventSource(dataset)
 
 
 def _check(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Raises UsageError for anything but one statement that asks."""
+    """Raise UsageError for anything but a single query."""
     statements = connection.extract_statements(text)
     if len(statements) != 1:
         raise UsageError(f"expected one statement, not {len(statements)}")
     kind = statements[0].type.name
-    if kind == "MULTI":  # as PIVOT without its values, for which DuckDB makes a type first
+    if kind == "MULTI":  # such as PIVOT without values, for which DuckDB first creates a type
         raise UsageError(
             "DuckDB makes several statements of this one",
             hint="list the values of a PIVOT, as in FROM (PIVOT clicks ON type IN ('buy', 'view') USING count(*))",

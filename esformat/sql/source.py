@@ -1,7 +1,7 @@
-"""`EventSource`: what DuckDB scans in place of a dataset; it tells how many rows it has and takes filters as they are.
+"""`EventSource`: the object that DuckDB scans in place of a dataset; it reports its row count and accepts filters.
 
-DuckDB puts every dataset behind a source of its own, which tells no number of rows, so that a join takes our side for
-the smaller one, and which translates each filter for pyarrow, for us to take apart again.
+DuckDB's own source for datasets reports no row count, so that joins take our side for the smaller one, and it
+translates each filter to pyarrow, from which it would have to be parsed again.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from duckdb._sources.to_arrow import to_arrow
 
 MANY_SCANNERS = 100
 Comparison = tuple[str, str, Any]
-"""A column, an operator and a constant; of IN a list."""
+"""A column, an operator and a constant; for IN, a list of constants."""
 
 
 class EventSource(PyArrowDatasetSource):
-    """An `EventDataset` as DuckDB's Arrow scan reads it."""
+    """An `EventDataset` for DuckDB's Arrow scan."""
 
     _last: tuple[Node, Any] | None = None
-    """What was found of a predicate last: DuckDB shows each twice, when it plans and when it asks."""
+    """The last predicate with its bounds: DuckDB passes each predicate twice, for planning and for scanning."""
 
     def __init__(self, obj: Any) -> None:
         super().__init__(obj)
         self._scanners: dict[tuple[int, ...] | None, Any] = {}
-        """Of all rows, by columns: the same statement is asked again and again."""
+        """Scanners of all rows, by columns, cached because the same statements are repeated."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """All events. DuckDB takes what has this for something to scan."""
+        """All events. DuckDB scans any object with this method."""
         return self.obj.scanner(None).__arrow_c_stream__(requested_schema)
 
     def rows(self) -> int:
-        """How many rows there are at most."""
+        """The maximum number of rows."""
         return int(self.obj.events.most_events)
 
     def accepts(self, predicate: Node) -> bool:
-        """Whether a stream holds only rows that a predicate is true of, if it is given that."""
+        """Whether a stream with this predicate contains only rows that satisfy it."""
         return self._bounds(predicate) is not None or super().accepts(predicate)
 
     def stream(self, columns: Sequence[int] | None, filters: Sequence[Node]) -> tuple[object, bool]:
-        """The rows that filters are true of, and whether they have just the columns that are asked for."""
+        """Return the rows that satisfy the filters, and whether they have exactly the requested columns."""
         schema = self.declared_schema()
         found = [(predicate, self._bounds(predicate)) for predicate in filters]
         others = [to_arrow(predicate, schema) for predicate, bounds in found if bounds is None]
@@ -60,7 +60,7 @@ class EventSource(PyArrowDatasetSource):
         return scanner.__arrow_c_stream__(), asked is not None
 
     def _bounds(self, predicate: Node) -> Any:
-        """The bounds that a predicate says, where it says no more and events are given by them exactly."""
+        """The bounds that express a predicate exactly; None if there are none."""
         last = self._last
         if last is not None and last[0] is predicate:
             return last[1]
@@ -71,10 +71,10 @@ class EventSource(PyArrowDatasetSource):
 
 
 def comparisons(predicate: Node) -> list[Comparison] | None:
-    """The comparisons of columns with constants that must all be true; None where a predicate is something else."""
+    """The comparisons of columns with constants that a predicate joins by AND; None if it is anything else."""
     found: list[Comparison] = []
     pending = [predicate]
-    while pending:  # no recursion: hundreds of conditions of one column nest as deep
+    while pending:  # no recursion: hundreds of conditions on one column nest that deep
         match pending.pop():
             case Binary("AND", left, right):
                 pending += [right, left]

@@ -1,8 +1,8 @@
-"""Questions that a few numbers answer: how many events there are, of each space, of each value of an index.
+"""Statements that counts answer: the number of events, in total, per space or per value of an index.
 
-Where all columns that a statement names are one that is counted without reading events, it is put to a small table of
-that column's values instead, each once, with how many events have it; `count(*)` becomes the sum of those. What tells
-rows of equal values apart from one another, as an average does, is left alone.
+If a statement uses only one column, whose values are counted without reading events, it runs on a small table instead:
+each value once, with its number of events. `count(*)` becomes the sum of these numbers. Statements for which the number
+of equal rows matters in other ways, such as averages, are left alone.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from esformat.sql.tree import (
 )
 
 EVENTS = "events\N{MIDDLE DOT}"
-"""The column of how many events a value has: a name that no column has."""
+"""The column with the number of events of a value; no other column has this name."""
 NAME = "summary\N{MIDDLE DOT}"
 LEAST_EVENTS = 32
-"""For each value, that a summary pays: counting values takes longer than reading some events."""
+"""The fewest events per value for which a summary pays off: counting values costs more than reading a few events."""
 FEW_VALUES = 1_000
 _REPEATABLE = frozenset({"min", "max"})
-"""Aggregates that give the same where equal values come once."""
+"""Aggregates that do not depend on repetitions of equal values."""
 
 
 class Summary(NamedTuple):
-    """A small table that is asked instead of the events."""
+    """A small table that is queried instead of the events."""
 
     make: Callable[[], pa.Table]
     tallied: bool = False
-    """Whether the codes of all events are read for it, each time."""
+    """Whether building it reads the codes of all events, each time."""
 
 
 def summarised(connection: duckdb.DuckDBPyConnection, node: Node, table: Table, names: Sequence[str]) -> Summary | None:
-    """Change a SELECT so that it asks a summary, named NAME, of a table, and give that; None: it was left as it is.
+    """Change a SELECT to read a summary called NAME, and return the summary; None if the SELECT was not changed.
 
-    names: of the columns that it gives, which stay the same.
+    names: the result columns of the SELECT, which stay the same.
     """
     if not _is_plain(node) or not _folds_rows(node):
         return None
@@ -72,7 +72,7 @@ def _parts(node: Node) -> list[Any]:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether all of a SELECT is understood: one table, and expressions of a row or of a group."""
+    """Whether a SELECT is understood: one table, and known expressions of a row or a group."""
     if node["type"] != "SELECT_NODE" or not is_table(node["from_table"]) or node["cte_map"]["map"]:
         return False
     if node["sample"] is not None or node["qualify"] is not None:
@@ -83,7 +83,7 @@ def _is_plain(node: Node) -> bool:
 
 
 def _is_known(call: Node) -> bool:
-    """Whether an aggregate is one of those that a summary gives."""
+    """Whether a summary can compute an aggregate."""
     if call["class"] != "FUNCTION" or call["schema"] or call["catalog"] or call["order_bys"]["orders"]:
         return False
     name = call["function_name"]
@@ -99,7 +99,7 @@ def _is_known(call: Node) -> bool:
 
 
 def _folds_rows(node: Node) -> bool:
-    """Whether rows of equal values become one."""
+    """Whether rows with equal values are combined."""
     aggregates = {"count", "count_star", *_REPEATABLE}
     calls = (each.get("function_name") for each in expressions([node["select_list"], node["having"]]))
     distinct = any(each["type"] == "DISTINCT_MODIFIER" for each in node["modifiers"])
@@ -107,7 +107,7 @@ def _folds_rows(node: Node) -> bool:
 
 
 def _columns(node: Node, schema: pa.Schema) -> frozenset[str] | None:
-    """The table's columns that a SELECT names; None where a name is nothing that is known."""
+    """The table's columns that a SELECT uses; None if it uses an unknown name."""
     known = {folded(name): name for name in schema.names}
     table = folded(alias_of(node["from_table"]))
     aliases = {folded(each["alias"]) for each in node["select_list"]}
@@ -124,7 +124,7 @@ def _columns(node: Node, schema: pa.Schema) -> frozenset[str] | None:
 
 
 def _summary(columns: frozenset[str], node: Node, table: Table) -> Summary | None:
-    """Values of the columns and how many events have each; None where that takes reading whole events."""
+    """The values of the columns with their numbers of events; None if that requires reading whole events."""
     if len(columns) > 1:
         return _combinations(columns, node, table)
     counted = _counted(columns, node, table)
@@ -132,7 +132,7 @@ def _summary(columns: frozenset[str], node: Node, table: Table) -> Summary | Non
 
 
 def _counted(columns: frozenset[str], node: Node, table: Table) -> pa.Table | None:
-    """The values of a column and how many events have each, without reading events."""
+    """The values of a column with their numbers of events; None if that requires reading events."""
     if not columns:
         return pa.table({EVENTS: [table.num_events]})
     (name,) = columns
@@ -142,7 +142,7 @@ def _counted(columns: frozenset[str], node: Node, table: Table) -> pa.Table | No
         return None
     kind = table.schema.field(name).type
     if not (pa.types.is_string(kind) or name in table.indexes):
-        return None  # keys that are bytes compare with text by rules of DuckDB's own
+        return None  # DuckDB compares binary keys with text by its own rules
     most = max(FEW_VALUES, table.num_events // LEAST_EVENTS)
     pairs = list(islice(_pairs(name, node, table), most + 1))
     if len(pairs) > most:
@@ -151,7 +151,7 @@ def _counted(columns: frozenset[str], node: Node, table: Table) -> pa.Table | No
 
 
 def _pairs(name: str, node: Node, table: Table) -> Iterator[tuple[Any, int]]:
-    """Values that the condition of a SELECT can be true of, and how many events have each."""
+    """Yield values that may satisfy the condition of a SELECT, with their numbers of events."""
     counts = table.spaces(_prefix(node)) if name == "space" else table.index_values(name)
     wanted = _equal_to(name, node["where_clause"])
     if wanted is not None and pa.types.is_string(table.schema.field(name).type):
@@ -161,13 +161,13 @@ def _pairs(name: str, node: Node, table: Table) -> Iterator[tuple[Any, int]]:
 
 
 def _prefix(node: Node) -> str | None:
-    """What spaces must begin with."""
+    """The prefix that the condition requires of spaces; None if it requires none."""
     found = (beginning(each) for each in conjuncts(node["where_clause"]))
     return next((each.text for each in filter(None, found) if _names(each.column, "space")), None)
 
 
 def _with_nulls(pairs: Iterable[tuple[Any, int]], events: int) -> Iterator[tuple[Any, int]]:
-    """The same, and the events that have no value."""
+    """Yield the pairs, then None with the number of events without a value."""
     for value, count in pairs:
         events -= count
         yield value, count
@@ -176,7 +176,7 @@ def _with_nulls(pairs: Iterable[tuple[Any, int]], events: int) -> Iterator[tuple
 
 
 def _equal_to(name: str, condition: Node | None) -> str | None:
-    """The text that a column must be equal to."""
+    """The text that a condition requires a column to equal; None if it requires none."""
     for each in conjuncts(condition):
         if each["type"] == "COMPARE_EQUAL":
             for one, other in ((each["left"], each["right"]), (each["right"], each["left"])):
@@ -187,12 +187,12 @@ def _equal_to(name: str, condition: Node | None) -> str | None:
 
 
 def _names(expression: Node, name: str) -> bool:
-    """Whether an expression is a column; that it is one of this table is known."""
+    """Whether an expression is the column `name`; the caller knows that it belongs to this table."""
     return expression["class"] == "COLUMN_REF" and folded(str(expression["column_names"][-1])) == folded(name)
 
 
 def _asks_for_ends(node: Node) -> bool:
-    """Whether times are only asked for the first and the last of all, or of each group."""
+    """Whether times are used only in `min` and `max`."""
     calls = [each for each in expressions(_parts(node)) if each.get("function_name") in _REPEATABLE]
     inside = [each for call in calls for each in arguments(call) if _names_times(each)]
     named = [each for each in expressions(_parts(node)) if _names_times(each)]
@@ -204,7 +204,7 @@ def _names_times(expression: Node) -> bool:
 
 
 def _combinations(columns: frozenset[str], node: Node, table: Table) -> Summary | None:
-    """Combinations of values of several indexed columns; with times, where only the ends of those matter."""
+    """The combinations of values of several indexed columns; with times, if only their minimum and maximum matter."""
     timed = "timestamp" in columns
     names = [name for name in table.schema.names if name in columns and name != "timestamp"]
     if not set(names) <= set(table.indexes) or (timed and not _asks_for_ends(node)):
@@ -222,7 +222,7 @@ def _combinations(columns: frozenset[str], node: Node, table: Table) -> Summary 
 
 
 def _ends(table: Table) -> pa.Table:
-    """The first and the last event, as if the others were at the first one's time."""
+    """Return the first and last timestamps with counts, as if all events but the last had the first one's time."""
     kind = table.schema.field("timestamp").type
     low, high, events = table.min_timestamp, table.max_timestamp, table.num_events
     times, counts = ([low, high], [events - 1, 1]) if events > 1 else ([low], [1])
@@ -232,7 +232,7 @@ def _ends(table: Table) -> pa.Table:
 
 
 def _count_by_sum(connection: duckdb.DuckDBPyConnection, call: Node) -> None:
-    """Make a count of rows the sum of what the summary counts."""
+    """Replace a count of rows by a sum of the summary's counts."""
     name = call.get("function_name")
     if name == "count_star":
         made = _sum(connection, "TRUE")

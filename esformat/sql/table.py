@@ -1,4 +1,4 @@
-"""What a name behind FROM stands for: events, and the few facts by which a statement may be answered without them."""
+"""The tables that names after FROM stand for: events, and the counts that may answer a statement without them."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import pyarrow as pa
 
 
 class Counted(Protocol):
-    """Keys or values, and how many events each has, looked up one by one or all in order."""
+    """Keys or values with their numbers of events, looked up one by one or iterated in order."""
 
     def get(self, key: Any, default: int, /) -> int:
-        """How many events a key has."""
+        """Return the number of events of a key."""
         ...
 
     def pairs(self) -> Iterator[tuple[Any, int]]:
-        """All of them."""
+        """Yield all keys with their numbers of events."""
         ...
 
 
 class Table(Protocol):
-    """Events that a statement names: an open segment, a collection, a topic."""
+    """A source of events in a statement: an open segment, a collection or a topic."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the events."""
+        """The columns of the events."""
         ...
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """Names of the columns whose values are counted without reading events."""
+        """The names of the columns whose values are counted without reading events."""
         ...
 
     @property
     def num_events(self) -> int:
-        """How many there are."""
+        """The number of events."""
         ...
 
     @property
@@ -49,15 +49,15 @@ class Table(Protocol):
         ...
 
     def dataset(self, *, dictionaries: bool = False) -> Any:
-        """The events, as `EventDataset` gives them to engines. dictionaries: as of `Segment.dataset`."""
+        """The events as an `EventDataset` for query engines. dictionaries: as for `Segment.dataset`."""
         ...
 
     def spaces(self, prefix: str | bytes | None = None) -> Any:
-        """Spaces, those that begin with a prefix, as `Counted`."""
+        """The spaces as `Counted`, optionally only those with a prefix."""
         ...
 
     def index_values(self, name: str) -> Any:
-        """Values of an index, as `Counted`."""
+        """The values of an index as `Counted`."""
         ...
 
 
@@ -65,15 +65,15 @@ _SMALL = str.maketrans({capital: capital.lower() for capital in "ABCDEFGHIJKLMNO
 
 
 def folded(name: str) -> str:
-    """A name as DuckDB compares it: the capitals of ASCII are small letters, and no others."""
+    """Return a name as DuckDB compares it: with only ASCII capitals in lower case."""
     return name.translate(_SMALL)
 
 
 Find = Callable[[str], "Table | None"]
-"""The table of a name, or None where there is none of that name."""
+"""Returns the table of a name, or None if it is unknown."""
 
 
 def named(tables: Mapping[str, Table]) -> Find:
-    """Find tables by name, as SQL does: capital letters are the same as small ones."""
+    """Return a function that finds tables by name, ignoring case as SQL does."""
     known = {folded(name): table for name, table in tables.items()}
     return lambda name: known.get(folded(name))

@@ -1,7 +1,7 @@
-"""Statements as DuckDB's own parser gives them: trees of JSON, and back to text.
+"""Statements as JSON trees of DuckDB's own parser, and back to text.
 
-Versions of DuckDB differ in how they write constants and arguments; both ways are read here, and none is written by
-hand: new pieces of a tree are parsed from text. A tree that looks otherwise is one that nobody changes.
+Versions of DuckDB differ in how they represent constants and arguments. Both forms are read here, and neither is
+written by hand: new parts of a tree are parsed from text. Trees in any other form are not changed.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ T = TypeVar("T")
 
 
 def parse(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
-    """The tree of a statement; None for those that DuckDB does not give, which are not plain questions."""
+    """Return the tree of a statement; None if DuckDB cannot serialize it, because it is not a plain query."""
     ((stored,),) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
     tree: Node = json.loads(stored)
     return None if tree.get("error") or len(tree.get("statements", ())) != 1 else tree
 
 
 def to_text(connection: duckdb.DuckDBPyConnection, tree: Node) -> str:
-    """The statement of a tree."""
+    """Return the text of a tree."""
     ((text,),) = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()
     return str(text)
 
 
 def root(tree: Node) -> Node:
-    """The outermost node: a SELECT, a UNION …"""
+    """Return the outermost node: a SELECT, a UNION …"""
     node: Node = tree["statements"][0]["node"]
     return node
 
 
 def expression(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
-    """The node of an expression."""
+    """Parse an expression to a node."""
     node: Node = _snippet(connection, f"SELECT {text}")["select_list"][0]
     return node
 
 
 def relation(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
-    """The node of what stands behind FROM."""
+    """Parse a table reference, as after FROM, to a node."""
     node: Node = _snippet(connection, f"FROM {text}")["from_table"]
     return node
 
 
 def select(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
-    """The node of a SELECT."""
+    """Parse a SELECT to a node."""
     return _snippet(connection, text)
 
 
 _snippets: dict[str, str] = {}
-"""Texts that were parsed, and their nodes as JSON."""
+"""Cache of parsed texts, with their nodes as JSON."""
 _MOST_SNIPPETS = 1_000
 
 
 def _snippet(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
-    """The node of a SELECT, for the caller to change; the same few are asked for again and again."""
+    """Parse a SELECT to a node that the caller may change. Cached, since the same few recur."""
     stored = _snippets.get(text)
     if stored is None:
         tree = parse(connection, text)
@@ -74,7 +74,7 @@ def _snippet(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
 
 
 def nodes(tree: Any) -> Iterator[Node]:
-    """Every node of a tree, the outer ones first."""
+    """Yield every node of a tree, outer nodes first."""
     if isinstance(tree, dict):
         yield tree
         for value in tree.values():
@@ -85,22 +85,22 @@ def nodes(tree: Any) -> Iterator[Node]:
 
 
 def expressions(tree: Any) -> Iterator[Node]:
-    """Those that are expressions."""
+    """Yield the nodes of a tree that are expressions."""
     return (node for node in nodes(tree) if "class" in node and "type" in node)
 
 
 def table_names(tree: Node) -> list[str]:
-    """The names of tables, each once, and those that a WITH gives: it may ask the table that it hides."""
+    """The names of tables, each once, including those defined by WITH, which may read the table that they hide."""
     return list(dict.fromkeys(node["table_name"] for node in nodes(tree) if is_table(node)))
 
 
 def given_names(tree: Node) -> set[str]:
-    """The names that a WITH gives, in small letters."""
+    """The names defined by WITH clauses, in lower case."""
     return {folded(entry["key"]) for node in nodes(tree) if "cte_map" in node for entry in node["cte_map"]["map"]}
 
 
 def is_table(node: Node) -> bool:
-    """Whether it is a table by its bare name, all rows of it, with the names of its columns as they are."""
+    """Whether a node is a table by its bare name, with all rows and unchanged column names."""
     return node.get("type") == "BASE_TABLE" and not (
         node.get("schema_name")
         or node.get("catalog_name")
@@ -111,12 +111,13 @@ def is_table(node: Node) -> bool:
 
 
 _QUERIES = ("query", "query_table")
-"""Functions that give the rows of tables whose names are text."""
+"""Functions that read tables whose names are given as text."""
 
 
 def is_read_once(tree: Node, name: str) -> bool:
-    """Whether a SELECT reads a table once, and asks its conditions before all else: then rows that do not fulfil these
-    may be left out of the table.
+    """Whether a SELECT reads a table only once and filters it before anything else.
+
+    If so, rows that do not satisfy its conditions may be left out of the table.
     """
     named = 0
     for node in nodes(tree):
@@ -127,14 +128,14 @@ def is_read_once(tree: Node, name: str) -> bool:
 
 
 def arguments(function: Node) -> list[Node]:
-    """The arguments of a function."""
+    """Return the arguments of a function."""
     if "arguments" in function:
         return [each["expression"] for each in function["arguments"]]
     return list(function.get("children", ()))
 
 
 def text_of(node: Node) -> str | None:
-    """A constant text."""
+    """The value of a text constant; None for other nodes."""
     if node["class"] != "CONSTANT":
         return None
     if "literal" in node:
@@ -144,7 +145,7 @@ def text_of(node: Node) -> str | None:
 
 
 def integer_of(node: Node | None) -> int | None:
-    """A constant whole number."""
+    """The value of an integer constant; None for other nodes."""
     if node is None or node["class"] != "CONSTANT":
         return None
     if "literal" in node:
@@ -155,7 +156,7 @@ def integer_of(node: Node | None) -> int | None:
 
 
 def conjuncts(condition: Node | None) -> list[Node]:
-    """The conditions that AND joins."""
+    """The parts of a condition that AND joins."""
     if condition is None:
         return []
     if condition["type"] == "CONJUNCTION_AND":
@@ -164,17 +165,17 @@ def conjuncts(condition: Node | None) -> list[Node]:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it."""
+    """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text as SQL has it."""
+    """Quote a text for SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def and_also(connection: duckdb.DuckDBPyConnection, node: Node, text: str) -> None:
-    """Add a condition to those of a SELECT."""
+    """Add a condition to a SELECT with AND."""
     added = expression(connection, text)
     if node["where_clause"] is None:
         node["where_clause"] = added
@@ -185,9 +186,9 @@ def and_also(connection: duckdb.DuckDBPyConnection, node: Node, text: str) -> No
 
 
 def column_of(reference: Node, from_: Node, tables: Mapping[str, T]) -> tuple[T | None, str]:
-    """The table that surely has a column that a SELECT names, and the column's name; None where others may have it.
+    """Return the table that a column reference belongs to and the column's name; None as table if that is uncertain.
 
-    tables: by name, in small letters.
+    tables: by name, in lower case.
     """
     *of, name = (folded(part) for part in reference["column_names"])
     sources = [node for node in nodes(from_) if node.get("type") == "BASE_TABLE"]
@@ -205,5 +206,5 @@ def column_of(reference: Node, from_: Node, tables: Mapping[str, T]) -> tuple[T 
 
 
 def alias_of(table: Node) -> str:
-    """What a SELECT calls a table."""
+    """The alias of a table in a SELECT, else its name."""
     return str(table["alias"] or table["table_name"])

@@ -1,4 +1,4 @@
-"""What happens while a statement reads: which blocks each scan looks at, and what failed in one."""
+"""Observation of a statement's scans: the blocks that each would read, and the first failure."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from esformat.sql.table import Table
 
 Interrupt = Callable[[], None]
 Guard = Callable[[Interrupt], AbstractContextManager[None]]
-"""Gives a context in which DuckDB works for a statement, and in which that can be ended."""
+"""Returns a context in which DuckDB runs a statement that can be interrupted."""
 
 
 def unguarded(interrupt: Interrupt) -> AbstractContextManager[None]:
-    """No guard."""
+    """Return a context that does nothing."""
     return nullcontext()
 
 
 class Watch:
-    """The scans that DuckDB makes of the tables of one statement."""
+    """Observes the scans of the tables of one statement."""
 
     def __init__(self, interrupt: Interrupt = lambda: None, guard: Guard = unguarded) -> None:
-        """interrupt: ends the statement."""
+        """interrupt: stops the statement."""
         self._interrupt, self._guard = interrupt, guard
         self.dry = False
-        """Whether scans give no rows, and their blocks are counted instead."""
+        """Whether scans return no rows and report their blocks instead."""
         self.tables: dict[str, Table] = {}
-        """By the name that the statement has for each."""
+        """The tables, by their names in the statement."""
         self.lines: list[str] = []
-        """What a dry scan would read, as people are told."""
+        """Lines for EXPLAIN about the blocks that scans would read."""
         self.failure: Exception | None = None
-        """The first error of a scan, which DuckDB passes on as text alone."""
+        """The first error of a scan, which DuckDB passes on only as text."""
 
     def counted(self, name: str, values: int, *, tallied: bool) -> None:
-        """A table's values are known without reading its events; tallied: from the codes of all of them."""
+        """Report that a summary replaces a table's events. tallied: it is built from the codes of all events."""
         instead = f"codes alone, {values:,} combinations of them" if tallied else f"no block, {values:,} counts instead"
         self.lines.append(f"{name}: {instead}")
 
     def guarded(self) -> AbstractContextManager[None]:
-        """A context in which DuckDB works for the statement."""
+        """Return the context in which DuckDB runs the statement."""
         return self._guard(self._interrupt)
 
     def of(self, name: str) -> ScanWatch:
-        """What a dataset tells of its scans."""
+        """Return the observer of a dataset's scans."""
         return ScanWatch(self, name)
 
 
 class ScanWatch:
-    """What is told of the scans of one table."""
+    """Observes the scans of one table."""
 
     def __init__(self, watch: Watch, name: str) -> None:
         self._watch = watch
@@ -55,13 +55,13 @@ class ScanWatch:
 
     @property
     def dry(self) -> bool:
-        """Whether scans give no rows."""
+        """Whether scans return no rows."""
         return self._watch.dry
 
     def began(self, read: int, blocks: int, columns: list[str]) -> None:
-        """A dry scan would read so many of so many blocks."""
+        """Report that a dry scan would read `read` of `blocks` blocks."""
         self._watch.lines.append(f"{self._name}: {read:,} of {blocks:,} blocks, columns {', '.join(columns)}")
 
     def failed(self, error: Exception) -> None:
-        """A scan ends with an error."""
+        """Record the error of a scan."""
         self._watch.failure = self._watch.failure or error
