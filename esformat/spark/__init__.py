@@ -1,6 +1,6 @@
-"""Segments in PySpark: `format("esdb")` for reading and writing, and jobs over many files.
+"""Segments in PySpark: `format("esdb")` for reading and writing, and jobs on many files.
 
-spark = esformat.spark.start_session()                      # or register(spark) with a session of your own
+spark = esformat.spark.start_session()                      # or register(spark) with your own session
 events = spark.read.format("esdb").load("activity/")
 events.where("space = 'customer-42'").show()
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from esformat.spark.source import EsdbDataSource, register
     from esformat.spark.writing import Written, write
 else:
-    __getattr__, __dir__ = lazily(  # Spark's workers need few of them
+    __getattr__, __dir__ = lazily(  # lazily: Spark's workers need few of these
         __name__,
         {
             "esformat.spark.door": "sql view",

@@ -1,6 +1,7 @@
-"""Conditions of Spark's optimised plans as text for the option `where`. Reads Catalyst's expressions, changes nothing.
+"""Translation of conditions in Spark's optimised plans to text for the option `where`. Only reads Catalyst expressions.
 
-What is translated here means exactly the same there, nulls included. Anything else gives None, and stays Spark's.
+The text means exactly the same, including for nulls. Anything that cannot be translated becomes None and is left to
+Spark.
 """
 
 from __future__ import annotations
@@ -20,45 +21,45 @@ _COMPARISONS = {
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
 }
-_NUMBER = re.compile(r"#(\d+)L?\Z")  # behind the name of an attribute
+_NUMBER = re.compile(r"#(\d+)L?\Z")  # follows the name of an attribute
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _ORDERED = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz")
-"""Types whose values have one order; to Spark NaN is a number like any other, the largest."""
+"""Types that sort the same way here and in Spark. Excludes floats: to Spark, NaN is the largest number."""
 _EPOCH = dt.datetime(1970, 1, 1)
-_MOST_DEPTH = 60  # the option takes parentheses 100 deep
+_MOST_DEPTH = 60  # the option allows 100 levels of parentheses
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a relation: its name there, and the name of its type in Spark."""
+    """A column of a relation: its name there, and the name of its Spark type."""
 
     name: str
     kind: str
 
 
 Columns = Mapping[int, Column]
-"""Columns by the number that Spark has for them in one plan, as names may have another case there."""
+"""Columns by Spark's number for them in one plan, since the case of names may differ there."""
 
 
 def class_of(node: Any) -> str:
-    """The class of a node of a plan or expression, without its package."""
+    """The class name of a plan or expression node, without its package."""
     return str(node.nodeName())
 
 
 def items(sequence: Any) -> list[Any]:
-    """The elements of a sequence of Scala."""
+    """The elements of a Scala sequence."""
     return [sequence.apply(number) for number in range(sequence.size())]
 
 
 def numbers_of(attributes: Any) -> list[int]:
-    """The numbers of the attributes in a sequence of Scala; to ask each of them costs three calls of Java's."""
+    """The numbers of the attributes in a Scala sequence, in one call to Java instead of three per attribute."""
     text = str(attributes.mkString("\0"))
     return [int(_NUMBER.search(each)[1]) for each in text.split("\0")] if text else []  # type: ignore[index]
 
 
 def conjuncts(condition: Any) -> Iterator[Any]:
-    """The conditions that AND joins."""
+    """Yield the parts of a condition that AND joins."""
     if class_of(condition) == "And":
         yield from conjuncts(condition.left())
         yield from conjuncts(condition.right())
@@ -67,7 +68,7 @@ def conjuncts(condition: Any) -> Iterator[Any]:
 
 
 def condition_text(expression: Any, columns: Columns, depth: int = 0) -> str | None:
-    """An expression as the option `where` takes it; None where it cannot say that."""
+    """Translate an expression to text for the option `where`; None if that is not possible."""
     kind = class_of(expression)
     if depth > _MOST_DEPTH:
         return None
@@ -81,7 +82,7 @@ def condition_text(expression: Any, columns: Columns, depth: int = 0) -> str | N
 
 
 def equality(expression: Any, columns: Columns) -> tuple[str, Any] | None:
-    """Column and value of `column = value`, where the value is text, a whole number or a truth value."""
+    """The column and value of `column = value` if the value is text, an integer or a boolean; else None."""
     if class_of(expression) != "EqualTo":
         return None
     for one, other in ((expression.left(), expression.right()), (expression.right(), expression.left())):
@@ -95,7 +96,7 @@ def equality(expression: Any, columns: Columns) -> tuple[str, Any] | None:
 
 
 def compared_column(expression: Any, columns: Columns) -> Column | None:
-    """The column that a comparison with literals looks at, which is null nowhere where that is true."""
+    """The column that is compared with literals, so not null if the comparison is true; None if there is none."""
     kind = class_of(expression)
     if kind in _COMPARISONS:
         return _column(expression.left(), columns) or _column(expression.right(), columns)
@@ -104,7 +105,7 @@ def compared_column(expression: Any, columns: Columns) -> Column | None:
 
 
 def figure(expression: Any, columns: Columns) -> tuple[str, str | None] | None:
-    """Function and column of a named `count`, `min` or `max`, where values compare here as they do in Spark."""
+    """The function and column of a named `count`, `min` or `max`, if values sort here as in Spark; else None."""
     call = expression.child() if class_of(expression) == "Alias" else None
     if call is None or class_of(call) != "AggregateExpression" or call.filter().isDefined():
         return None
@@ -121,7 +122,7 @@ def figure(expression: Any, columns: Columns) -> tuple[str, str | None] | None:
 
 
 def _simple(kind: str, expression: Any, columns: Columns) -> str | None:
-    """A condition on one column."""
+    """Translate a condition on one column."""
     if kind == "AttributeReference":
         column = _column(expression, columns)
         return f"{quoted(column.name)} = TRUE" if column is not None and column.kind == "boolean" else None
@@ -179,16 +180,16 @@ def _column(expression: Any, columns: Columns) -> Column | None:
 
 
 def _literal(expression: Any, column: Column) -> str | None:
-    """A literal of a column's own type; None for another type, for null and for what is none."""
+    """Translate a literal of the column's type; None for another type, null or another expression."""
     if class_of(expression) != "Literal" or expression.dataType().simpleString() != column.kind:
         return None
     return _text(expression.value(), column.kind)
 
 
 def _text(value: Any, kind: str) -> str | None:
-    """A value as Spark has it inside, as a literal; None for null, and for types that compare in other ways here.
+    """Translate a value in Spark's internal form to a literal; None for null and types that compare differently here.
 
-    Numbers with a fraction are among those: to Spark NaN is a number like any other, the largest.
+    Floats are among those: to Spark, NaN is the largest number.
     """
     if value is None:
         return None
@@ -227,6 +228,6 @@ def _time_literal(value: Any, kind: str) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """A column's name as the option `where` takes any name."""
+    """Quote a column's name for the option `where` if necessary."""
     plain = name.isidentifier() and name.isascii() and name.upper() not in KEYWORDS
     return name if plain else "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""Rows shuffled by range of space and time and sorted within each range, by Spark's own engine."""
+"""Shuffling of rows by range of space and time, and sorting within each range, by Spark's own engine."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def clustered(
     partitions: int | None = None,
     first: Sequence[str] = (),
 ) -> DataFrame:
-    """The rows so that a space lies in one partition, a large one in neighbours. Raises UsageError.
+    """Cluster the rows so that a space is in one partition, or in adjacent ones if it is large. Raises UsageError.
 
-    partitions: ranges to shuffle into; None: Spark decides by their size. first: columns to range and sort by before.
+    partitions: number of ranges; None: Spark decides by size. first: columns that precede the space in range and order.
     """
     for name in (space, timestamp, *([grouping] if grouping else []), *first):
         if name not in df.columns:

@@ -1,4 +1,4 @@
-"""The columns that the segments of a directory have together, noted there: who writes often opens new ones only."""
+"""The united columns of a directory's segments, cached there so that frequent writers open only new segments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from esformat.spark.types import unify_schemas
 
 NOTE = "_columns"
 FEW_SEGMENTS = 32
-"""Up to so many are opened each time, and nothing is noted."""
+"""Up to this many segments are opened each time, without a cache."""
 
 _OF_A_COMMIT = re.compile(r"(?:.*/)?part-\d{5}-[0-9a-z]{8,64}\.esdb")
 
@@ -31,14 +31,14 @@ Named = tuple[str, pa.Schema]
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """stamps: of the segments that it covers, by name. schema: their columns together; None: of none."""
+    """stamps: of the covered segments, by name. schema: their united columns; None if there are none."""
 
     stamps: Mapping[str, str] = field(default_factory=dict)
     schema: pa.Schema | None = None
 
     @classmethod
     def read(cls, folder: CommitFolder) -> Self:
-        """The note in a directory; an empty one where there is none, or it is damaged."""
+        """Read the note of a directory; an empty one if it is missing or damaged."""
         try:
             check, _, content = folder.read(NOTE).partition(b"\n")
             if check != _check(content):
@@ -49,7 +49,7 @@ class _Note:
         return cls(found["stamps"], pa.ipc.read_schema(pa.py_buffer(base64.b64decode(found["schema"]))))
 
     def write(self, folder: CommitFolder) -> None:
-        """Put it into the directory. Somebody else may do so at the same time: either note is right."""
+        """Write the note to the directory. Concurrent writers are harmless: every note is correct."""
         if self.schema is None:
             return
         schema = base64.b64encode(self.schema.serialize()).decode()
@@ -59,10 +59,10 @@ class _Note:
 
 
 def columns_there(folder: CommitFolder, *, afresh: bool = False) -> list[Named]:
-    """Columns of the segments below a directory or prefix, united where a note has them; none where nothing is.
+    """The columns of the segments below a directory or prefix, united if a note covers them; empty without segments.
 
-    Columns of segments that are gone by now may be among them, unless `afresh`, which opens all.
-    Raises UsageError where segments do not go together.
+    May include columns of deleted segments, unless `afresh`, which opens all segments.
+    Raises UsageError if segments are incompatible.
     """
     there = listed_below(folder)
     if len(there) <= FEW_SEGMENTS:
@@ -78,13 +78,13 @@ def columns_there(folder: CommitFolder, *, afresh: bool = False) -> list[Named]:
 
 
 def _stamp(name: str, place: Place) -> str | None:
-    """What changes when a segment is replaced; None where that cannot be told without asking for the object."""
+    """A stamp that changes when a segment is replaced; None if only a request for the object would tell."""
     if isinstance(place, str):
         with contextlib.suppress(FileNotFoundError):
             found = Path(place).stat()
             return f"{found.st_size}-{found.st_mtime_ns}"
         return None
-    return "" if _OF_A_COMMIT.fullmatch(name) else None  # no other commit has that name
+    return "" if _OF_A_COMMIT.fullmatch(name) else None  # names of commits are unique
 
 
 def _check(content: bytes) -> bytes:

@@ -1,11 +1,11 @@
-"""The option `where`: a condition in a small part of SQL, read into filters that are applied here, exactly.
+"""The option `where`: a condition in a small subset of SQL, parsed to filters that are applied exactly.
 
     space = 'ada' AND timestamp >= '2026-03-01' AND (type IN ('page', 'purchase') OR NOT country = 'at')
 
-Comparisons (`=`, `<>`, `!=`, `<`, `<=`, `>`, `>=`), `[NOT] IN`, `[NOT] BETWEEN`, `[NOT] LIKE 'prefix%'`, `IS NULL` and
-`IS NOT NULL` on columns, and columns of truth values, joined by AND, OR, NOT and parentheses; null is neither true nor
-false, as in SQL. Literals are numbers, TRUE, FALSE, X'00ff', `DATE '…'`, `TIMESTAMP '…'` and text in single quotes,
-which is ISO 8601 where the column is a date or timestamp (of the session's zone if it names none).
+Supports comparisons (`=`, `<>`, `!=`, `<`, `<=`, `>`, `>=`), `[NOT] IN`, `[NOT] BETWEEN`, `[NOT] LIKE 'prefix%'`, `IS
+NULL` and `IS NOT NULL` on columns, and boolean columns, joined by AND, OR, NOT and parentheses. Null is neither true
+nor false, as in SQL. Literals are numbers, TRUE, FALSE, X'00ff', `DATE '…'`, `TIMESTAMP '…'` and text in single quotes,
+which is ISO 8601 for dates and timestamps (in the session's zone by default).
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ _COMPARISONS: dict[str, Callable[[tuple[str, ...], Any], Filter]] = {
 }
 KEYWORDS = ("AND", "IN", "BETWEEN", "LIKE", "IS", "NOT", "NULL", "TRUE", "FALSE", "OR")
 _MAX_DEPTH = 100
-_MAX_DIGITS = 76  # of decimals that are compared, together
+_MAX_DIGITS = 76  # of two decimals that are compared, after scaling
 
 Token = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class AnyOf(Filter):
-    """True where all filters of one of the options are: what OR joins."""
+    """True if all filters of at least one option are true: the parts of OR."""
 
     options: tuple[tuple[Filter, ...], ...]
 
 
 def parse_condition(text: str, schema: pa.Schema, zone: str = "UTC") -> tuple[Filter, ...]:
-    """The filters that a condition joins by AND, literals as their columns hold them. Raises UsageError.
+    """Parse a condition to filters joined by AND, with literals in the types of their columns. Raises UsageError.
 
-    zone: of times that name none.
+    zone: of times without one.
     """
     return tuple(_Parser(text, schema, zone).filters())
 
@@ -87,7 +87,7 @@ class _Parser:
         return found
 
     def _any(self, *, negated: bool, depth: int) -> list[Filter]:
-        """What OR joins, or if negated, the opposite of all: filters of which all must be true."""
+        """Parse the parts of OR, negated if asked, to filters that must all be true."""
         if depth > _MAX_DEPTH:
             raise self._wrong(f"{_MAX_DEPTH} parentheses in each other at most")
         options = [self._all(negated=negated, depth=depth)]
@@ -111,7 +111,7 @@ class _Parser:
         return found
 
     def _takes(self, word: str) -> bool:
-        """Pass over a word or sign if it comes next."""
+        """Consume a word or sign if it is next; return whether it was."""
         found = self._at < len(self._tokens) and self._tokens[self._at][0] in ("word", "sign") and self._peek() == word
         self._at += found
         return found
@@ -178,7 +178,7 @@ class _Parser:
         value = self._literal(kind, text, column.type)
         try:
             return _as_held(value, column.type, self._zone)
-        except UsageError:  # which is a ValueError
+        except UsageError:  # a subclass of ValueError
             raise
         except (OverflowError, TypeError, ValueError):
             raise UsageError(
@@ -238,20 +238,20 @@ _TYPED: dict[str, Callable[[pa.DataType], bool]] = {
 
 
 def _joined(parts: list[list[Filter]], *, conjoined: bool) -> list[Filter]:
-    """Filters that are all true where all parts are (conjoined), or where one is."""
+    """Join parts to filters that are all true if all parts are (conjoined), or if at least one is."""
     if conjoined or len(parts) == 1:
         return [each for part in parts for each in part]
     return [AnyOf(tuple(map(tuple, parts)))]
 
 
 def _denied(filters: list[Filter]) -> list[Filter]:
-    """The opposite of what one comparison says."""
+    """Negate the filters of one comparison."""
     opposites = [each.child if isinstance(each, Not) else Not(each) for each in filters]
     return opposites if len(opposites) == 1 else [AnyOf(tuple((each,) for each in opposites))]
 
 
 def _as_held(value: Any, kind: pa.DataType, zone: str) -> Any:
-    """A literal as a column of a type holds it. Raises TypeError or ValueError where it cannot."""
+    """Convert a literal to the type of a column. Raises TypeError or ValueError if that is not possible."""
     if pt.is_timestamp(kind) and kind.tz and isinstance(value, str):
         moment = dt.datetime.fromisoformat(value)
         if moment.tzinfo:
@@ -274,7 +274,7 @@ def _as_held(value: Any, kind: pa.DataType, zone: str) -> Any:
     if isinstance(value, decimal.Decimal):
         _check_digits(value, kind)
     if isinstance(value, str):
-        value.encode()  # half a character, as JSON may have it, is in no text
+        value.encode()  # unpaired surrogates, possible in JSON, occur in no text
     wanted: type | tuple[type, ...] | None = (
         str if pt.is_string(kind) else bool if pt.is_boolean(kind) else int if pt.is_integer(kind)
         else (int, float) if pt.is_floating(kind) else decimal.Decimal if pt.is_decimal(kind) else None
@@ -285,7 +285,7 @@ def _as_held(value: Any, kind: pa.DataType, zone: str) -> Any:
 
 
 def _check_digits(value: decimal.Decimal, kind: pa.DataType) -> None:
-    """Refuse a number that cannot be compared with those of a type in 256 bits: it and they have too many digits."""
+    """Raise ValueError if a number and the values of a type together need more digits than 256 bits allow."""
     _, digits, exponent = value.as_tuple()
     before = max(len(digits) + int(exponent), kind.precision - kind.scale)
     if max(len(digits), before + max(-int(exponent), kind.scale)) > _MAX_DIGITS:
@@ -300,7 +300,7 @@ def _clock(zone: str) -> Clock:
 
 
 def columns_of(filter: Any) -> tuple[str, ...]:
-    """The columns that a filter of a condition looks at."""
+    """The columns that a filter reads."""
     if isinstance(filter, AnyOf):
         return tuple(dict.fromkeys(name for option in filter.options for each in option for name in columns_of(each)))
     return columns_of(filter.child) if isinstance(filter, Not) else (filter.attribute[0],)
@@ -316,7 +316,7 @@ _MASKS: dict[type[Filter], Callable[[pa.Array, pa.Scalar], pa.Array]] = {
 
 
 def matching(batch: pa.RecordBatch, filters: Sequence[Filter]) -> pa.RecordBatch:
-    """The rows of a batch that all the filters are true of."""
+    """Return the rows of a batch for which all filters are true."""
     kept: Any = None
     for each in filters:
         mask = np.asarray(pc.fill_null(_mask(each, batch), False).to_numpy(zero_copy_only=False))
@@ -325,7 +325,7 @@ def matching(batch: pa.RecordBatch, filters: Sequence[Filter]) -> pa.RecordBatch
 
 
 def _mask(each: Any, batch: pa.RecordBatch) -> pa.Array:
-    """Where a filter is true, false, or null: neither."""
+    """Evaluate a filter: true, false or null per row."""
     if isinstance(each, AnyOf):
         options = (reduce(pc.and_kleene, (_mask(one, batch) for one in option)) for option in each.options)
         return reduce(pc.or_kleene, options)
@@ -339,16 +339,16 @@ def _mask(each: Any, batch: pa.RecordBatch) -> pa.Array:
     if isinstance(each, In):
         values = pa.array([value for value in each.value if _fits(value, column.type)], column.type)
         if pt.is_floating(column.type):
-            column, values = pc.add(column, 0.0), pc.add(values, 0.0)  # -0.0 is among them where 0.0 is
+            column, values = pc.add(column, 0.0), pc.add(values, 0.0)  # so that -0.0 equals 0.0
         return pc.if_else(column.is_valid(), pc.is_in(column, value_set=values), pa.scalar(None, pa.bool_()))
     mask = _MASKS[type(each)](column, _scalar(each.value, column.type))
     if isinstance(each, GreaterThan | GreaterThanOrEqual) and pt.is_floating(column.type):
-        return pc.or_(mask, pc.is_nan(column))  # as in Spark, to which NaN is the largest number
+        return pc.or_(mask, pc.is_nan(column))  # as in Spark, where NaN is the largest number
     return mask
 
 
 def _fits(value: Any, kind: pa.DataType) -> bool:
-    """Whether a column of a type can have the value."""
+    """Whether a type can represent the value."""
     try:
         pa.scalar(value, kind)
     except (pa.ArrowException, OverflowError):
@@ -357,7 +357,7 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A value to compare a column of a type with: whole numbers so that none beyond the column's own is one of them."""
+    """Return a value for comparison with a column; integers outside the column's range keep their value."""
     if pt.is_decimal(kind) or (pt.is_integer(kind) and not -(2**63) <= value < 2**63):
         digits = pa.scalar(decimal.Decimal(value)).type
         return pa.scalar(decimal.Decimal(value), pa.decimal256(digits.precision, digits.scale))

@@ -1,8 +1,8 @@
-"""Queries that group events by their keys and count them, asked of packed rows as they are.
+"""Queries that group events by key and count them, run on packed rows without unpacking.
 
-A packed row stands for so many events of the same keys. So `count(*)` over events is the sum of those numbers over
-packed rows; smallest and largest keys are the same. The text of a query is changed so, and Spark's own analysis of the
-text shows whether what is asked of the rows is nothing but that.
+A packed row stands for a number of events with the same keys. So `count(*)` over events is the sum of these numbers
+over packed rows, and minima and maxima of keys are the same. The query's text is changed accordingly, and Spark's own
+analysis of the new text shows whether it uses the rows in no other way.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 from esformat.spark.catalyst import class_of, items
 
 _SAME_SCOPE = ("Distinct", "GlobalLimit", "LocalLimit", "Sort", "UnresolvedHaving", "UnresolvedOrderByAll")
-"""Nodes above a SELECT that may name its counts again."""
+"""Nodes above a SELECT that may repeat its counts."""
 _EACH_ROW = ("Filter", "Project", "SubqueryAlias", "View")
-"""Nodes that give a row for a row, or none."""
+"""Nodes that return at most one row per row."""
 
 
 def sums_for_counts(plan: Any, relation: int, events: str) -> list[tuple[int, int, str]] | None:
-    """What to change in a query's text so that the SELECT that reads a relation sums the column `events` where it
-    counts rows: from where to where, and the text to put there. None where that SELECT groups and counts nothing.
+    """Return the edits (start, end, new text) that make a query sum the column `events` instead of counting rows.
 
-    plan: the query as it was parsed. relation: where it stands in the text.
+    They apply to the SELECT that reads a relation; None if it neither groups nor counts.
+    plan: the parsed query. relation: the relation's offset in the text.
     """
     above = [node for node in _above(plan, relation) or () if class_of(node) not in ("Filter", "SubqueryAlias")]
     same = takewhile(lambda node: class_of(node) in _SAME_SCOPE, above[1:])
@@ -37,8 +37,9 @@ def sums_for_counts(plan: Any, relation: int, events: str) -> list[tuple[int, in
 
 
 def only_counts(analyzed: Any, events: str) -> bool:
-    """Whether an analysed plan asks of each row with the column `events` how many events it is, and nothing that would
-    be another answer if each of those were a row.
+    """Whether an analyzed plan uses the column `events` only to count events.
+
+    If so, its result would be the same if each event were a row.
     """
     chain = _chain(analyzed, events)
     place = next((place for place, node in enumerate(chain) if class_of(node) not in _EACH_ROW), len(chain))
@@ -57,7 +58,7 @@ def only_counts(analyzed: Any, events: str) -> bool:
 
 
 def _above(node: Any, relation: int) -> list[Any] | None:
-    """The nodes above the relation at a place of a query's text, the nearest first; None if it is not below `node`."""
+    """The nodes above the relation at an offset in a query's text, nearest first; None if it is not below `node`."""
     if class_of(node) == "UnresolvedRelation":
         return [] if _place(node)[0] == relation else None
     inner = [pair._2() for pair in items(node.cteRelations())] if class_of(node) == "UnresolvedWith" else []
@@ -66,19 +67,19 @@ def _above(node: Any, relation: int) -> list[Any] | None:
 
 
 def _place(node: Any) -> tuple[int, int]:
-    """Where what was parsed as a node stands in the text."""
+    """The start and end of a parsed node in the text."""
     return int(node.origin().startIndex().get()), int(node.origin().stopIndex().get()) + 1
 
 
 def _counts(node: Any) -> Iterator[tuple[Any, bool]]:
-    """The counts of rows in a node as it was parsed, and whether one is a column by itself, without a name."""
+    """Yield the row counts in a parsed node, each with whether it is a whole column without an alias."""
     for expression in items(node.expressions()):
         alone = class_of(expression) == "UnresolvedAlias" and class_of(expression.child()) == "UnresolvedFunction"
         yield from ((call, alone and _place(call) == _place(expression.child())) for call in _calls(expression))
 
 
 def _calls(expression: Any) -> Iterator[Any]:
-    """The calls of `count` for rows in an expression as it was parsed."""
+    """Yield the calls of `count(*)` or `count(1)` in a parsed expression."""
     if class_of(expression) == "UnresolvedFunction":
         given = [str(each) for each in items(expression.arguments())]
         if [str(each).lower() for each in items(expression.nameParts())] == ["count"] and given in (["1"], ["*"]):
@@ -89,7 +90,7 @@ def _calls(expression: Any) -> Iterator[Any]:
 
 
 def _chain(node: Any, events: str) -> list[Any]:
-    """A node and those below it, the lowest first, down to where the column `events` comes from; [] if it does not."""
+    """A node and those below it, lowest first, down to the source of the column `events`; [] if there is none."""
     for child in items(node.children()):
         if below := _chain(child, events):
             return [*below, node]
@@ -101,7 +102,7 @@ def _gives(node: Any, column: str) -> bool:
 
 
 def _same_of_packed(expression: Any, events: str) -> bool:
-    """Whether an expression over groups of rows is the sum of their events, or the same however often rows repeat."""
+    """Whether an expression over groups of rows sums their events, or does not depend on how often rows repeat."""
     if class_of(expression) != "AggregateExpression":
         if class_of(expression) == "AttributeReference":
             return bool(str(expression.name()) != events)
@@ -114,7 +115,7 @@ def _same_of_packed(expression: Any, events: str) -> bool:
 
 
 def _names(expression: Any, column: str) -> bool:
-    """Whether an expression looks at a column of that name."""
+    """Whether an expression refers to a column of that name."""
     return _is_among(expression.references().toSeq(), column)
 
 

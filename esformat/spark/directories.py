@@ -1,4 +1,4 @@
-"""Directories called `name=value`, as Hive has them: what they say of files in them, and rows shared out to them."""
+"""Hive-style directories `name=value`: the columns that they give to files, and distribution of rows to them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from esformat.io.location import SUFFIX, locate
 from esformat.spark.files import name_of
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
-"""The value of a directory for null, and for empty text, which no directory can be called."""
-_PLAIN = " !$&'()+,-.;@_~"  # characters of names beside letters and digits
-_MOST_BYTES = 255  # of a name, as file systems have it
+"""The directory value for null and for empty text, which cannot be a directory name."""
+_PLAIN = " !$&'()+,-.;@_~"  # characters in names that are not escaped, besides letters and digits
+_MOST_BYTES = 255  # of a name: the limit of file systems
 
 
 def values_in(parts: Sequence[str]) -> dict[str, str | None]:
-    """The columns that directories of these names give every row of a file."""
+    """The columns that directories with these names give to every row of a file."""
     found: dict[str, str | None] = {}
     for part in parts:
         name, equals, value = part.partition("=")
@@ -31,7 +31,7 @@ def values_in(parts: Sequence[str]) -> dict[str, str | None]:
 
 
 def roots_of(paths: Sequence[str]) -> tuple[str, ...]:
-    """The directories of which paths name files below: of a pattern what comes before it."""
+    """The root directories of paths; for a pattern, the part before it."""
     return tuple(_root(name_of(locate(path))) for path in paths)
 
 
@@ -43,20 +43,20 @@ def _root(name: str) -> str:
 
 
 def values_of(name: str, roots: Sequence[str]) -> dict[str, str | None]:
-    """The columns that the directories between a root and a file give its rows."""
+    """The columns that the directories between a root and a file give to its rows."""
     root = max((root for root in roots if name.startswith(root)), key=len, default=None)
     return {} if root is None else values_in(PurePath(name[len(root) :]).parts[:-1])
 
 
 def meant_by(value: str | None) -> tuple[str | None, ...]:
-    """The values that events may have below a directory, where its files have the column themselves."""
+    """The values that events below a directory may have if its files contain the column themselves."""
     return (None, "") if value is None else (value,)
 
 
 def shared_out(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each directory, in their order, and what it is called. Raises UsageError for a column that cannot be.
+    """Yield each directory's name with its rows in order. Raises UsageError for a column that cannot name directories.
 
-    names: the columns, outermost first.
+    names: the columns, outermost directory first.
     """
     codes = np.zeros(len(table), np.int64)
     words: list[pa.Array] = []

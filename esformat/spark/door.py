@@ -1,8 +1,8 @@
-"""`sql`: SQL over segments that reads what the query needs, and no more.
+"""`sql`: SQL on segments that reads only what the query needs.
 
-Spark 4.3 tells a data source written in Python neither which columns a query uses nor its filters. So the query is
-planned twice: first over stand-ins without rows, to see what it needs of each source (`handed`), then over the sources
-opened with just that. A column that is not needed is there, with nothing in it: names and positions stay as they are.
+Spark 4.3 does not tell Python data sources which columns a query uses, nor its filters. So the query is planned twice:
+first over stand-ins without rows, to see what it needs of each source (`handed`), then over the sources opened with
+just that. Columns that are not needed are present but empty, so that names and positions stay the same.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from esformat.spark.types import arrow_schema
 
 SOURCE = EsdbDataSource.name()
 FEW_EVENTS = 100_000
-"""So many are read at once, by the driver: Spark's tasks and their Python take longer to begin than those to read."""
-MANY_ROWS = 10_000_000  # from so many on, several tasks make rows without columns
-FEW_BYTES = 32 << 20  # of them in memory: Spark takes up to 48 MiB without a job
+"""Up to this many events are read by the driver: starting Spark tasks with Python takes longer than reading them."""
+MANY_ROWS = 10_000_000  # above this, several tasks create rows without columns
+FEW_BYTES = 32 << 20  # of these events in memory: Spark accepts up to 48 MiB without a job
 HANDED_TO = (SOURCE, "aggregator")
-"""Data sources that take the options `columns` and `where`."""
+"""Data sources that support the options `columns` and `where`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Packed rows that Spark's tasks will read."""
+    """Packed rows to be read by Spark tasks."""
 
     rows: DataFrame
 
 
 Rows: TypeAlias = Extent | pa.Table | DataFrame | Packed
-"""Rows of a source: so many without columns, some that were read, or those that Spark's tasks will read."""
+"""The rows of a source: a number of rows without columns, rows already read, or rows to be read by Spark tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One place of a query that reads a source.
+    """One reference to a source in a query.
 
-    first, end: where its name stands in the text, and `name` itself. format, options: how Spark reads it.
-    schema: all columns that the query may name.
+    first, end: the position of `name` in the text. format, options: how Spark reads it. schema: all columns that the
+    query may use.
     """
 
     first: int
@@ -72,13 +72,13 @@ class Source:
 
 
 def sql(spark: SparkSession, query: str) -> DataFrame:
-    """The answer of a query in Spark's SQL, in which `` esdb.`path` `` is the segments at a path, as Parquet files are.
+    """Run a query in Spark SQL in which `` esdb.`path` `` stands for the segments at a path, as for Parquet files.
 
-    Views made with `view`, temporary views over `format("esdb")` or `format("aggregator")`, and tables made with
-    `CREATE TABLE … USING esdb LOCATION '…'` are read in the same way: of each, the columns that the query needs and the
-    events that its conditions leave, as far as the option `where` can say them. `EXPLAIN SELECT …` shows what that is.
-    The column `_file_path` is there where the query names it. Raises UsageError or OSError where a path names nothing,
-    and what Spark raises for the query.
+    Views created with `view`, temporary views over `format("esdb")` or `format("aggregator")`, and tables created with
+    `CREATE TABLE … USING esdb LOCATION '…'` are read in the same way: only the columns that the query needs, and the
+    events that match its conditions as far as the option `where` can express them. `EXPLAIN SELECT …` shows both. The
+    column `_file_path` exists if the query uses it. Raises UsageError or OSError if a path names nothing, and Spark's
+    errors for the query.
     """
     require_classic(spark, "esformat.spark.sql")
     ensure_registered(spark)
@@ -110,9 +110,9 @@ def view(
     columns: Sequence[str] | None = None,
     **options: str | int,
 ) -> DataFrame:
-    """Make a temporary view of segments, which `sql` reads by what each query needs. Gives its DataFrame.
+    """Create a temporary view of segments, of which `sql` reads only what each query needs. Returns its DataFrame.
 
-    where, columns, options: as of `read`; they hold for all queries. Plain `spark.sql` gives the same answers and
+    where, columns, options: as for `read`; they apply to all queries. Plain `spark.sql` returns the same results but
     reads more.
     """
     df = read(spark, paths, where=where, columns=columns, **options)
@@ -128,7 +128,7 @@ def _parsed(spark: SparkSession, query: str) -> Any:
 
 
 def _sources(spark: SparkSession, query: str, plan: Any) -> Iterator[Source]:
-    """The places that name a source that takes what it is told, in the order of the text."""
+    """Yield the references to sources that support the options, in text order."""
     relations, shadowed = _relations(plan.logicalPlan() if class_of(plan) == "ExplainCommand" else plan)
     known: dict[tuple[str, ...], tuple[str, dict[str, str], StructType] | None] = {}
     places = {}
@@ -146,7 +146,7 @@ def _sources(spark: SparkSession, query: str, plan: Any) -> Iterator[Source]:
 
 
 def _relations(node: Any) -> tuple[list[Any], set[str]]:
-    """The relations that a parsed query names, and the names that it defines itself."""
+    """The relations that a parsed query uses, and the names that it defines itself."""
     if class_of(node) == "UnresolvedRelation":
         return [node], set()
     relations, shadowed = [], set()
@@ -163,7 +163,7 @@ def _relations(node: Any) -> tuple[list[Any], set[str]]:
 def _known(
     spark: SparkSession, parts: tuple[str, ...], *, with_path: bool
 ) -> tuple[str, dict[str, str], StructType] | None:
-    """How a relation is read, where it is one of ours: its format, options and columns."""
+    """The format, options and columns of a relation; None if it is not one of ours."""
     if len(parts) == 2 and parts[0].lower() == SOURCE:
         return _of_files({"path": parts[1]}, with_path=with_path)
     catalog = spark._jsparkSession.sessionState().catalog()
@@ -189,14 +189,14 @@ def _of_files(options: dict[str, str], *, with_path: bool) -> tuple[str, dict[st
 
 
 def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], StructType] | None:
-    """The same of a temporary view that is a source and nothing else."""
+    """The format, options and columns of a temporary view that is only a source; else None."""
     node = spark.table(column_name(name))._jdf.queryExecution().analyzed()
     while class_of(node) in ("SubqueryAlias", "View"):
         node = node.child()
     if class_of(node) != "DataSourceV2Relation" or str(node.table().name()) not in HANDED_TO:
         return None
     options = {str(key): str(text) for key, text in dict(node.options().asCaseSensitiveMap()).items()}
-    if "limit" in map(str.lower, options):  # a condition would choose among other events
+    if "limit" in map(str.lower, options):  # a condition would apply before the limit
         return None
     schema = StructType.fromJson(json.loads(node.schema().json()))
     return str(node.table().name()), options, schema
@@ -206,7 +206,7 @@ def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], Struc
 
 
 def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple[list[Handed], Any]:
-    """What is handed to each source: everything, where the plan does not show it. And Spark's execution of the plan."""
+    """What to hand to each source (everything, if the plan does not show it), and Spark's execution of the plan."""
     there = stand_ins(spark, [source.schema.json() for source in sources])
     numbers = [each.number for each in there]
     with named(spark, there) as names:
@@ -224,13 +224,13 @@ def _columns_of(schema: StructType) -> list[Column]:
 
 
 def _constant_of(spark: SparkSession, where: str, name: str) -> Any:
-    """A constant of Spark's in Scala."""
+    """A constant of Spark's Scala code."""
     gateway: Any = spark.sparkContext._gateway
     return getattr(JavaClass(f"org.apache.spark.sql.{where}", gateway._gateway_client), name)()
 
 
 def _execution(spark: SparkSession, query: str) -> Any:
-    """Spark's plans for a query, or for the one that it explains; no command is run."""
+    """Spark's plans for a query, or for the query that it explains, without running it."""
     plan = _parsed(spark, query)
     skip = _constant_of(spark, "execution.CommandExecutionMode", "SKIP")
     return spark._jsparkSession.sessionState().executePlan(_explained(plan), skip)
@@ -241,7 +241,7 @@ def _explained(plan: Any) -> Any:
 
 
 def _rewritten(query: str, changes: Iterable[tuple[int, int, str]]) -> str:
-    """The query with other text from some places to others."""
+    """Apply edits (start, end, new text) to the query."""
     for first, end, text in sorted(changes, reverse=True):
         query = query[:first] + text + query[end:]
     return query
@@ -253,7 +253,7 @@ def _rewritten(query: str, changes: Iterable[tuple[int, int, str]]) -> str:
 def _asked(
     spark: SparkSession, query: str, sources: Sequence[Source], found: Sequence[Handed], rows: Sequence[Rows]
 ) -> DataFrame:
-    """Spark's answer, of sources that have just those rows."""
+    """Run the query with Spark on these rows of the sources."""
     frames = [_frame(spark, *each) for each in zip(sources, found, rows, strict=True)]
     with _views(sources, frames) as changes:
         return spark.sql(_rewritten(query, changes))
@@ -267,7 +267,7 @@ def _counted(
     rows: Sequence[Rows],
     execution: Any,
 ) -> DataFrame | None:
-    """Spark's answer of packed rows as they are, where the query groups events by keys and counts them; else None."""
+    """Run the query on packed rows if it only groups events by key and counts them; else return None."""
     if len(rows) != 1 or not isinstance(rows[0], Packed) or EVENTS not in rows[0].rows.columns:
         return None
     events = new_name()
@@ -284,13 +284,13 @@ def _counted(
 
 
 def _shape(plan: Any) -> list[tuple[str, str, bool]]:
-    """The columns of a plan's answer: names, types, whether there may be nulls."""
+    """The result columns of a plan: name, type, whether nullable."""
     return [(str(each.name()), str(each.dataType().json()), bool(each.nullable())) for each in items(plan.output())]
 
 
 @contextmanager
 def _views(sources: Sequence[Source], frames: Sequence[DataFrame]) -> Iterator[list[tuple[int, int, str]]]:
-    """Temporary views in place of sources, and how a query's text is changed for them."""
+    """Create temporary views in place of sources, and yield the edits that refer to them."""
     names = [new_name() for _ in sources]
     try:
         for name, frame in zip(names, frames, strict=True):
@@ -302,12 +302,12 @@ def _views(sources: Sequence[Source], frames: Sequence[DataFrame]) -> Iterator[l
 
 
 def _in_place(sources: Sequence[Source], names: Sequence[str]) -> list[tuple[int, int, str]]:
-    """How a query's text is changed for names in place of sources."""
+    """The edits that replace sources by names in a query's text."""
     return [(source.first, source.end, name) for source, name in zip(sources, names, strict=True)]
 
 
 def _told(spark: SparkSession, found: Sequence[Handed], rows: Sequence[Rows], execution: Any) -> DataFrame | None:
-    """The answer, where it is figures of one source's rows that are at hand; else None."""
+    """The result, if it consists of figures of a source whose rows or extent are already known; else None."""
     for handed, given in zip(found, rows, strict=True):
         if handed.figures and isinstance(given, Extent | pa.Table):
             schema = StructType.fromJson(json.loads(execution.analyzed().schema().json()))
@@ -316,7 +316,7 @@ def _told(spark: SparkSession, found: Sequence[Handed], rows: Sequence[Rows], ex
 
 
 def _rows(spark: SparkSession, source: Source, handed: Handed) -> Rows:
-    """A source's rows that are needed: what files say of them where that will do, or they themselves where few."""
+    """Get the needed rows of a source: their number if that suffices, the rows if few, else rows for tasks to read."""
     columns = _columns(source, handed)
     schema = StructType(columns or [_cheapest(source.schema)])
     options = _options(spark, source, handed, schema)
@@ -332,14 +332,14 @@ def _rows(spark: SparkSession, source: Source, handed: Handed) -> Rows:
 
 
 def _columns(source: Source, handed: Handed) -> list[StructField]:
-    """The columns that are read."""
+    """The columns to read."""
     fixed = dict(handed.equal)
     columns = [each for each in source.schema if each.name in handed.columns or not _can_be_void(each)]
     return [each for each in columns if each.name not in fixed]
 
 
 def _frame(spark: SparkSession, source: Source, handed: Handed, rows: Rows, *, more: Sequence[str] = ()) -> DataFrame:
-    """Rows of a source, with all its columns; nothing is in those that are not needed. more: columns besides."""
+    """The rows of a source as a DataFrame with all its columns, empty if not needed. more: additional columns."""
     if isinstance(rows, Packed):
         rows = unpacked(rows.rows)
     if isinstance(rows, pa.Table):
@@ -363,7 +363,7 @@ def _frame(spark: SparkSession, source: Source, handed: Handed, rows: Rows, *, m
 
 
 def _options(spark: SparkSession, source: Source, handed: Handed, schema: StructType) -> dict[str, str]:
-    """The options of a source with what is handed to it."""
+    """The options of a source, including what is handed to it."""
     options = {name: text for name, text in source.options.items() if name.lower() not in ("columns", "where")}
     given = {name.lower(): text for name, text in source.options.items()}
     wheres = [text for text in (given.get("where", ""), handed.where) if text]
@@ -381,7 +381,7 @@ def _reader(spark: SparkSession, options: dict[str, str], schema: StructType) ->
 
 
 def _here(spark: SparkSession, source: Source, handed: Handed, few: pa.Table) -> DataFrame:
-    """Rows that were read, with all columns of their source. Spark shuffles nothing where they are one partition."""
+    """Rows already read, as a DataFrame with all columns. Spark shuffles nothing if they are one partition."""
     fixed, schema = dict(handed.equal), arrow_schema(source.schema)
     columns = [
         few[field.name] if field.name in few.schema.names else _filled(field, fixed.get(field.name), len(few))
@@ -392,14 +392,14 @@ def _here(spark: SparkSession, source: Source, handed: Handed, few: pa.Table) ->
 
 
 def _filled(field: pa.Field, value: Any, count: int) -> pa.Array:
-    """A column of one value; for None any that the column can have."""
+    """A column with one value; for None, any value that the column allows."""
     if value is None and not field.nullable:
         value = 0 if pa.types.is_timestamp(field.type) else ""
     return pa.repeat(pa.scalar(value, field.type), count)
 
 
 def _extent(spark: SparkSession, source: Source, handed: Handed) -> Extent | None:
-    """How many events there are, and where told so from when to when, from what files say; None where they do not."""
+    """The number of events and their time range from file metadata, as far as known; None if that does not suffice."""
     options = ReadOptions.parse(source.options, zone_of(spark))
     fixed = dict(handed.equal)
     if options.where or set(fixed) - {"space"} or len(handed.conditions) != len(fixed):
@@ -409,31 +409,31 @@ def _extent(spark: SparkSession, source: Source, handed: Handed) -> Extent | Non
 
 
 def _cheapest(schema: StructType) -> StructField:
-    """A column that costs little to read."""
+    """A column that is cheap to read."""
     return schema["timestamp"] if "timestamp" in schema.names else schema[0]
 
 
 def _can_be_void(column: StructField) -> bool:
-    """Whether there is a value to put in a column that nobody looks at: null, where the column may be."""
+    """Whether an unused column can be filled with a dummy value: null, or a value of some types."""
     return isinstance(column.dataType, AtomicType) and (
         column.nullable or isinstance(column.dataType, StringType | BinaryType | TimestampType)
     )
 
 
 def _constant(column: StructField, value: Any) -> str:
-    """A value for a column as SQL; for None any that the column can have, as Spark counts on what cannot be null."""
+    """A value for a column as SQL; for None any allowed value, since Spark relies on non-nullable columns."""
     kind = column.dataType.simpleString()
     if value is None and column.nullable:
         return f"CAST(NULL AS {kind})"
     if value is None and isinstance(column.dataType, TimestampType):
         return "timestamp_micros(0)"
-    if isinstance(value, int):  # a truth value is one, too
+    if isinstance(value, int):  # includes booleans
         return f"CAST({value} AS {kind})"
     return f"CAST(X'{(value or '').encode().hex()}' AS {kind})"
 
 
 def _line(source: Source, handed: Handed) -> str:
-    """What one source is told, for people."""
+    """One line about what is handed to a source, for EXPLAIN."""
     parts = [f"columns {', '.join(handed.columns)}" if handed.columns else "no columns"]
     if handed.where:
         parts.append(f"where {handed.where}")

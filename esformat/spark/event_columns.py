@@ -1,4 +1,4 @@
-"""Columns of a DataFrame as columns of events: which becomes what, decided before any task runs."""
+"""Mapping of a DataFrame's columns to columns of events, decided before any task runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from esformat.spark.options import WriteOptions
 
 @dataclass(frozen=True, slots=True)
 class EventColumns:
-    """The names that a DataFrame's columns have as events, in its order; and whether keys are binary."""
+    """The event names of a DataFrame's columns, in its order, and whether keys are binary."""
 
     names: tuple[str, ...]
     binary_keys: bool
 
     @classmethod
     def choose(cls, schema: pa.Schema, options: WriteOptions) -> Self:
-        """Find each role's column. Raises UsageError or InvalidEventError where one is missing or cannot be it."""
+        """Find the column of each role. Raises UsageError or InvalidEventError if one is missing or unsuitable."""
         grouping = options.grouping or ("grouping" if "grouping" in schema.names else None)
         roles = {options.space: "space", options.timestamp: "timestamp"} | ({grouping: "grouping"} if grouping else {})
         if len(roles) < 2 + (grouping is not None):
@@ -44,15 +44,15 @@ class EventColumns:
         _check_time(options.timestamp, schema.field(options.timestamp).type)
         binary_keys = pt.is_binary(kind) if options.keys is None else options.keys == "binary"
         chosen = cls(names, binary_keys)
-        make_schema(chosen.arrow(schema), options.indexes, binary_keys=binary_keys)  # raises where it cannot be stored
+        make_schema(chosen.arrow(schema), options.indexes, binary_keys=binary_keys)  # raises if it cannot be stored
         return chosen
 
     def arrow(self, schema: pa.Schema) -> pa.Schema:
-        """The DataFrame's schema under the names of the events."""
+        """The DataFrame's schema with the event names."""
         return pa.schema([field.with_name(name) for name, field in zip(self.names, schema, strict=True)])
 
     def payload(self, schema: pa.Schema) -> pa.Schema:
-        """Payload and index columns, as `esformat.create` takes them."""
+        """The payload and index columns, as for `esformat.create`."""
         return pa.schema([field for field in self.arrow(schema) if field.name not in KEY_COLUMNS])
 
 
@@ -73,5 +73,5 @@ def _check_time(name: str, kind: pa.DataType) -> None:
 
 
 def column_name(column: str) -> str:
-    """A column's name as Spark reads it: dots in it are no way into a struct."""
+    """Quote a column's name for Spark, so that dots do not refer to fields of structs."""
     return "`" + column.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""Answers of one row: counts and extremes, of what segments say of themselves or of events that were read."""
+"""One-row results: counts, minima and maxima, from segment metadata or from events that were read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from esformat.spark.scan_plan import Extent
 
 
 def told_by_files(handed: Handed) -> bool:
-    """Whether segments say all figures of all their events: how many there are, and the first and last time."""
+    """Whether metadata gives all figures: the number of events and their first and last time, without conditions."""
     return (
         bool(handed.figures)
         and not handed.conditions
@@ -21,14 +21,14 @@ def told_by_files(handed: Handed) -> bool:
 
 
 def figures_of(handed: Handed, rows: Extent | pa.Table, schema: pa.Schema) -> pa.Table:
-    """The answer, with the columns of a schema, of the events that a source gives: all that meet the conditions."""
+    """The result row, in the given schema, from the events of a source, which all satisfy the conditions."""
     values = [_value(figure, rows, dict(handed.equal)) for figure in handed.figures]
     columns = [pa.repeat(pa.scalar(value, field.type), 1) for value, field in zip(values, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _value(figure: Figure, rows: Extent | pa.Table, fixed: dict[str, Any]) -> Any:
-    """A figure of rows, where columns that have one value in all of them are not among theirs."""
+    """Compute a figure of rows; columns in `fixed` have one value in all rows and are not among their columns."""
     name = figure.column
     count = rows.events if isinstance(rows, Extent) else len(rows)
     if name is None or name in fixed:

@@ -1,4 +1,4 @@
-"""Which segments the paths of a read name, as places that tasks can be told of."""
+"""Resolution of the paths of a read to segments, as places that can be sent to tasks."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from esformat.io.store import StoredAt
 from esformat.read.segment import Segment, open_segment
 from esformat.spark.known_files import KnownFiles
 
-REMOTE_CACHE_BYTES = 8 << 20  # of an object: a task reads each block once, what it would keep is of no use to it
+REMOTE_CACHE_BYTES = 8 << 20  # of an object: a task reads each block once, so a larger cache is useless
 _known = KnownFiles()
 
 
 def segments_at(paths: str | Sequence[str], names: re.Pattern[str] | None = None) -> list[Place]:
-    """The segments that files, directories, patterns and prefixes of object stores name, each once, in order.
+    """List the segments named by files, directories, patterns and prefixes of object stores, each once, in order.
 
-    Of directories that are written to meanwhile, what the last commit left. names: of the files; None: any. Raises
-    UsageError where a path names nothing.
+    For directories that are being written to, the state of the last commit. names: a pattern for file names; None: any.
+    Raises UsageError if no segment is found.
     """
     paths = [paths] if isinstance(paths, str) else paths
     named = [locate(path) for path in paths]
@@ -46,7 +46,7 @@ def segments_at(paths: str | Sequence[str], names: re.Pattern[str] | None = None
 
 
 def listed_below(folder: CommitFolder) -> dict[str, Place]:
-    """The segments of a directory or prefix, by their names relative to it; none where nothing is."""
+    """The segments of a directory or prefix, by relative name; empty if there are none."""
     if isinstance(folder, StoredFolder):
         found = committed_objects(folder.store, folder.prefix, is_segment)
         before = len(folder.prefix) + 1
@@ -57,7 +57,7 @@ def listed_below(folder: CommitFolder) -> dict[str, Place]:
 
 
 def folder_of(place: Place) -> tuple[CommitFolder, str]:
-    """The directory or prefix that a segment lies in directly, and its name there."""
+    """The parent directory or prefix of a segment, and its name there."""
     if isinstance(place, StoredAt):
         prefix, _, name = place.path.rpartition("/")
         return StoredFolder(place.store, prefix), name
@@ -65,7 +65,7 @@ def folder_of(place: Place) -> tuple[CommitFolder, str]:
 
 
 def size_of(place: Place) -> int:
-    """The bytes of a segment. Raises OSError."""
+    """The size of a segment in bytes. Raises OSError."""
     if isinstance(place, str):
         return Path(place).stat().st_size
     facts = retry(place.store.facts, place.path)
@@ -75,7 +75,7 @@ def size_of(place: Place) -> int:
 
 
 def _directory_of(path: str) -> Path:
-    """The directory that all files of a path lie below."""
+    """The deepest existing directory that contains all files of a path."""
     plain = Path(path)
     while not plain.is_dir() and plain != plain.parent:
         plain = plain.parent
@@ -84,7 +84,7 @@ def _directory_of(path: str) -> Path:
 
 @contextmanager
 def opened(place: Place) -> Iterator[Segment]:
-    """The segment at a place, until the block ends. Raises OSError, EsdbError."""
+    """Open the segment at a place until the block ends. Raises OSError, EsdbError."""
     if isinstance(place, str):
         with _known.opened(place) as segment:
             yield segment
@@ -94,5 +94,5 @@ def opened(place: Place) -> Iterator[Segment]:
 
 
 def name_of(place: Place) -> str:
-    """The place as messages show it."""
+    """The name of a place in messages."""
     return place.name if isinstance(place, StoredAt) else place

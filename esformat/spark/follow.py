@@ -1,7 +1,7 @@
-"""Following a directory of segments as a stream: a micro-batch is the segments that came, each event in one of them.
+"""Streaming from a directory of segments: a micro-batch consists of new segments, and each event is read once.
 
-An offset names the segments that the stream knows, with the identities of what their events come from. So a micro-batch
-that is run again reads the same events, and segments that were moved, or merged from known ones, are passed over.
+An offset lists the segments that the stream knows, with the identities of their original files. So a repeated
+micro-batch reads the same events, and segments that were moved, or merged from known ones, are skipped.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from esformat.spark.reader import SegmentReader
 from esformat.spark.scan_plan import in_threads
 
 Known = Mapping[str, Sequence[str]]
-"""Segments by their names below the directory, with the identities of what they come from."""
+"""Segments by name relative to the directory, with the identities of their original files."""
 
 
 class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a directory. One on the driver, as long as the query runs; copies of it in the tasks only read."""
+    """Follows a directory. One instance lives on the driver while the query runs; its copies in tasks only read."""
 
     def __init__(
         self, path: str, reader: SegmentReader, *, names: re.Pattern[str] | None, most: int | None, fail: bool
     ) -> None:
-        """names: of the files to read. most: segments in a micro-batch. fail: where segments went unread."""
+        """names: pattern of file names. most: segments per micro-batch. fail: raise if unread segments are gone."""
         self._folder = folder_at(path)
         self._reader = reader
         self._names = names
@@ -41,11 +41,11 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Known | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Before the first segment."""
+        """The offset before the first segment."""
         return {"segments": {}}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The segments that are known after the next micro-batch."""
+        """The offset after the next micro-batch."""
         before: Known = start["segments"]
         there = self._listed()
         unknown = [name for name in there if name not in before]
@@ -54,30 +54,30 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         taken = sorted(wanted, key=lambda name: (_changed(there[name]), name))
         chosen = taken if most is None or isinstance(limit, ReadAllAvailable) else taken[:most]
         origins = in_threads(origin_of, [there[name] for name in chosen])
-        left = len(chosen) < len(unknown)  # and any of those may be merged from segments that are gone
+        left = len(chosen) < len(unknown)  # any of the rest may be merged from segments that are gone
         known = {name: identities for name, identities in before.items() if left or name in there}
         known |= {name: list(origin.identities) for name, origin in zip(chosen, origins, strict=True)}
         return {"segments": known} if chosen else start
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """What the option `maxFilesPerTrigger` asks for."""
+        """The limit according to the option `maxFilesPerTrigger`."""
         return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read what is there now, and no more."""
+        """Read only the segments that exist now."""
         self._target = dict.fromkeys(self._listed(), ())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What each task of a micro-batch reads. Raises UsageError for segments that are gone, or known in part."""
+        """The work of each task of a micro-batch. Raises UsageError for segments that are gone or partly read."""
         places = self._unread(start["segments"], end["segments"])
         return self._reader.tasks(places) if places else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of one task."""
+        """Yield the events of one task."""
         return self._reader.read(partition)
 
     def _listed(self) -> dict[str, Place]:
-        """The segments that are there, by name."""
+        """The existing segments, by name."""
         found = listed_below(self._folder)
         return {
             name: place
@@ -86,7 +86,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _unread(self, before: Known, after: Known) -> list[Place]:
-        """The segments of a micro-batch that hold events which are not known, wherever they are now."""
+        """The segments of a micro-batch with unread events, wherever they are now."""
         there = self._listed()
         known = {identity for identities in before.values() for identity in identities}
         unread: dict[str, Sequence[str]] = {}
@@ -108,7 +108,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return places + self._merged(gone, {name: place for name, place in there.items() if name not in after})
 
     def _merged(self, gone: Known, others: Mapping[str, Place]) -> list[Place]:
-        """The segments that hold the events of those that are gone, and no others."""
+        """The segments that contain only events of those that are gone."""
         wanted = {identity for identities in gone.values() for identity in identities}
         found = []
         origins = in_threads(origin_of, list(others.values())) if wanted else []
@@ -126,7 +126,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _changed(place: Place) -> int:
-    """When a file got its content, as far as that says which came first."""
+    """When a local file was last modified, for ordering; 0 for objects and missing files."""
     try:
         return Path(place).stat().st_mtime_ns if isinstance(place, str) else 0
     except FileNotFoundError:

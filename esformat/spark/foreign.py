@@ -1,4 +1,4 @@
-"""Other people's files as a data source: events with the columns of a plan, many small files in one task."""
+"""A data source for files of other formats, which yields events with the columns of a plan; batches small files."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from esformat.convert.sinks import grouped
 from esformat.spark.input_rows import TASK_BYTES, InputRules, Piece, events
 from esformat.spark.types import arrow_schema, convert_batch, spark_schema
 
-FILE_BYTES = 1 << 17  # what opening a file costs, in stored bytes that could be read meanwhile
+FILE_BYTES = 1 << 17  # cost of opening a file, in bytes that could be read in that time
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a job reads at a time: pieces of files, and how their rows become events."""
+    """The input that a job reads together: pieces of files, and how their rows become events."""
 
     rules: InputRules
     plan: Plan
     pieces: tuple[Piece, ...]
-    tasks: int  # that may run at once
+    tasks: int  # that can run in parallel
 
     def encode(self) -> str:
-        """As an option of the data source, which are texts."""
+        """Encode as text, for an option of the data source."""
         return base64.b85encode(pickle.dumps(self)).decode()
 
     @classmethod
     def decode(cls, text: str) -> Reading:
-        """What `encode` made."""
+        """Decode the result of `encode`."""
         found: Reading = pickle.loads(base64.b85decode(text))  # noqa: S301 - the driver's own
         return found
 
@@ -45,7 +45,7 @@ class ForeignSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format(…)` calls it."""
+        """The name for `format(…)`."""
         return "esdb-foreign"
 
     def schema(self) -> StructType:
@@ -53,7 +53,7 @@ class ForeignSource(DataSource):
         return spark_schema(_whole_microseconds(no_events(Reading.decode(self.options["reading"]).plan).schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads the pieces with a schema."""
+        """Return a reader of the pieces with a schema."""
         return _Reader(Reading.decode(self.options["reading"]), schema)
 
 
@@ -71,7 +71,7 @@ class _Reader(DataSourceReader):
 
 
 def pack(pieces: Sequence[Piece], tasks: int) -> list[tuple[Piece, ...]]:
-    """Share pieces out in their order, as Spark does: even tasks of up to TASK_BYTES, opening a file counted in."""
+    """Divide pieces among tasks in order, as Spark does: even tasks of up to TASK_BYTES, including opening costs."""
     total = sum(piece.size_bytes + FILE_BYTES for piece in pieces)
     most = min(TASK_BYTES, max(FILE_BYTES, -(-total // max(1, tasks))))
     packed: list[list[Piece]] = []
@@ -88,7 +88,7 @@ def pack(pieces: Sequence[Piece], tasks: int) -> list[tuple[Piece, ...]]:
 
 
 def _whole_microseconds(schema: pa.Schema) -> pa.Schema:
-    """The schema with times in microseconds where they are finer: Spark has no others, and what would be cut fails."""
+    """Return the schema with microseconds for nanoseconds, as Spark requires; values that would lose digits fail."""
     fine = {"ns": "us"}
     fields = []
     for column in schema:

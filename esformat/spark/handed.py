@@ -1,8 +1,8 @@
-"""What a query needs of each of its sources, as Spark's optimised plan says: columns, a condition, a limit.
+"""What a query needs of each of its sources according to Spark's optimised plan: columns, a condition, a limit.
 
-The plan is made for stand-ins: relations with the sources' columns and no rows, which Spark knows nothing else about.
-An optimised plan gives the answers of the query for any rows that have those columns. So rows that its filter on a
-source rules out need not be given, and columns that it does not look at may hold anything.
+The plan is made for stand-ins: relations with the sources' columns and no rows, about which Spark knows nothing else.
+An optimised plan is correct for any rows with these columns. So rows that its filter on a source excludes can be left
+out, and columns that it does not use may contain anything.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from esformat.spark.catalyst import (
 
 STAND_IN = "LogicalRDD"
 _ROW_BY_ROW = {"Filter", "GlobalLimit", "LocalLimit", "Project"}
-"""Nodes that Spark works out of rows that the driver has without a job."""
+"""Nodes that Spark evaluates without a job if the driver has the rows."""
 _BELOW_FIGURES: tuple[list[str], ...] = ([], ["Filter"], ["Project"], ["Filter", "Project"])
-"""Nodes between a source and an aggregate that sees each row of the source that the filter leaves."""
+"""The nodes allowed between a source and an aggregate over all rows that pass the filter."""
 _PLAIN = ("Aggregate", "Filter", "GlobalLimit", "Join", "LocalLimit", "LocalRelation", "Project", "Sort", "Union")
-"""Nodes that hold no plans but their children. To ask costs a call of Java's each."""
+"""Nodes whose only subplans are their children. Listed because asking costs a Java call each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One of a query's answers: `count`, `min` or `max` of a column's values; with None the count of all rows."""
+    """One result of a query: `count`, `min` or `max` of a column; if the column is None, the count of all rows."""
 
     function: str
     column: str | None
@@ -43,12 +43,14 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """What is handed to one source.
+    """The part of a query that is handed to one source.
 
-    columns: those that are needed, in the source's order, but for those of `equal`. conditions: what all rows that are
-    needed meet. equal: columns that have one value in all of them, by a condition each. limit: so many of the rows are
-    enough, whichever; None: all are needed. shown: whether the answer is those rows, one by one, and no more is done.
-    figures: the answer's one row, where the query is counts and extremes of just those rows; (): it is not.
+    columns: the needed columns in the source's order, except those of `equal`.
+    conditions: conditions that all needed rows satisfy.
+    equal: columns that have one value in all needed rows, because of a condition each.
+    limit: any so many of the rows suffice; None: all are needed.
+    shown: whether the result consists of these rows one by one, without further work.
+    figures: the result row, if the query only computes counts, minima and maxima of these rows; else ().
     """
 
     columns: tuple[str, ...]
@@ -60,13 +62,13 @@ class Handed:
 
     @property
     def where(self) -> str:
-        """The conditions as the option `where` takes them; "": none."""
+        """The conditions as text for the option `where`; "" if there are none."""
         return " AND ".join(self.conditions)
 
 
 @dataclass(slots=True)
 class _Use:
-    """What one place of a plan needs: numbers of columns, None for all; conditions, and whether those are all."""
+    """What one part of a plan needs: the numbers of columns (None: all), conditions, and a limit."""
 
     needed: set[int] | None = field(default_factory=set)
     conditions: list[Any] = field(default_factory=list)
@@ -76,22 +78,23 @@ class _Use:
 def handed_over(
     plan: Any, stand_ins: Sequence[int], columns: Sequence[Sequence[Column]], *, conditions: bool
 ) -> list[Handed | None]:
-    """What a plan needs of each source; None of one that it does not show, as inside some commands.
+    """What a plan needs of each source; None for a source that it does not contain, as inside some commands.
 
-    stand_ins: the numbers of their RDDs. columns: theirs. conditions: whether conditions may be handed over.
+    stand_ins: the RDD numbers of the sources. columns: of the sources. conditions: whether conditions may be handed
+    over.
     """
     uses: dict[int, list[Handed]] = {number: [] for number in stand_ins}
     known = dict(zip(stand_ins, columns, strict=True))
     for leaf, above in _leaves(plan):
         number = int(leaf.rdd().id())
         if number in uses:
-            whole = bool(above) and above[0][1] is plan  # and no subquery of it
+            whole = bool(above) and above[0][1] is plan  # not a subquery
             uses[number].append(_handed(leaf, above, known[number], conditions=conditions, whole=whole))
     return [_united(uses[number], known[number]) for number in stand_ins]
 
 
 def _leaves(root: Any) -> Iterator[tuple[Any, list[tuple[str, Any]]]]:
-    """Stand-ins of a plan and its subqueries, each with the nodes above it up to its own root, and their classes."""
+    """Yield the stand-ins of a plan and its subqueries, each with the nodes above it and their classes, root first."""
     for each in (root, *items(root.subqueriesAll())):
         yield from _below(each, [])
 
@@ -131,7 +134,7 @@ def _handed(
 
 
 def _figures(above: list[tuple[str, Any]], columns: Columns) -> tuple[Figure, ...]:
-    """What a plan gives, where it is an aggregate of all rows that a filter leaves, of figures alone; () where not."""
+    """The results of a plan that only aggregates all filtered rows to figures; () for any other plan."""
     kinds = [kind for kind, _ in reversed(above)]
     if kinds[-1:] != ["Aggregate"] or kinds[:-1] not in _BELOW_FIGURES:
         return ()
@@ -143,7 +146,7 @@ def _figures(above: list[tuple[str, Any]], columns: Columns) -> tuple[Figure, ..
 
 
 def _use(above: list[tuple[str, Any]]) -> _Use:
-    """Follow a plan from a source upwards, as far as it says what it needs."""
+    """Follow a plan upwards from a source, as long as the nodes show what is needed."""
     use = _Use()
     projected = False
     for kind, node in reversed(above):
@@ -169,7 +172,7 @@ def _count(expression: Any) -> int | None:
 
 
 def _conditions(found: list[Any], columns: dict[int, Column]) -> tuple[list[str], dict[str, Any], bool]:
-    """The conditions that can be handed over, as text; the columns that they give one value; whether more are left."""
+    """Return the translated conditions, the columns that they fix to one value, and whether others are left."""
     texts: list[str] = []
     equal: dict[str, Any] = {}
     left = False
@@ -191,7 +194,7 @@ def _number(expression: Any) -> int:
 
 
 def _united(uses: Sequence[Handed], columns: Sequence[Column]) -> Handed | None:
-    """What several places need of one source together."""
+    """Combine the needs of several references to one source."""
     if len(set(uses)) < 2:
         return uses[0] if uses else None
     needed = {name for use in uses for name in (*use.columns, *dict(use.equal))}
@@ -203,5 +206,5 @@ def _united(uses: Sequence[Handed], columns: Sequence[Column]) -> Handed | None:
 
 
 def everything(names: Sequence[str]) -> Handed:
-    """All columns of all rows."""
+    """A Handed that needs all columns of all rows."""
     return Handed(tuple(names))

@@ -1,4 +1,4 @@
-"""What a file is, whatever it is called and wherever it lies: by this, jobs and streams know what they have read."""
+"""Identities of files, independent of name and location, by which jobs and streams recognize what they have read."""
 
 from __future__ import annotations
 
@@ -11,31 +11,29 @@ from esformat.io.location import Place, source_of
 from esformat.read.segment import Segment, open_segment
 
 MADE_FROM = "made_from"
-"""The property of a segment that a job made from others: how many events it has, and the identities of those."""
+"""The property of a segment that a job made from others: its number of events and the identities of the originals."""
 WHOLE_BYTES = 8 << 20
-"""A file of another format up to this size is hashed whole; of a larger one its ends, and samples in between."""
+"""Files of other formats up to this size are hashed whole; of larger ones, the ends and samples in between."""
 _ENDS_BYTES = 1 << 20
 _SAMPLES, _SAMPLE_BYTES = 64, 16 << 10
-_TAIL_BYTES = 64 << 10  # of a segment: the footer and the checksums of its directory, which has those of all blocks
-_MANY = 3  # identities that a message names
+_TAIL_BYTES = 64 << 10  # of a segment: footer and directory checksums, which cover all blocks
+_MANY = 3  # identities listed in a message
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the events of a segment come from. identities: those of the files; a file that was made from none is its
-    own.
-    """
+    """The origin of a segment's events. identities: of the original files; an original segment has its own."""
 
     events: int
     identities: tuple[str, ...]
 
     def as_property(self, events: int | None = None) -> dict[str, str]:
-        """What a segment of so many of these events says of itself; None: of all."""
+        """The property of a segment with `events` of these events; None: all of them."""
         return {MADE_FROM: " ".join([str(self.events if events is None else events), *self.identities])}
 
 
 def content_identity(path: str) -> str:
-    """The identity of a file of another format: its length, and a hash of its content. Raises OSError."""
+    """The identity of a file of another format: its size and a hash of its content. Raises OSError."""
     size = Path(path).stat().st_size
     with Path(path).open("rb") as file:
         return _named(size, file.read() if size <= WHOLE_BYTES else _sampled(file, size))
@@ -52,28 +50,29 @@ def _sampled(file: BinaryIO, size: int) -> bytes:
 
 
 def origin_of(place: Place) -> Origin:
-    """What the events of a segment come from. Raises OSError, CorruptSegmentError."""
+    """Read the origin of a segment's events. Raises OSError, CorruptSegmentError."""
     with open_segment(place, cache_bytes=0) as segment:
         return Origin(segment.num_events, _noted(segment) or (segment_identity(place),))
 
 
 def segment_identity(place: Place) -> str:
-    """The identity of a segment as it lies there: its length, and a hash of its end, where all its checksums meet."""
+    """The identity of a segment file: its size and a hash of its end, which depends on all its checksums."""
     source = source_of(place)
     length = min(source.size, _TAIL_BYTES)
     return _named(source.size, source.read_at(source.size - length, length))
 
 
 def _noted(segment: Segment) -> tuple[str, ...]:
-    """The originals that a segment names. A copy of the note in a part of that segment, which has fewer events, is
-    not about that part.
+    """The originals recorded in a segment's property.
+
+    A property copied to a part of that segment, which has fewer events, is ignored.
     """
     count, *identities = segment.properties.get(MADE_FROM, "").split() or [""]
     return tuple(identities) if count == str(segment.num_events) else ()
 
 
 def joined(origins: list[Origin]) -> Origin:
-    """The origin of a segment that was made from all of these."""
+    """The origin of a segment that was merged from all of these."""
     identities = dict.fromkeys(identity for origin in origins for identity in origin.identities)
     return Origin(sum(origin.events for origin in origins), tuple(identities))
 

@@ -1,4 +1,4 @@
-"""Other people's files in tasks: the columns that each has, and its rows as events of one plan for all of them."""
+"""Reading of files of other formats in tasks: the columns of each file, and its rows as events of one common plan."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from esformat.format import json_text
 from esformat.spark.directories import values_in
 
 TEXT_KINDS = ("json", "csv")
-TASK_BYTES = 128 << 20  # stored bytes that a task reads, as with Spark's own readers
-TOGETHER_BATCHES = 200  # that become events with one call of each kind; of small files each has one
-TOGETHER_BYTES = 1 << 20  # in memory, of theirs
+TASK_BYTES = 128 << 20  # stored bytes per task, as in Spark's own readers
+TOGETHER_BATCHES = 200  # batches that are converted in one call; a small file has one
+TOGETHER_BYTES = 1 << 20  # of such batches, in memory
 Fit = Callable[[pa.RecordBatch], pa.RecordBatch]
 _BAD_ROW_HINT = "correct it, or leave bad rows out with on_error=skip (--on-error skip)"
 
 
 @dataclass(frozen=True, slots=True)
 class InputRules:
-    """How the files of a job are read.
+    """The rules for reading the files of a job.
 
-    kind: parquet, orc, json, csv, arrow or customerio. on_error: what to do with rows that are no events.
-    hive: whether directories that are called name=value are columns. schema: the columns of JSON and CSV, where a
-    segment tells them.
+    kind: parquet, orc, json, csv, arrow or customerio. on_error: what to do with rows that cannot become events. hive:
+    whether directories called name=value become columns. schema: the columns of JSON and CSV, if a segment supplies
+    them.
     """
 
     kind: str
@@ -52,17 +52,17 @@ class InputRules:
 
     @property
     def guesses(self) -> bool:
-        """Whether values decide what the columns are."""
+        """Whether the types of columns are guessed from values."""
         return self.kind in TEXT_KINDS and self.schema is None
 
     def constants(self, path: str) -> dict[str, str | None]:
-        """The columns that directories called name=value give every row of a file."""
+        """The columns that directories called name=value give to every row of a file."""
         return values_in(PurePath(path).parts[:-1]) if self.hive else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file, or the row groups of a Parquet file from the first to before the last, for one task."""
+    """A file, or a half-open range of row groups of a Parquet file, for one task."""
 
     path: str
     size_bytes: int
@@ -71,23 +71,23 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """What is in a file: columns that it tells the types of, others and what their values look like, and rows."""
+    """The survey of a file: columns with declared types, columns with types guessed from values, and row counts."""
 
     typed: Mapping[str, pa.DataType]
     guessed: Mapping[str, pa.DataType]
-    rows: int  # that are events
+    rows: int  # that can become events
     bad: int
     has_nanos: bool
-    assumed: frozenset[str]  # units that the sizes of timestamps told
-    group_bytes: tuple[int, ...] = ()  # of the row groups of a Parquet file that is too large for a task
-    lost: Mapping[str, int] = field(default_factory=dict)  # NaN and infinities of columns that become JSON
+    assumed: frozenset[str]  # units guessed from the size of numeric timestamps
+    group_bytes: tuple[int, ...] = ()  # of the row groups, if a Parquet file is too large for one task
+    lost: Mapping[str, int] = field(default_factory=dict)  # NaN and infinities in columns that become JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FileRoles(Roles):
-    """Roles in one of several files: a column that it lacks is null there, but for space and timestamp."""
+    """The roles in one of several files: all columns but space and timestamp may be missing and are then null."""
 
-    given: frozenset[str] = frozenset()  # columns that the directories give
+    given: frozenset[str] = frozenset()  # columns from directory names
 
     @classmethod
     def of(cls, roles: Roles, given: Sequence[str]) -> Self:
@@ -99,9 +99,9 @@ class _FileRoles(Roles):
 
 
 def survey(rules: InputRules, path: str) -> Surveyed:
-    """Look through a file: a text file as a whole, another at its schema and timestamps.
+    """Survey a file: read a text file whole, of others only the schema and timestamps.
 
-    Raises InputError for a file that cannot be read, BadRowError for a row that is no event.
+    Raises InputError for an unreadable file, BadRowError for a row that cannot become an event.
     """
     return _survey_text(rules, path) if rules.guesses else _survey_typed(rules, path)
 
@@ -109,9 +109,9 @@ def survey(rules: InputRules, path: str) -> Surveyed:
 def events(
     rules: InputRules, plan: Plan, pieces: Sequence[Piece], fit: Fit = lambda batch: batch
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of pieces as events with the columns of a plan, those of small files together.
+    """Yield the rows of pieces as events with the columns of a plan; small files are combined.
 
-    fit: makes what is given of a batch. Raises InputError, BadRowError, and UsageError where `fit` does, with the file.
+    fit: converts each batch. Raises InputError, BadRowError, and the UsageError of `fit` with the file's path.
     """
     bad = _bad_rows(rules)
     for few in _gathered(rules, pieces):
@@ -130,7 +130,7 @@ def events(
 
 
 def _gathered(rules: InputRules, pieces: Sequence[Piece]) -> Iterator[list[Rows]]:
-    """The batches of rows of pieces: small ones together, where their columns are alike; of text each by itself."""
+    """Yield the batches of rows of pieces, combining small ones with equal columns; those of text separately."""
     waiting: list[Rows] = []
     size = 0
     for piece in pieces:
@@ -151,7 +151,7 @@ def _alike(one: Rows, other: Rows) -> bool:
 
 
 def _at_once(few: Sequence[Rows], plan: Plan, fit: Fit) -> pa.RecordBatch | None:
-    """The events of several batches, made with one call of each kind; None where one of their rows has to be named."""
+    """Convert several batches to events in one call; None if an error must name one of their rows."""
     if len(few) < 2 or any(rows.bad or rows.words or rows.rest is not None for rows in few):
         return None
     rows = replace(few[0], batch=pa.concat_batches([each.batch for each in few]))
@@ -201,7 +201,7 @@ def _survey_typed(rules: InputRules, path: str) -> Surveyed:
 
 
 def _lost(rules: InputRules, path: str, types: Mapping[str, pa.DataType]) -> Counter[str]:
-    """How many NaN and infinities there are of each column that becomes JSON, which has null for them."""
+    """Count the NaN and infinities of each column that becomes JSON, which has null for them."""
     plan = Plan(rules.roles).widened(types, has_nanos=False)
     columns = {name: kind for name, kind in _written_as_json(plan).items() if _has_floats(kind)}
     lost: Counter[str] = Counter()
@@ -210,11 +210,11 @@ def _lost(rules: InputRules, path: str, types: Mapping[str, pa.DataType]) -> Cou
             for rows in _rows(rules, source):
                 for name, kind in columns.items():
                     lost[name] += json_text.not_finite(convert(rows.batch.column(name), kind)[0])
-    return +lost  # without those that have none
+    return +lost  # drops zero counts
 
 
 def _written_as_json(plan: Plan) -> dict[str, pa.DataType]:
-    """The columns of a file that become JSON, as its payload, a key or an index, and the types that they have then."""
+    """The columns of a file that become JSON, as payload, key or index, with their types."""
     roles = plan.roles
     texts = (roles.space, roles.second_key, plan.payload, *roles.indexes)
     nested = {name: kind for name, kind in plan.types.items() if name in texts and pa.types.is_nested(kind)}
@@ -227,7 +227,7 @@ def _has_floats(kind: pa.DataType) -> bool:
 
 
 def _in_microseconds(kind: pa.DataType | None) -> bool:
-    """Whether no time of a type is finer than that, nor in a unit that its size tells: there is nothing to look for."""
+    """Whether times of a type are no finer than microseconds and of a known unit, so that no values need to be read."""
     return kind is not None and pa.types.is_timestamp(kind) and kind.unit != "ns"
 
 
@@ -263,7 +263,7 @@ def _bad_rows(rules: InputRules) -> BadRows:
 
 
 def _look(roles: Roles, name: str, value: str | None) -> pa.DataType:
-    """The type that a value in the name of a directory looks like; text stays text where CSV's does."""
+    """Guess the type of a value in a directory name; columns that stay text in CSV stay text here too."""
     if value is None:
         return pa.null()
     return pa.string() if name in roles.text else text_type(pa.array([value]))
@@ -282,7 +282,7 @@ def _with_constants(rows: Rows, constants: Mapping[str, str | None], roles: Role
 
 
 def _check_same(rows: Rows, name: str, value: str | None) -> None:
-    """Refuse a file whose column says otherwise than the directory that it is in."""
+    """Raise InputError if a file's column contradicts the directory that it is in."""
     column, _ = convert(rows.batch.column(name), pa.string())
     same = column.is_null() if value is None else pc.fill_null(pc.equal(column, value), False)
     if not pc.all(same).as_py():
@@ -295,7 +295,7 @@ def _check_same(rows: Rows, name: str, value: str | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _GoReader:
-    """Reads a file of the Go ESDB."""
+    """Reads a Go ESDB file."""
 
     source: Source
     roles: Roles
@@ -318,7 +318,7 @@ class _GoReader:
 
 @dataclass(frozen=True, slots=True)
 class _SchemaReader:
-    """Reads CSV or JSON lines that were exported from a segment, with the columns of that."""
+    """Reads CSV or JSON lines that were exported from a segment, with that segment's columns."""
 
     source: Source
     rules: InputRules

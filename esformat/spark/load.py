@@ -1,4 +1,4 @@
-"""`read`: segments as a DataFrame, with what is read of them said beforehand."""
+"""`read`: segments as a DataFrame, with condition and columns given in advance."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ def read(
     columns: Sequence[str] | None = None,
     **options: str | int,
 ) -> DataFrame:
-    """Segments as a DataFrame of the events that meet a condition.
+    """Return a DataFrame of the events of segments that satisfy a condition.
 
-    where: comparisons joined by AND, e.g. `space = 'ada' AND type IN ('page', 'purchase')`: what it rules out by
-    space, grouping, time and indexes is not read, whatever version and settings Spark has. Times in it that name no
-    zone are of the session's. columns: those to read.
-    Other options as of `format("esdb")`. Raises what Spark raises for a path or option that is wrong.
+    where: a condition such as `space = 'ada' AND type IN ('page', 'purchase')`. Events that it excludes by space,
+    grouping, time or indexes are not read, independent of Spark's version and settings. Its times without a zone are in
+    the session's zone.
+    columns: those to read.
+    Other options are those of `format("esdb")`. Raises Spark's errors for an invalid path or option.
     """
     given = {name: str(value) for name, value in options.items()}
     given["paths"] = json.dumps([paths] if isinstance(paths, str) else list(paths))

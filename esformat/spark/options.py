@@ -1,4 +1,4 @@
-"""What can be given with `.option(…)`: names, meanings, and values checked. Spark hands all of them as text."""
+"""The options of `.option(…)`: names, meanings and validation. Spark passes all of them as text."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from esformat.errors import UsageError
 
 T = TypeVar("T")
 
-PARTITION_BYTES = 64 << 20  # stored: about two million events, four seconds of one core with all columns
+PARTITION_BYTES = 64 << 20  # stored: about two million events; with all columns, four seconds on one core
 SEGMENT_BYTES = 256 << 20  # in memory as Arrow: 40-80 MB on disk
 SEGMENT_EVENTS = 4_000_000
 
 _OF_TABLES = ("serialization.format", "owner", "provider", "location", "external", "is_managed_location", "comment")
-"""What Spark's catalog adds to the options of a table."""
+"""Options that Spark's catalog adds to those of a table."""
 _NAME = re.compile(r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^,]*?))\s*(?P<comma>,|\Z)')
 _LOST = "tables of a catalog lose theirs in Spark"
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Column names with commas between, in CSV quotes where need be. Raises ValueError that says what was expected."""
+    """Parse comma-separated column names, quoted as in CSV if necessary. Raises ValueError with what was expected."""
     names = []
     for quoted, plain in _each_name(text):
         if not plain and quoted is None:
@@ -37,17 +37,17 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def _each_name(text: str) -> Iterator[tuple[str | None, str]]:
-    """What is within quotes, None where there are none, and what stands there without."""
+    """Yield each name as its quoted part, None without quotes, and its plain part."""
     at, comma = 0, ","
     while comma:
         found = _NAME.match(text, at)
-        assert found is not None  # whatever comes is one name at least, if without a letter
+        assert found is not None  # any text contains at least one name, possibly empty
         at, comma = found.end(), found["comma"]
         yield found["quoted"], found["plain"]
 
 
 def as_list(names: Sequence[str]) -> str:
-    """Column names as an option takes them; in CSV quotes where it would take a name for another. Raises UsageError."""
+    """Join column names for an option, quoted as in CSV if ambiguous. Raises UsageError."""
     if isinstance(names, str):
         raise UsageError(f"columns are a list of names, not the text {names!r}", hint=f"give [{names!r}]")
     return ",".join(
@@ -57,7 +57,7 @@ def as_list(names: Sequence[str]) -> str:
 
 
 def parse_indexes(text: str) -> tuple[str, ...]:
-    """The same, or none."""
+    """Parse column names as `parse_names` does; blank text means none."""
     return parse_names(text) if text.strip() else ()
 
 
@@ -68,7 +68,7 @@ def _name(text: str) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """A number of bytes above zero: 1048576, 32MiB. Raises ValueError that says what was expected."""
+    """Parse a size above zero, such as 1048576 or 32MiB. Raises ValueError that says what was expected."""
     with suppress(ValueError):
         if size := parse_size(text):
             return size
@@ -76,14 +76,14 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_count(text: str) -> int:
-    """A whole number from 1. Raises ValueError."""
+    """Parse an integer of at least 1. Raises ValueError."""
     if not re.fullmatch(r"\s*[1-9]\d{0,14}\s*", text):
         raise ValueError("a whole number from 1")
     return int(text)
 
 
 def one_of(*values: str) -> Callable[[str], str]:
-    """A parser that takes one of some words, in any case."""
+    """Return a parser that accepts one of some words, ignoring case."""
 
     def parse(text: str) -> str:
         if text.lower() not in values:
@@ -100,10 +100,10 @@ def _level(text: str) -> int:
 
 
 class Options:
-    """Options that were given, each at most once and in any case, as Spark has it."""
+    """The given options, by name ignoring case, as in Spark."""
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
-        """Raises UsageError for an option that is not known."""
+        """Raises UsageError for an unknown option."""
         self._given = {name.lower(): text for name, text in given.items()}
         names = {name.lower() for name in known}
         for name in given:
@@ -111,7 +111,7 @@ class Options:
                 raise UsageError(f"unknown option {name!r}", hint=f"the options are {', '.join(known)}")
 
     def get(self, name: str, parse: Callable[[str], T]) -> T | None:
-        """An option's value; None where it was not given. Raises UsageError where it is none."""
+        """Return an option's parsed value; None if it was not given. Raises UsageError for an invalid value."""
         text = self._given.get(name.lower())
         if text is None:
             return None
@@ -125,19 +125,19 @@ class Options:
 class ReadOptions:
     """Options of `spark.read.format("esdb")`.
 
-    paths: what to read: files, directories, patterns, prefixes of object stores (`load(path)`).
-    columns: those to read, in this order; None: all.
-    where: the condition that events must meet, see `condition`; "": none.
-    partition_bytes (`partitionBytes`): about how many stored bytes a task reads; fewer where processors would be idle.
-    partitions: how many tasks instead, as far as the files can be cut that finely.
-    name_pattern (`pathGlobFilter`): the names of the files to read, as `part-*`; None: all.
-    merge_schema (`mergeSchema`): whether the columns are those of all files, as is usual here, or of the first one.
-    zone (`timeZone`): of times in the condition that name none.
-    limit: so many events are enough, whichever they are; None: all. With a condition each task may give as many.
-    max_files (`maxFilesPerTrigger`), fail_on_data_loss (`failOnDataLoss`): of a stream, the segments of a micro-batch,
-    and whether it ends where segments went that it had not read.
-    packed: whether rows are those of `packed`, as `esformat.spark.sql` asks for.
-    cores: tasks that the session runs at a time.
+    paths: files, directories, patterns, prefixes of object stores to read (`load(path)`).
+    columns: columns to read, in this order; None: all.
+    where: the condition that events must satisfy, see `condition`; "": none.
+    partition_bytes (`partitionBytes`): approximate stored bytes per task; fewer if processors would be idle.
+    partitions: the number of tasks instead, as far as the files can be divided that finely.
+    name_pattern (`pathGlobFilter`): pattern for file names, such as `part-*`; None: all.
+    merge_schema (`mergeSchema`): whether the columns are those of all files (the default) or of the first one.
+    zone (`timeZone`): of times without one in the condition.
+    limit: any so many events suffice; None: all. With a condition, each task may return that many.
+    max_files (`maxFilesPerTrigger`): segments per micro-batch of a stream.
+    fail_on_data_loss (`failOnDataLoss`): whether a stream fails if unread segments are gone.
+    packed: whether to return packed rows (see the module `packed`), for `esformat.spark.sql`.
+    cores: the number of tasks that the session runs in parallel.
     """
 
     paths: tuple[str, ...]
@@ -156,7 +156,7 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], zone: str = "UTC", cores: int = 1) -> Self:
-        """Read them from what Spark hands over. zone, cores: the session's. Raises UsageError."""
+        """Parse the options passed by Spark. zone, cores: the session's. Raises UsageError."""
         known = (
             "path", "paths", "columns", "where", "partitionBytes", "partitions", "pathGlobFilter", "mergeSchema",
             "timeZone", "limit", "maxFilesPerTrigger", "failOnDataLoss", "packed",
@@ -188,7 +188,7 @@ class ReadOptions:
 
 
 def parse_pattern(text: str) -> re.Pattern[str]:
-    """A pattern of names as Hadoop has them: `*`, `?`, `[a-z]`, `{one,two}`. Raises ValueError."""
+    """Compile a Hadoop glob pattern for names: `*`, `?`, `[a-z]`, `{one,two}`. Raises ValueError."""
     known = {"*": ".*", "?": ".", "{": "(?:", "}": ")", ",": "|"}
     pieces = re.findall(r"\[[^\]]+\]|\{[^{}]*\}|.", text, re.DOTALL)
     expression = "".join(
@@ -208,7 +208,7 @@ def parse_pattern(text: str) -> re.Pattern[str]:
 
 
 def parse_paths(text: str) -> tuple[str, ...]:
-    """Several paths, as Spark writes them: a JSON list. Raises ValueError."""
+    """Parse several paths as Spark passes them: a JSON list. Raises ValueError."""
     try:
         paths = json.loads(text)
     except json.JSONDecodeError:
@@ -222,19 +222,18 @@ def parse_paths(text: str) -> tuple[str, ...]:
 class WriteOptions:
     """Options of `df.write.format("esdb")`.
 
-    path: the directory to write into, one that all machines share, or a prefix of an object store (`save(path)`).
-    space, timestamp: columns that become those of the events; grouping: the same, None: there is none, unless a column
-    is called so.
-    indexes: columns that get an index.
-    keys: "text" or "binary"; None: as the column of spaces is.
-    codec, level: as of `esformat.create`.
-    segment_bytes (`segmentBytes`), segment_events (`segmentEvents`): a task begins its next segment when it holds so
-    many, in memory and of Arrow; it needs about three times that memory.
-    job: what tells this write from others; made up where it is not given.
-    facts: a JSON object that the record of the commit keeps. lease: of the job that the write is a part of.
-    partition_by (`partitionBy`): columns whose values name the directories that rows go into, outermost first.
-    checkpoint: of a stream (`checkpointLocation`): where its checkpoint is; "": elsewhere. `queryName`, which Spark
-    hands over as well, means nothing here.
+    path: the directory to write into, which all machines must share, or a prefix of an object store (`save(path)`).
+    space, timestamp: the columns for space and timestamp. grouping: likewise; None: a column called "grouping", if any.
+    indexes: columns to index.
+    keys: "text" or "binary"; None: by the type of the space column.
+    codec, level: as for `esformat.create`.
+    segment_bytes (`segmentBytes`), segment_events (`segmentEvents`): a task starts its next segment when it has
+    buffered this much, as Arrow in memory; it needs about three times that memory.
+    job: a unique name of this write; generated if not given.
+    facts: a JSON object to store in the commit's record. lease: the lease of the job that this write belongs to.
+    partition_by (`partitionBy`): columns whose values name the directories for the rows, outermost first.
+    checkpoint (`checkpointLocation`): the checkpoint of a stream; "": chosen by Spark. `queryName`, which Spark also
+    passes, is ignored.
     """
 
     path: str
@@ -255,7 +254,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
-        """Read them from what Spark hands over. Raises UsageError."""
+        """Parse the options passed by Spark. Raises UsageError."""
         known = ("path", "space", "timestamp", "grouping", "indexes", "keys", "codec", "level", "segmentBytes",
                  "segmentEvents", "job", "facts", "lease", "checkpointLocation", "queryName",
                  "partitionBy")  # fmt: skip

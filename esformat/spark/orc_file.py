@@ -1,4 +1,4 @@
-"""A segment as an ORC file that gives back its values, or none."""
+"""Export of a segment to an ORC file that restores every value."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _HINT = "convert to Parquet, or allow the loss"
 
 
 def write_orc(path: str, target: str, *, allow_loss: bool) -> int:
-    """Write the events of the segment at `path` to an ORC file; give how many there are.
+    """Write the events of the segment at `path` to an ORC file; return their number.
 
-    Raises InvalidEventError for a column whose values would not come back, unless `allow_loss`.
+    Raises InvalidEventError for a column whose values ORC cannot restore, unless `allow_loss`.
     """
     with open_segment(path, cache_bytes=0) as segment:
         schema = segment.schema
@@ -40,7 +40,7 @@ def write_orc(path: str, target: str, *, allow_loss: bool) -> int:
 
 
 def _lost(batches: Iterator[pa.RecordBatch], target: str) -> str:
-    """What of the events is not in the file as it was; "" where all is."""
+    """Describe the first column that the file does not restore; "" if it restores all."""
     file = pyarrow.orc.ORCFile(target)
     waiting: list[pa.RecordBatch] = []
     for place in range(file.nstripes):

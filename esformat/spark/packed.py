@@ -1,7 +1,7 @@
-"""Many events in one row, for queries that look at little of each: Spark makes rows of its own of them.
+"""Packed rows: many events in one row, for queries that use little of each; Spark unpacks them.
 
-A row from Python costs Java several times what one costs that it makes of an array's element. So the values of a column
-come as arrays; and of keys each pair once, with how many events in a row have it.
+A row from Python costs Java several times as much as a row that it creates from an array element. So the values of a
+column are passed as arrays, and each run of equal keys once, with its number of events.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from esformat.spark.reader import SegmentReader
 from esformat.spark.scan_plan import RowRange, opened_as_planned
 from esformat.spark.types import arrow_schema
 
-MOST_EVENTS = 2048  # of a row
-LEAVES = 64  # whose runs are handed over together
+MOST_EVENTS = 2048  # per row
+LEAVES = 64  # whose runs form one batch
 _FIXED = (
     BooleanType, ByteType, DateType, DoubleType, FloatType, IntegerType, LongType, ShortType, TimestampNTZType,
     TimestampType,
@@ -46,15 +46,15 @@ _FIXED = (
 
 
 def can_be_packed(schema: StructType) -> bool:
-    """Whether columns are keys alone, or one alone whose values have a fixed width.
+    """Whether all columns are keys, or there is only one column, of fixed width.
 
-    Both at once would cost more than they save where the events of a space are few: each would be an array.
+    Both together would cost more than they save if spaces have few events, since each would be an array.
     """
     return all(each.name in KEYS for each in schema) or (len(schema) == 1 and isinstance(schema[0].dataType, _FIXED))
 
 
 def packed_schema(schema: StructType) -> StructType:
-    """The columns of packed rows, of such as can be."""
+    """The columns of packed rows for a schema that can be packed."""
     columns = [
         each if each.name in KEYS else StructField(each.name, ArrayType(each.dataType, each.nullable), nullable=False)
         for each in schema
@@ -87,10 +87,10 @@ def unpacked(rows: DataFrame) -> DataFrame:
 
 
 class PackedReader(SegmentReader):
-    """Reads the same events, packed."""
+    """Reads events as packed rows."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of one task, packed."""
+        """Yield the events of one task as packed rows."""
         schema = arrow_schema(packed_schema(self._schema))
         looked_at = {name for each in self._where for name in columns_of(each)}
         needed = {*self._schema.names, *looked_at}
@@ -101,7 +101,7 @@ class PackedReader(SegmentReader):
             yield from (_packed(batch, schema) for batch in super().read(partition))
 
     def _runs(self, rows: RowRange, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The runs of a range with keys that are wanted. Nothing but the directory is read."""
+        """Yield the runs of a range with matching keys. Reads only the directory."""
         with opened_as_planned(rows) as segment:
             runs = runs_of_rows(segment, rows.first, rows.last, self._bounds(schema_of(segment)), keys)
             while few := list(islice(runs, LEAVES)):
@@ -112,7 +112,7 @@ class PackedReader(SegmentReader):
 
 
 def _counted(runs: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Runs as packed rows, none of too many events."""
+    """Convert runs to packed rows of at most MOST_EVENTS events."""
     counts = np.asarray(runs.column(EVENTS))
     parts = -(-counts // MOST_EVENTS)
     pieces = np.full(int(parts.sum()), MOST_EVENTS)
@@ -123,7 +123,7 @@ def _counted(runs: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _packed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Events as packed rows, each of which has one value of each key."""
+    """Convert events to packed rows, each with one value per key."""
     count = len(batch)
     edges = np.arange(0, count, MOST_EVENTS)
     for name in KEYS:

@@ -1,4 +1,4 @@
-"""Pieces for other data sources over segments, as that of catalogs: options, plans of rows, types, conditions."""
+"""Building blocks for other data sources over segments, such as that of catalogs: options, plans, types, conditions."""
 
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from esformat.spark.source import PUSH_DOWN, activate, in_zone, zone_of
     from esformat.spark.types import arrow_schema, check_requested, convert_batch, readable, spark_schema
 else:
-    __getattr__, __dir__ = lazily(  # Spark's workers need few of them
+    __getattr__, __dir__ = lazily(  # lazily: Spark's workers need few of these
         __name__,
         {
             "esformat.io.commit_folder": "LocalFolder",

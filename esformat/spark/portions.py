@@ -1,4 +1,4 @@
-"""A task's rows, cut into what goes into one segment each."""
+"""Division of a task's rows into one portion per segment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def portions(batches: Iterable[pa.RecordBatch], *, most_bytes: int, most_events: int) -> Iterator[list[pa.RecordBatch]]:
-    """The batches that go into one segment each: held in memory until they are as many as that, and one at least."""
+    """Yield the batches of each segment, buffered up to the given bytes and events, with at least one batch each."""
     held: list[pa.RecordBatch] = []
     size = events = 0
     for batch in batches:

@@ -1,7 +1,7 @@
-"""Filters of Spark as bounds on the columns that segments find events by.
+"""Translation of Spark's filters to bounds on the columns by which segments find events.
 
-Bounds may admit more than the filters do: Spark applies every filter once more to what comes out. So a filter that is
-not understood costs time, never answers.
+Bounds may admit more than the filters, because Spark applies every filter again to the rows. So an unknown filter costs
+time but never changes results.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _AFTER: dict[str, Callable[[Any], Any]] = {
     "grouping": lambda key: key + b"\0",
     "timestamp": lambda moment: moment + 1,
 }
-"""Columns that are found by ranges, and the next larger value of one of theirs."""
+"""The columns that are found by ranges, with functions that return the next larger value."""
 _NONE: Domain = Domain(frozenset())
 
 
 def bounds_of_filters(filters: Iterable[Filter], schema: EventSchema) -> Bounds:
-    """What must hold of space, grouping, timestamp and indexed columns for all the filters to be true."""
+    """Return the bounds of space, grouping, timestamp and indexed columns that all filters imply."""
     met = reduce(_meet, (_bounds(each, schema) for each in filters), UNBOUNDED)
     return NOTHING if admits_nothing(met) else met
 
@@ -49,7 +49,7 @@ def _meet(one: Bounds, two: Bounds) -> Bounds:
 
 
 def _join(one: Bounds, two: Bounds) -> Bounds:
-    """What must hold where one or the other does."""
+    """Return bounds that admit everything that either operand admits."""
     if admits_nothing(one) or admits_nothing(two):
         return two if admits_nothing(one) else one
     joined = {}
@@ -65,7 +65,7 @@ def _bounds(filter: Filter, schema: EventSchema) -> Bounds:
         return reduce(_join, (bounds_of_filters(option, schema) for option in filter.options))
     attribute: tuple[str, ...] = getattr(filter, "attribute", ())
     if len(attribute) != 1:
-        return UNBOUNDED  # a field within a struct, or no column at all
+        return UNBOUNDED  # a field of a struct, or not a column
     name = attribute[0]
     if name in ("space", "grouping"):
         domain = _domain(filter, _key, _AFTER[name])
@@ -80,9 +80,9 @@ def _bounds(filter: Filter, schema: EventSchema) -> Bounds:
 
 
 def _domain(filter: Filter, convert: Callable[[Any], Any], after: Callable[[Any], Any] | None) -> Domain | None:
-    """The values that a filter on a column admits; None where it cannot be said. after: the next larger value.
+    """The values that a filter on a column admits; None if unknown. after: returns the next larger value.
 
-    Without `after` the segment finds single values only.
+    Without `after`, the segment finds only single values.
     """
     value = getattr(filter, "value", None)
     try:
@@ -105,7 +105,7 @@ def _domain(filter: Filter, convert: Callable[[Any], Any], after: Callable[[Any]
                 return Domain(None, None, after(convert(value)))
             case StringStartsWith():
                 return _beginning_with(convert(value))
-    except TypeError:  # a constant of another type: Spark knows how it compares
+    except TypeError:  # a constant of another type: only Spark knows how it compares
         return None
     return None
 

@@ -1,4 +1,4 @@
-"""Reading segments as a Spark data source: planned on the driver, then each task gives Arrow batches."""
+"""Reading of segments as a Spark data source: planned on the driver, then tasks return Arrow batches."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from esformat.spark.types import arrow_schema, check_requested, convert_batch, s
 
 
 def spare_modules() -> None:
-    """Have a worker's searches for garbage pass over what it has imported by its first task.
+    """Exclude the modules imported by a worker's first task from garbage collection.
 
-    Spark's workers search after each task, 20-40 ms through some hundred thousand objects of modules, while Java still
-    takes in what the task gave. Elsewhere than in a worker this does nothing.
+    Spark's workers collect garbage after each task, which takes 20-40 ms for some hundred thousand objects of modules
+    while Java still receives the task's output. Does nothing outside a worker.
     """
     if TaskContext.get() is not None and not gc.get_freeze_count():
         gc.freeze()
 
 
 class PushFilters:
-    """`pushFilters` of a reader, which Spark takes for one that is not implemented when push-down is switched off.
+    """A reader's `pushFilters` that looks unimplemented to Spark, so that reading works with push-down switched off.
 
-    Spark refuses to read through a reader that overrides `pushFilters` unless the setting is on, and tells by comparing
-    functions: this one says that it is the original.
+    Spark rejects readers that override `pushFilters` unless the setting is on, and detects this by comparing functions:
+    this object claims to be the original.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -62,16 +62,16 @@ class PushFilters:
 
 
 FILE_PATH = "_file_path"
-"""A column that is there when it is named: the file that an event was read from."""
+"""A virtual column, present when a query names it: the file that an event was read from."""
 _FILE_PATH = pa.field(FILE_PATH, pa.string(), nullable=False)
 
 
 def with_path_columns(
     schemas: list[tuple[str, pa.Schema]], wanted: Sequence[str] | None, roots: Sequence[str]
 ) -> list[tuple[str, pa.Schema]]:
-    """The columns of files, and what their paths say that they do not: directories `name=value` below the roots.
+    """Add columns for directories `name=value` below the roots to the files' columns.
 
-    The column of the path itself is among them where it is wanted, and is no column of any file.
+    Adds the path column too if it is wanted and no file has a column of that name.
     """
     found = []
     path_too = FILE_PATH in (wanted or ()) and not any(FILE_PATH in schema.names for _, schema in schemas)
@@ -82,10 +82,10 @@ def with_path_columns(
 
 
 class SegmentReader(DataSourceReader):
-    """Reads the columns of a schema from segments. Made by Spark on the driver, pickled to the tasks."""
+    """Reads the columns of a schema from segments. Spark creates it on the driver and pickles it to tasks."""
 
     def __init__(self, options: ReadOptions, schema: StructType, known: pa.Schema | None = None) -> None:
-        """known: the columns that the option `where` may name, as Spark has them. Raises UsageError."""
+        """known: the columns that the option `where` may use, in Spark's types. Raises UsageError."""
         self._options = options
         self._schema = schema
         self._known = pa.schema([]) if known is None else known
@@ -95,7 +95,7 @@ class SegmentReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> Any:  # noqa: N802 - Spark's name, and a property: see PushFilters
-        """Takes the filters of a query, which Spark applies again; none where they might be another query's."""
+        """Takes the filters of a query, which Spark applies again; ignores them if they might be another query's."""
         return PushFilters(self._take)
 
     def _take(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -106,11 +106,11 @@ class SegmentReader(DataSourceReader):
         return bounds_of_filters((*self._where, *self._filters), schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What each task reads. Raises UsageError for a schema that the segments do not have."""
+        """The work of each task. Raises UsageError for a schema that does not match the segments."""
         return self.tasks(segments_at(self._options.paths, self._options.name_pattern))
 
     def tasks(self, places: Sequence[Place]) -> list[InputPartition]:
-        """The same of some segments. Raises UsageError."""
+        """The work of each task for some segments. Raises UsageError."""
         options = self._options
         tasks = share_out(
             self._candidates(places),
@@ -121,9 +121,9 @@ class SegmentReader(DataSourceReader):
         return [InputPartition(task) for task in tasks]
 
     def few(self, most_events: int, most_bytes: int) -> pa.Table | None:
-        """All events at once, read here, where they are few by what the segments say of themselves; else None.
+        """Read all events in this process if metadata says that they are few; else return None.
 
-        most_bytes: of them as Arrow: where they are more after all, None too. Raises UsageError.
+        most_bytes: limit of their size in Arrow; None is returned if they turn out to be larger. Raises UsageError.
         """
         candidates = self._candidates(segments_at(self._options.paths, self._options.name_pattern))
         if sum(candidate.events for candidate in candidates) > most_events:
@@ -137,17 +137,17 @@ class SegmentReader(DataSourceReader):
         def within(rows: RowRange) -> list[pa.RecordBatch] | None:
             return self._within(rows, most_bytes // len(ranges))
 
-        # threads are for waiting: where nothing is waited for, they would take turns at Python's lock
+        # threads help only with waiting: for local files they would only compete for the GIL
         local = all(isinstance(each.place, str) for each in ranges)
         found = list(map(within, ranges)) if local else in_threads(within, ranges)
         if None in found:
             return None
         batches = [batch for part in found if part is not None for batch in part]
-        schema = arrow_schema(self._schema)  # a table of no batches has no chunks, which PySpark needs of lists
+        schema = arrow_schema(self._schema)  # a table of no batches has no chunks, which PySpark requires for lists
         return pa.Table.from_batches(batches, schema) if batches else schema.empty_table()
 
     def _within(self, rows: RowRange, most_bytes: int) -> list[pa.RecordBatch] | None:
-        """The events of a range; None where they are more bytes than that."""
+        """Read the events of a range; None if they exceed `most_bytes`."""
         batches = []
         for batch in self.read(InputPartition((rows,))):
             most_bytes -= batch.nbytes
@@ -157,7 +157,7 @@ class SegmentReader(DataSourceReader):
         return batches
 
     def _candidates(self, places: Sequence[Place]) -> list[Candidate]:
-        """What segments say of the events that are wanted, checked to have the columns of the schema."""
+        """Find the candidates in the segments, and check that these have the columns of the schema."""
         options = self._options
         candidates = find_candidates([place for place in places if self._admits(place)] or places[:1], self._bounds)
         if options.limit is not None and not self._where:
@@ -168,26 +168,26 @@ class SegmentReader(DataSourceReader):
         return candidates
 
     def _said(self, place: Place, names: Sequence[str]) -> dict[str, str | None]:
-        """Columns that a file lacks, as its path has them."""
+        """The values of columns that a file lacks and its path supplies."""
         said = {FILE_PATH: name_of(place), **values_of(name_of(place), self._roots)}
         return {name: said[name] for name in names if name in said}
 
     def _admits(self, place: Place) -> bool:
-        """Whether what directories say lets a file meet the condition, as far as nothing else is needed to tell."""
+        """Whether a file can satisfy the condition according to its directories alone."""
         said = values_of(name_of(place), self._roots)
         asked = [each for each in self._where if set(columns_of(each)) <= set(said)]
         asked = [
             each for each in asked if all(self._known.field(name).type == pa.string() for name in columns_of(each))
         ]
         names = list(dict.fromkeys(name for each in asked for name in columns_of(each)))
-        rows = list(product(*(meant_by(said[name]) for name in names)))  # one without columns where nothing is asked
+        rows = list(product(*(meant_by(said[name]) for name in names)))  # one empty row if no columns are involved
         columns = {
             name: pa.array(values, pa.string()) for name, values in zip(names, zip(*rows, strict=True), strict=True)
         }
         return not columns or len(matching(pa.record_batch(columns), asked)) > 0
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of one task. Spark asks for no rows with a partition of None."""
+        """Yield the events of one task. For a read without rows, Spark passes a partition of None."""
         spare_modules()
         ranges: tuple[RowRange, ...] = partition.value or ()
         schema = arrow_schema(self._schema)

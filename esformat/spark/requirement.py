@@ -1,11 +1,11 @@
-"""PySpark, or a message that says how to get it. Imported before anything of this package that needs it."""
+"""Checks for PySpark, with a message that says how to install it. Imported before any module that needs it."""
 
 from __future__ import annotations
 
 from esformat.errors import UsageError
 
 try:
-    import pyspark  # noqa: F401 - asked for here so that the answer can be a clear one
+    import pyspark  # noqa: F401 - imported here for a clear error message
 except ModuleNotFoundError as error:
     if error.name != "pyspark":
         raise
@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
 
 
 def require_classic(spark: object, what: str) -> None:
-    """Refuse a session of Spark Connect, which has neither a Java here nor RDDs. Raises UsageError."""
+    """Raise UsageError for a session of Spark Connect, which has neither a local JVM nor RDDs."""
     if getattr(spark, "_jvm", None) is None:
         raise UsageError(
             f"{what} needs a classic session, and this one is of Spark Connect",

@@ -1,4 +1,4 @@
-"""Writing segments as a Spark data source: tasks write into a staging directory, and the driver's commit publishes."""
+"""Writing of segments as a Spark data source: tasks write to a staging directory, and the driver's commit publishes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from esformat.spark.types import arrow_schema, unify_schemas
 from esformat.write.writer import create
 
 OVERWRITE_SECONDS = 60
-"""How long an overwrite waits for the end of another one, which takes a listing and some renames."""
+"""How long an overwrite waits for another one to finish, which takes a listing and some renames."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedSegment:
-    """A finished segment that waits for the commit.
+    """A finished segment that awaits the commit.
 
-    name: relative to where the write goes. directory: in which it gets its name there; "": in none.
+    name: relative to the destination. directory: the subdirectory to publish it in; "": none.
     """
 
     name: str
@@ -47,21 +47,21 @@ class StagedSegment:
 
 @dataclass
 class TaskResult(WriterCommitMessage):
-    """What one task wrote, in order."""
+    """The segments that one task wrote, in order."""
 
     segments: tuple[StagedSegment, ...]
 
 
 class SegmentWriter(DataSourceArrowWriter):
-    """Writes a DataFrame's rows as segments of bounded size. Made by Spark on the driver, pickled to the tasks.
+    """Writes a DataFrame's rows as segments of bounded size. Spark creates it on the driver and pickles it to tasks.
 
-    A task sorts what it holds at a time, so rows that come clustered by space make segments that are: see `write`.
+    A task sorts only what it has buffered, so segments are clustered by space only if the rows are: see `write`.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool, job_prefix: str = "") -> None:
-        """Check everything that can be checked beforehand, and begin. Raises UsageError, InvalidEventError, OSError.
+        """Check what can be checked in advance, and begin the write. Raises UsageError, InvalidEventError, OSError.
 
-        job_prefix: what the name of the write begins with, where none is given.
+        job_prefix: the prefix of the write's generated name, if none is given.
         """
         self._options = options
         self._arrow = arrow_schema(schema)
@@ -80,7 +80,7 @@ class SegmentWriter(DataSourceArrowWriter):
 
     @property
     def folder(self) -> CommitFolder:
-        """Where segments go."""
+        """The destination of the segments."""
         return self._write.folder
 
     @property
@@ -89,11 +89,11 @@ class SegmentWriter(DataSourceArrowWriter):
         return self._write.job
 
     def _check_fits(self) -> None:
-        """Refuse to append columns that could not be read together with those that are there."""
+        """Raise UsageError if the new columns could not be read together with the existing ones."""
         try:
             self._check_columns(columns_there(self._write.folder))
         except UsageError:
-            self._check_columns(columns_there(self._write.folder, afresh=True))  # and say in which segment
+            self._check_columns(columns_there(self._write.folder, afresh=True))  # its error names the segment
 
     def _check_columns(self, there: list[tuple[str, pa.Schema]]) -> None:
         keys = pa.binary() if self._columns.binary_keys else pa.string()
@@ -107,7 +107,7 @@ class SegmentWriter(DataSourceArrowWriter):
             unify_schemas([*there, ("what is written", self._columns.payload(self._arrow))])
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """One attempt of one task: its rows as segments under names that no other attempt has."""
+        """Run one attempt of a task: write its rows as segments with unique names."""
         context = TaskContext.get()
         task = "0-0" if context is None else f"{context.partitionId()}-{context.taskAttemptId()}"
         segments = []
@@ -117,7 +117,7 @@ class SegmentWriter(DataSourceArrowWriter):
         return TaskResult(tuple(segments))
 
     def _shares(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
-        """What goes into one segment each, and its directory."""
+        """Yield the rows of each segment, with its directory."""
         for portion in self._portions(batches):
             if not self._options.partition_by:
                 yield "", portion
@@ -143,20 +143,20 @@ class SegmentWriter(DataSourceArrowWriter):
         ) as writer:
             for batch in batches:
                 writer.add_table(batch.rename_columns(list(self._columns.names)))
-            batches.clear()  # the writer holds them now
+            batches.clear()  # now held by the writer
             events = writer.num_events
         self._write.keep(name)
         return StagedSegment(name, events, size_of(place))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish what the tasks wrote; an overwrite hides what was there in the same moment."""
+        """Publish the segments of the tasks; an overwrite atomically hides the old ones."""
         results = [message for message in messages if isinstance(message, TaskResult)]
         segments = [segment for result in results for segment in result.segments]
         with self._alone():
             self._publish(segments)
 
     def _alone(self) -> AbstractContextManager[object]:
-        """Of two overwrites that end together the second must see, and remove, what the first one wrote."""
+        """Serialize overwrites: of two that finish together, the second must see and remove what the first wrote."""
         if not self._overwrite:
             return nullcontext()
         return owned(self._write.folder, "overwrite", kind="overwrite", wait_seconds=OVERWRITE_SECONDS)
@@ -164,7 +164,7 @@ class SegmentWriter(DataSourceArrowWriter):
     def _publish(self, segments: list[StagedSegment]) -> None:
         there = list(listed_below(self._write.folder))
         removed = there if self._overwrite else []
-        if not segments and (self._overwrite or not there):  # an empty one keeps the columns
+        if not segments and (self._overwrite or not there):  # an empty segment keeps the columns
             segments = [self._write_segment(self._write.staged("empty"), [])]
         facts = {
             **self._facts,
@@ -176,7 +176,7 @@ class SegmentWriter(DataSourceArrowWriter):
         self._write.commit(staged, removed=removed, facts=facts, forget=self._overwrite)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave nothing behind: what tasks wrote is all in the staging directory."""
+        """Discard the write: everything that tasks wrote is in the staging directory."""
         self._write.abort()
 
 

@@ -1,4 +1,4 @@
-"""What each task of a read takes: rows of segments, pruned and shared out evenly before any task starts."""
+"""Planning of a read: rows of segments are pruned and divided evenly among tasks before any task starts."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from esformat.read.row_range import RowPiece, candidate_rows, identity, most_eve
 from esformat.read.segment import Segment
 from esformat.spark.files import name_of, opened
 
-OPENING_BYTES = 256 << 10  # what opening a segment costs a task, in stored bytes that it could read meanwhile
-LEAST_BYTES = 8 << 20  # stored: half a second of one core; a task costs some hundredths
+OPENING_BYTES = 256 << 10  # cost of opening a segment, in stored bytes that could be read in that time
+LEAST_BYTES = 8 << 20  # stored: half a second on one core; a task costs a few hundredths
 OPENING_THREADS = 16
-IN_TURN = 32  # local files up to so many are opened sooner one after the other than threads for them start
-KNOWN_SCHEMAS = 10_000  # of files; those with the same columns are not many
+IN_TURN = 32  # up to so many local files are opened faster sequentially than threads start
+KNOWN_SCHEMAS = 10_000  # files with cached schemas; few differ
 
 P = TypeVar("P")
 T = TypeVar("T")
 BoundsOf = Callable[[EventSchema], Bounds]
-"""The bounds on the columns of a segment, which depend on what that has indexes on."""
+"""Returns the bounds on a segment's columns, which depend on its indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Rows [first, last) of the segment at `place`, which had that size and directory when the read was planned."""
+    """Rows [first, last) of the segment at `place`. identity: its size and directory when the read was planned."""
 
     place: Place
     identity: tuple[int, int]
@@ -44,9 +44,9 @@ class RowRange:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A segment as planning sees it: its columns, and where its rows within bounds are, which may be nowhere.
+    """A segment during planning: its columns, and the ranges of rows that may be within bounds, possibly none.
 
-    events: so many of them at most.
+    events: the maximum number of such rows.
     """
 
     place: Place
@@ -57,7 +57,7 @@ class Candidate:
 
 
 def read_schemas(places: Sequence[Place]) -> list[tuple[str, pa.Schema]]:
-    """Name and columns of each segment, from its footer. Raises UsageError where text and binary keys are mixed."""
+    """Read the name and columns of each segment. Raises UsageError if text and binary keys are mixed."""
     return _named(zip(map(name_of, places), in_threads(_schema_at, places), strict=True))
 
 
@@ -70,7 +70,7 @@ def _schema_at(place: Place) -> EventSchema:
 
 @lru_cache(KNOWN_SCHEMAS)
 def _known_schema(path: str, *_identity: int) -> EventSchema:
-    """The columns of a local segment, which stay as they are as long as the file does."""
+    """The columns of a local segment, cached as long as the file is unchanged."""
     return _schema_in(path)
 
 
@@ -80,7 +80,7 @@ def _schema_in(place: Place) -> EventSchema:
 
 
 def schemas_of(candidates: Sequence[Candidate]) -> list[tuple[str, pa.Schema]]:
-    """The same of segments that were opened for planning."""
+    """The name and columns of each candidate. Raises UsageError as `read_schemas` does."""
     return _named((name_of(candidate.place), candidate.schema) for candidate in candidates)
 
 
@@ -95,7 +95,7 @@ def _named(found: Iterable[tuple[str, EventSchema]]) -> list[tuple[str, pa.Schem
 
 
 def find_candidates(places: Sequence[Place], bounds_of: BoundsOf) -> list[Candidate]:
-    """Ask each segment which of its rows can be within bounds."""
+    """Find in each segment the rows that may be within bounds."""
 
     def find(place: Place) -> Candidate:
         with opened(place) as segment:
@@ -109,7 +109,7 @@ def find_candidates(places: Sequence[Place], bounds_of: BoundsOf) -> list[Candid
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How many events there are, and the first and last of their times, µs; None where there are none."""
+    """The number of events, and their first and last time in µs, None without events."""
 
     events: int
     first: int | None
@@ -117,7 +117,7 @@ class Extent:
 
 
 def extent(places: Sequence[Place]) -> Extent:
-    """What segments say of all their events; none is read."""
+    """The extent of all events of segments, from metadata."""
 
     def of_one(place: Place) -> Extent:
         with opened(place) as segment:
@@ -132,7 +132,7 @@ def extent(places: Sequence[Place]) -> Extent:
 
 
 def count_events(places: Sequence[Place], space: str) -> int:
-    """How many events of one space there are, without reading any."""
+    """Count the events of one space without reading any."""
 
     def count(place: Place) -> int:
         with opened(place) as segment:
@@ -143,7 +143,7 @@ def count_events(places: Sequence[Place], space: str) -> int:
 
 
 def at_most(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
-    """The first of the candidates that have so many rows, and no more of them."""
+    """Restrict the candidates to their first `limit` rows."""
     taken = []
     for candidate in candidates:
         pieces = []
@@ -159,15 +159,15 @@ def at_most(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
 def share_out(
     candidates: Sequence[Candidate], *, partition_bytes: int, partitions: int | None = None, cores: int = 1
 ) -> list[tuple[RowRange, ...]]:
-    """What each task reads, in the order of the segments: about equally many bytes.
+    """Divide the rows, in the order of the segments, into tasks of about equal bytes.
 
-    partitions: how many tasks, where the pieces allow; None: as many as make about `partition_bytes` each, or as there
-    are `cores`, where none gets less than LEAST_BYTES by that.
+    partitions: the number of tasks, if the pieces allow it. None: tasks of about `partition_bytes`, but at least as
+    many as `cores` if each gets at least LEAST_BYTES.
     """
     total = sum(_weight(candidate) for candidate in candidates)
     count = partitions or max(1, round(total / partition_bytes), min(cores, total // LEAST_BYTES))
     tasks: list[list[RowRange]] = [[]]
-    done = 0  # bytes given out
+    done = 0  # bytes assigned
     for candidate in candidates:
         opening = OPENING_BYTES
         for piece in candidate.pieces:
@@ -187,7 +187,7 @@ def _weight(candidate: Candidate) -> int:
 
 
 def _give(task: list[RowRange], candidate: Candidate, piece: RowPiece) -> None:
-    """Add a piece to a task. What lies between two pieces of a segment is not within bounds: one range will do."""
+    """Add a piece to a task. Pieces of a segment become one range: the rows between them are not within bounds."""
     last = task[-1] if task else None
     if last is not None and last.place == candidate.place and last.first < piece.first:
         task[-1] = RowRange(last.place, last.identity, last.first, piece.last)
@@ -196,14 +196,14 @@ def _give(task: list[RowRange], candidate: Candidate, piece: RowPiece) -> None:
 
 
 class SegmentGoneError(UsageError):
-    """A segment was there when the read was planned, and is not any more. Plan once more."""
+    """A segment is gone since the read was planned: plan again."""
 
 
 @contextmanager
 def opened_as_planned(rows: RowRange) -> Iterator[Segment]:
-    """The segment of a range, open until the block ends.
+    """Open the segment of a range until the block ends.
 
-    Raises SegmentGoneError where it is gone by now, UsageError where it is another one.
+    Raises SegmentGoneError if it is gone, UsageError if it was replaced.
     """
     hint = "a DataFrame or view keeps the plan of its first query: create it again with spark.read"
     with ExitStack() as stack:
@@ -219,7 +219,7 @@ def opened_as_planned(rows: RowRange) -> Iterator[Segment]:
 
 
 def in_threads(work: Callable[[P], T], items: Sequence[P]) -> list[T]:
-    """What `work` gives for each item, in order: several at once, where opening means waiting."""
+    """Apply `work` to each item, in order; in parallel if there are many items or remote ones."""
     if len(items) < 2 or (len(items) <= IN_TURN and all(isinstance(item, str) for item in items)):
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(len(items), OPENING_THREADS), thread_name_prefix="esformat-plan") as pool:

@@ -1,9 +1,9 @@
-"""Whether this Spark keeps the filters that it pushes down to the one scan that they belong to.
+"""Whether this Spark version applies pushed-down filters only to the scan that they belong to.
 
-Spark 4.3.0 does not: a data source written in Python has one place for what was planned last, and every query on the
-same DataFrame reads by it. After `df.where(…).count()`, `df.count()` counts what the filter left; in a union of two
-filters on one DataFrame, both sides read by the second. Later versions keep it with the scan. The difference can be
-seen in Spark's own class, so that is what is looked at, rather than a version.
+Spark 4.3.0 does not: a Python data source stores only the last plan, and every query on the same DataFrame uses it.
+After `df.where(…).count()`, `df.count()` counts only the filtered rows; in a union of two filters on one DataFrame,
+both sides use the second filter. Later versions store the plan with the scan. The difference is visible in Spark's own
+class file, which is checked instead of the version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHARED = b"setReadInfo"
 
 @cache
 def filters_are_scoped() -> bool:
-    """Whether it does; False where Spark's classes are not found, which costs time and no answer."""
+    """Whether filters are scoped; False if Spark's classes are not found, which costs time but is never wrong."""
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     for jar in sorted((home / "jars").glob("spark-sql_*.jar")):
         with zipfile.ZipFile(jar) as classes:

@@ -1,4 +1,4 @@
-"""The data source `esdb`, and how a session comes to know it."""
+"""The data source `esdb`, and its registration with a session."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?")
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 _zones: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
-"""The zones that sessions had when they were registered."""
+"""The time zones of sessions at registration."""
 
 
 class EsdbDataSource(DataSource):
     """`format("esdb")` of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream`."""
 
-    zone = "UTC"  # of the session, where `register` made the class known to one
-    cores = 1  # that it has, the same
+    zone = "UTC"  # of the session, set by `register`
+    cores = 1  # of the session, likewise
 
     @classmethod
     def name(cls) -> str:
-        """What `format(…)` calls it."""
+        """The name for `format(…)`."""
         return "esdb"
 
     def schema(self) -> StructType:
-        """The columns of the segments, from their footers; those of the option `columns`, where that is given."""
+        """The columns of the segments, or those of the option `columns` if given."""
         options = ReadOptions.parse(self.options)
         places = segments_at(options.paths, options.name_pattern)
         schemas = read_schemas(places) if options.merge_schema else _nullable(read_schemas(places[:1]))
@@ -60,11 +60,11 @@ class EsdbDataSource(DataSource):
         )
 
     def reader(self, schema: StructType) -> SegmentReader:
-        """Reads the columns of a schema: the segments' own, or what was given with `.schema(…)`."""
+        """Return a reader of the columns of a schema: the segments' own, or that given with `.schema(…)`."""
         return self._reader(ReadOptions.parse(self.options, self.zone, self.cores), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Follows a directory: segments that come are read once each."""
+        """Return a reader that follows a directory and reads each new segment once."""
         options = ReadOptions.parse(self.options, self.zone, self.cores)
         if len(options.paths) != 1 or options.limit is not None:
             raise UsageError("a stream follows one directory, without the option limit", path=", ".join(options.paths))
@@ -77,7 +77,7 @@ class EsdbDataSource(DataSource):
         )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Writes micro-batches as segments into a directory, each once."""
+        """Return a writer of micro-batches as segments in a directory, each exactly once."""
         return SegmentStreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 
     def _reader(self, options: ReadOptions, schema: StructType) -> SegmentReader:
@@ -95,12 +95,12 @@ class EsdbDataSource(DataSource):
         return made(options, schema, readable(unify_schemas(schemas)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Writes rows of a schema as segments into a directory."""
+        """Return a writer of rows as segments in a directory."""
         return SegmentWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 
 
 def _nullable(schemas: list[tuple[str, pa.Schema]]) -> list[tuple[str, pa.Schema]]:
-    """The same columns as other files may lack them."""
+    """Make all columns but the keys nullable, since other files may lack them."""
     return [
         (name, pa.schema([field.with_nullable(field.name not in KEY_COLUMNS) for field in schema]))
         for name, schema in schemas
@@ -108,13 +108,13 @@ def _nullable(schemas: list[tuple[str, pa.Schema]]) -> list[tuple[str, pa.Schema
 
 
 def register(spark: SparkSession, *, push_down: bool = True) -> None:
-    """Make `format("esdb")` known to a session.
+    """Register `format("esdb")` with a session.
 
-    push_down: switch on that Spark hands filters to data sources written in Python, for the whole session. Answers are
-    the same without it, but every block is read for them. Spark 4.3.0 mixes up filters of queries on one DataFrame, so
-    there it stays as it is, for they would not be used: give the option `where`, or use `read`.
-    Of threads, the one that registers can write: Spark looks for data sources in the session that a thread has.
-    The option `where` takes the time zone that the session has now; after a change of that register once more.
+    push_down: switch on push-down of filters to Python data sources, for the whole session. Without it, results are the
+    same but every block is read. Spark 4.3.0 mixes up the filters of queries on one DataFrame, so there the setting is
+    not changed and filters are not used: give the option `where`, or use `read`.
+    Only the thread that registers can write: Spark looks up data sources in the thread's active session. The option
+    `where` uses the session's time zone at registration; after changing it, register again.
     """
     activate(spark)
     zone = zone_of(spark)
@@ -127,7 +127,7 @@ def register(spark: SparkSession, *, push_down: bool = True) -> None:
 
 
 def ensure_registered(spark: SparkSession) -> None:
-    """Register, unless that was done for the zone that the session has: it takes Spark some hundredths of a second."""
+    """Register unless already done for the session's current zone: it takes Spark a few hundredths of a second."""
     if _zones.get(spark) == zone_of(spark):
         activate(spark)
     else:
@@ -135,24 +135,24 @@ def ensure_registered(spark: SparkSession) -> None:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make a session the one of this thread, where Spark looks for the data sources of a write."""
-    java = getattr(spark, "_jvm", None)  # Spark Connect has none: it sends its session along
+    """Make a session this thread's active one, where Spark looks up data sources for writing."""
+    java = getattr(spark, "_jvm", None)  # None in Spark Connect, which sends its session along
     if java is not None:
         java.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def zone_of(spark: SparkSession) -> str:
-    """The time zone of a session, in which Spark takes times that name none: `GMT-8` and its like as `-08:00`."""
+    """The time zone of a session, for times without one; names such as `GMT-8` become `-08:00`."""
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     offset = _OFFSET.fullmatch(zone)
     return zone if offset is None else f"{offset[1]}{offset[2]:0>2}:{offset[3] or '00'}"
 
 
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks a session runs at a time; 1 where it does not say."""
+    """The number of tasks that a session runs in parallel; 1 if unknown."""
     return 1 if getattr(spark, "_jvm", None) is None else int(spark.sparkContext.defaultParallelism)
 
 
 def in_zone(source: type[T], zone: str) -> type[T]:
-    """A data source that knows the zone of its session: Spark tells its workers nothing of that."""
+    """Return a subclass of a data source with the session's zone, which Spark does not pass to its workers."""
     return type(source.__name__, (source,), {"zone": zone, "__module__": source.__module__, "__doc__": source.__doc__})

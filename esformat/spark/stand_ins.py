@@ -1,4 +1,4 @@
-"""Relations with a source's columns and no rows, under names of their own, for plans that show what a query needs."""
+"""Empty relations with a source's columns and unique names, for plans that show what a query needs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
-MOST_SCHEMAS = 100  # that a session keeps stand-ins for
+MOST_SCHEMAS = 100  # with cached stand-ins per session
 
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """Columns without rows: a temporary view of Java's without a name, and the number of its RDD."""
+    """An empty relation: an unnamed temporary view in Java, and the number of its RDD."""
 
     view: Any
     number: int
@@ -27,7 +27,7 @@ _kept: WeakKeyDictionary[SparkSession, dict[str, list[StandIn]]] = WeakKeyDictio
 
 
 def stand_ins(spark: SparkSession, schemas: Sequence[str]) -> list[StandIn]:
-    """One for each schema, in Spark's JSON; none twice. They are kept for the next query, as making them takes long."""
+    """Return a distinct stand-in for each schema (in Spark's JSON). Cached, since creating them is slow."""
     kept = _kept.setdefault(spark, {})
     if len(kept) > MOST_SCHEMAS:
         kept.clear()
@@ -54,7 +54,7 @@ def _made(spark: SparkSession, schema: str) -> StandIn:
 
 @contextmanager
 def named(spark: SparkSession, each: Sequence[StandIn]) -> Iterator[list[str]]:
-    """Names for stand-ins, while the block runs."""
+    """Create temporary views of stand-ins and yield their names, until the block ends."""
     names = [new_name() for _ in each]
     catalog = spark._jsparkSession.sessionState().catalog()
     try:
@@ -67,5 +67,5 @@ def named(spark: SparkSession, each: Sequence[StandIn]) -> Iterator[list[str]]:
 
 
 def new_name() -> str:
-    """A name that nobody uses."""
+    """Return a unique name."""
     return f"_esdb_{secrets.token_hex(8)}"

@@ -1,6 +1,6 @@
-"""Writing micro-batches as segments into a directory: each appears at once, and once, however often it is run.
+"""Writing of micro-batches as segments in a directory: each appears atomically and only once, even if repeated.
 
-The record of a micro-batch's commit has the name of query and batch, so one that comes again is seen to be there.
+The record of a micro-batch's commit is named after query and batch, so that a repeated batch is recognized.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from esformat.spark.options import WriteOptions
 from esformat.spark.save import SegmentWriter, StagedSegment
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Spark's local properties that name the query and the micro-batch of a task."""
+"""Spark's local properties with the query and the micro-batch of a task."""
 
 
 @dataclass
 class BatchResult(WriterCommitMessage):
-    """What one task staged, of which query, and in which write."""
+    """The segments that one task staged, with the query and the name of the write."""
 
     segments: tuple[StagedSegment, ...]
     query: str
@@ -35,18 +35,18 @@ class BatchResult(WriterCommitMessage):
 
 
 class SegmentStreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches. Spark makes one of these for each, whose copies run in tasks, and another to commit it."""
+    """Writes micro-batches. Spark creates one instance per micro-batch, copied to tasks, and another for the commit."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         """Raises UsageError, InvalidEventError, OSError."""
         if overwrite:
             raise UsageError("a stream adds segments", hint='give .outputMode("append")')
-        # of a checkpoint that is Spark's to choose nothing is known here: other queries may have the like
+        # no prefix if Spark chooses the checkpoint, which is unknown here: it would also match other queries
         self._mine = f"stream{checksum64(options.checkpoint.encode()):016x}" if options.checkpoint else ""
         self._writer = SegmentWriter(options, schema, overwrite=False, job_prefix=self._mine)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchResult:
-        """One attempt of one task of a micro-batch."""
+        """Run one attempt of a task of a micro-batch."""
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(QUERY)
         if query is None:
@@ -54,7 +54,7 @@ class SegmentStreamWriter(DataSourceStreamArrowWriter):
         return BatchResult(self._writer.write(iterator).segments, query, self._writer.job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Make the micro-batch appear, unless that was done before a restart."""
+        """Publish the micro-batch, unless it was already published before a restart."""
         results = [message for message in messages if isinstance(message, BatchResult)]
         segments = [segment for result in results for segment in result.segments]
         try:
@@ -64,13 +64,13 @@ class SegmentStreamWriter(DataSourceStreamArrowWriter):
             self._clear(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Leave nothing behind of the micro-batch."""
+        """Discard the micro-batch."""
         self._clear(messages)
 
     def _publish(self, query: str, batch: int, segments: Sequence[StagedSegment]) -> None:
         folder = self._writer.folder
         write = Write(folder, f"{query.replace('-', '').lower()}b{batch}", SUFFIX)
-        sweep(folder)  # a driver that died within this commit
+        sweep(folder)  # finish or undo a commit in which a driver died
         if is_committed(folder, write.job):
             return
         write.begin()
@@ -84,7 +84,7 @@ class SegmentStreamWriter(DataSourceStreamArrowWriter):
         write.commit({segment.name: segment.directory for segment in segments}, facts=facts)
 
     def _clear(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what is staged for the micro-batch, and for earlier ones of this query as far as they are known."""
+        """Remove the staged files of the micro-batch, and of earlier ones of this query if its checkpoint is known."""
         folder = self._writer.folder
         jobs = {self._writer.job, *(message.job for message in messages if isinstance(message, BatchResult))}
         for job in staged_jobs(folder):

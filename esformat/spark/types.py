@@ -1,4 +1,4 @@
-"""Arrow types of segments as types that Spark has: nothing is lost, and what would be is refused."""
+"""Mapping of segments' Arrow types to Spark types, without loss: unsuitable types raise errors."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _NOT_HELD = {
 
 
 def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
-    """The Arrow type in which Spark takes values of `kind`. Raises UsageError where it has none that holds them all.
+    """Return the Arrow type in which Spark accepts values of `kind`. Raises UsageError if no type fits all of them.
 
-    Nanoseconds since 1970 and durations of them become int64: Spark's own have microseconds.
+    Timestamps and durations in nanoseconds become int64, since Spark's own types have microseconds.
     """
     if kind in _SIGNED:
         return _SIGNED[kind]
@@ -68,7 +68,7 @@ def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
 
 
 def spark_schema(arrow: pa.Schema) -> StructType:
-    """The Spark schema of a segment's columns. Raises UsageError that names the column where Spark has no type."""
+    """Return the Spark schema of a segment's columns. Raises UsageError with the column if Spark has no type for it."""
     fields = []
     for column in arrow:
         try:
@@ -82,7 +82,7 @@ def spark_schema(arrow: pa.Schema) -> StructType:
 
 
 def readable(arrow: pa.Schema) -> pa.Schema:
-    """The columns for which Spark has a type, in that type."""
+    """Return the columns for which Spark has a type, in that type."""
     fields = []
     for column in arrow:
         with contextlib.suppress(UsageError):
@@ -91,19 +91,19 @@ def readable(arrow: pa.Schema) -> pa.Schema:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of batches with a Spark schema. Raises UsageError for a type events lack."""
+    """Return the Arrow schema that Spark expects for a Spark schema. Raises UsageError for a type that events lack."""
     for field in schema:
         _check_held(field.name, field.dataType, nullable=field.nullable)
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def check_requested(requested: StructType, known: StructType) -> None:
-    """Refuse a schema given with `.schema(…)` that asks for columns or types which the segments do not have."""
+    """Raise UsageError if a schema given with `.schema(…)` has columns or types that the segments lack."""
     types = {field.name: field.dataType for field in known}
     for field in requested:
         if field.name not in types:
             raise UsageError(f"no column {field.name!r}", hint=f"the columns are {', '.join(types)}")
-        if field.dataType.simpleString() != types[field.name].simpleString():  # which says nothing of nulls
+        if field.dataType.simpleString() != types[field.name].simpleString():  # ignores nullability
             raise UsageError(
                 f"column {field.name!r} is {types[field.name].simpleString()}, not {field.dataType.simpleString()}",
                 hint="read it as it is, and cast it with Spark",
@@ -111,9 +111,9 @@ def check_requested(requested: StructType, known: StructType) -> None:
 
 
 def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of a segment with exactly the columns and types of `schema`; columns that it does not have are null.
+    """Convert a segment's batch to exactly the columns and types of `schema`; missing columns become null.
 
-    Raises UsageError for a value that the type does not hold, e.g. a second after the year 294246.
+    Raises UsageError for a value that the type cannot represent, such as a second after the year 294246.
     """
     columns = []
     for field in schema:
@@ -121,7 +121,7 @@ def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             columns.append(pa.nulls(len(batch), field.type))
             continue
         column = batch.column(field.name)
-        try:  # pyarrow's cast fails in some nested types that are the same, as of nulls, or of maps in maps
+        try:  # pyarrow's cast fails for some equal nested types, such as those of nulls, or maps in maps
             columns.append(column if column.type == field.type else _cast(column, field.type))
         except pa.ArrowInvalid as error:
             raise UsageError(f"column {field.name!r} does not fit Spark's type: {error}") from None
@@ -129,7 +129,7 @@ def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """As `Array.cast`, which refuses lists of one length whose structs are null, or they, if a member never is."""
+    """Cast a column, including fixed-size lists with nulls and non-nullable members, which `Array.cast` rejects."""
     if not pt.is_fixed_size_list(column.type) or column.type.value_type != kind.value_type:
         return column.cast(kind)
     sizes = np.where(np.asarray(column.is_valid()), column.type.list_size, 0)
@@ -138,11 +138,11 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def unify_schemas(schemas: Sequence[tuple[str, pa.Schema]], columns: tuple[str, ...] | None = None) -> pa.Schema:
-    """One schema for segments of several: columns by name, in the order first seen; null where a segment has none.
+    """Unite the schemas of segments: columns by name, in the order first seen; nullable if a segment lacks them.
 
-    schemas: with what each is called in messages. columns: those that are wanted, in that order; None: all. Integers
-    become the wider type, other types must be the same. Raises UsageError for a column that no segment has, or that
-    names the column and two segments.
+    schemas: each with its name for messages. columns: the wanted ones, in that order; None: all. Integers get the wider
+    type; other types must be equal. Raises UsageError for a column that no segment has, or whose types in two segments
+    differ.
     """
     fields: dict[str, pa.Field] = {}
     found_in: dict[str, str] = {}
@@ -172,9 +172,9 @@ def unify_schemas(schemas: Sequence[tuple[str, pa.Schema]], columns: tuple[str, 
 
 
 def _check_held(name: str, kind: DataType, *, nullable: bool) -> None:
-    """Refuse a type, however deep, that Arrow keeps as something else: a variant would become a struct of bytes.
+    """Raise UsageError for a type, at any depth, that Arrow stores as another: a variant as a struct of bytes.
 
-    So are values of no type that are never null, as the empty `array()` has, which Arrow cannot say at all.
+    Also for non-nullable values without a type, as in the empty `array()`, which Arrow cannot express.
     """
     if isinstance(kind, StructType):
         for field in kind:

@@ -1,4 +1,4 @@
-"""`write`: a DataFrame as segments that each hold a range of spaces, sorted by Spark."""
+"""`write`: write a DataFrame as segments that each contain a range of spaces, sorted by Spark."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from esformat.spark.files import listed_below
 from esformat.spark.options import WriteOptions, as_list
 from esformat.spark.source import register
 
-SPARK_MODES = ("append", "overwrite")  # that Spark lets a data source in Python write in
+SPARK_MODES = ("append", "overwrite")  # modes that Spark supports for Python data sources
 MODES = (*SPARK_MODES, "error", "errorifexists", "default", "ignore")
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write published: the job's name, files, events and stored bytes. Nothing, by no job, where it ignored."""
+    """The result of a write: the job's name, files, events and stored bytes; all empty if mode "ignore" skipped it."""
 
     job: str
     files: int
@@ -44,19 +44,19 @@ def write(
     partition_by: Sequence[str] = (),
     **options: str | int,
 ) -> Written:
-    """Write a DataFrame as segments of a directory or prefix, clustered: a space lies in one, or in neighbours.
+    """Write a DataFrame as segments in a directory or prefix, clustered: a space is in one segment or in adjacent ones.
 
-    Spark shuffles the rows by range of space and time, sorts each range, and each task writes one segment or more. A
-    space with more events than a task takes is split by time.
+    Spark shuffles the rows by range of space and time and sorts each range, and each task writes one or more segments.
+    A space with more events than fit in a task is split by time.
 
-    space, timestamp, grouping, indexes: columns, as the options of `format("esdb")`, and so are `options`.
-    mode: "append", "overwrite", "error" (also "errorifexists" or "default", Spark's words: segments that are there are
-    an error) or "ignore" (then nothing is written); readers see all of a write at once.
-    partitions: ranges to shuffle into, each the work of one task; None: Spark decides by their size.
-    partition_by: columns, outermost first, whose values name directories `name=value` that the rows go into; segments
-    keep the columns. Values are text, whole numbers, dates or truth values.
-    segment_bytes: a task begins its next segment at so many bytes of Arrow in memory (256 MiB).
-    Raises UsageError for columns that cannot be it, and what Spark raises when a task fails; then nothing changes.
+    space, timestamp, grouping, indexes: columns, as in the options of `format("esdb")`. options: further such options.
+    mode: "append", "overwrite", "error" (or Spark's "errorifexists" and "default": existing segments are an error) or
+    "ignore" (write nothing if there are segments). Writes are atomic for readers.
+    partitions: the number of ranges, each written by one task; None: Spark decides by size.
+    partition_by: columns, outermost first, whose values name directories `name=value` for the rows; segments keep the
+    columns. Values are text, integers, dates or booleans.
+    segment_bytes: a task starts its next segment at so many bytes of Arrow in memory (default: 256 MiB).
+    Raises UsageError for unsuitable columns, and Spark's errors if a task fails; then nothing is changed.
     """
     if mode not in MODES:
         raise UsageError(f"invalid mode {mode!r}: expected one of {', '.join(MODES)}")

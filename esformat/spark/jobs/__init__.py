@@ -1,4 +1,4 @@
-"""Bulk jobs over many files, each a function of a session: restartable, and with a summary of what was done."""
+"""Bulk jobs on many files, as functions of a Spark session: restartable, with a summary of the work done."""
 
 from esformat.spark.jobs.compact import compact
 from esformat.spark.jobs.convert import OUTPUT_FORMATS, convert, export

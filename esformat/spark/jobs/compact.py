@@ -1,4 +1,4 @@
-"""`compact`: many small segments of a directory or prefix into few larger ones."""
+"""`compact`: merge many small segments of a directory or prefix into fewer, larger ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TARGET_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A segment as the choice sees it. kind: schema and indexes, which must be the same in what is merged."""
+    """The facts about a segment that decide what to merge. kind: schema and indexes, which must be equal in a merge."""
 
     name: str
     stored_bytes: int
@@ -34,7 +34,7 @@ class Member:
 
 
 def choose(members: Sequence[Member], target_bytes: int) -> list[list[Member]]:
-    """Choose the segments to merge with each other: small ones, neighbours by their first space, up to a target."""
+    """Choose groups of segments to merge: small ones, adjacent by first space, up to the target size."""
     groups: list[list[Member]] = []
     size = 0
     small = [member for member in members if 2 * member.stored_bytes <= target_bytes]
@@ -51,11 +51,11 @@ def choose(members: Sequence[Member], target_bytes: int) -> list[list[Member]]:
 def compact(
     spark: SparkSession, path: str, *, target_bytes: int = TARGET_BYTES, progress: Progress | None = None
 ) -> Summary:
-    """Merge small segments of a directory or prefix into segments of up to `target_bytes`, copying the blocks that fit.
+    """Merge small segments of a directory or prefix into segments of up to `target_bytes`, copying blocks if possible.
 
-    Readers see the small ones or the large one. Segments above half of the target are left alone, so running it again
-    goes on where it was, and then does nothing. Segments with other columns or indexes are not merged with each other.
-    Raises UsageError.
+    Readers see either the small segments or the merged one. Segments above half of the target are left alone, so a
+    repeated run continues where the last one stopped, and finally does nothing. Segments with different columns or
+    indexes are not merged with each other. Raises UsageError.
     """
     folder = folder_at(path)
     if not listed_below(folder):
@@ -108,7 +108,7 @@ def _compact(spark: SparkSession, lease: Lease, target_bytes: int, progress: Pro
 
 
 def _check_there(folder: CommitFolder, names: Iterable[str]) -> None:
-    """Raise UsageError where a write took away, meanwhile, what was merged: it must not come back."""
+    """Raise UsageError if a concurrent write removed a merged segment: its events must not reappear."""
     gone = set(names) - set(listed_below(folder))
     if gone:
         raise UsageError(f"{min(gone)} was replaced while it was merged", path=folder.name, hint="run it once more")

@@ -1,4 +1,4 @@
-"""`convert`: other people's files into segments, and segments into files of theirs, a group of files at a time."""
+"""`convert` and `export`: files of other formats to segments and back, a group of files at a time."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def convert(
     progress: Progress | None = None,
     **roles: Any,
 ) -> Summary:
-    """Convert files of another format into segments of the directory or prefix `out`, clustered by space.
+    """Convert files of another format to segments in the directory or prefix `out`, clustered by space.
 
-    inputs: files, directories, patterns. format: one of INPUT_FORMATS; None: by the files' names. read_options: how
-    the files are written, as for `esdb write`: `delimiter`, `header`, `nulls`, `types`, `data`, `data_json`, `columns`,
-    `timestamp_format`, `timezone` (the session's) and `on_error` (stop or skip); `hive`: whether directories called
-    name=value are columns, as they are by default; `schema`: a segment that CSV or JSON lines were exported from, whose
-    columns they get. roles: `space`, `timestamp`, `grouping`, `indexes` and others of
+    inputs: files, directories, patterns. format: one of INPUT_FORMATS; None: by the file names. read_options: the
+    format of the files, as for `esdb write`: `delimiter`, `header`, `nulls`, `types`, `data`, `data_json`, `columns`,
+    `timestamp_format`, `timezone` (default: the session's) and `on_error` (stop or skip); `hive`: whether directories
+    called name=value become columns (the default); `schema`: a segment that CSV or JSON lines were exported from, which
+    supplies their columns. roles: `space`, `timestamp`, `grouping`, `indexes` and other arguments of
     `esformat.spark.write`.
-    All files are looked through first, and get one set of columns: united by name, null where a file has none.
-    Files that were converted into `out` before are skipped, also where they were moved since: a job that was stopped
-    goes on with its next group. One that has changed since is an error. No other job may work on `out`. A group is
-    published whole and after its events have been counted.
-    Raises UsageError for what cannot be, such as columns of two files that do not go together; what goes wrong with
-    a file or a group is in the summary's `failed`.
+    All files are surveyed first and get one set of columns, united by name; a column is null if a file lacks it.
+    Files already converted into `out` are skipped, even if they were moved since, so a stopped job continues with its
+    next group. A file that changed since is an error. No other job may work on `out`. A group is published as a whole,
+    after its events have been counted.
+    Raises UsageError for impossible requests, such as incompatible columns of two files. Failures of a file or a group
+    are listed in the summary's `failed`.
     """
     found = Inputs.find(spark, inputs, format, INPUT_FORMATS, read_options, roles)
 
@@ -87,11 +87,11 @@ def export(
     group_bytes: int = GROUP_BYTES,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert segments into files of another format in the directory `out`.
+    """Convert segments to files of another format in the directory `out`.
 
-    format: one of OUTPUT_FORMATS; JSON means JSON lines, and CSV has a header and the quotes of RFC 4180. Each segment
-    becomes a file, in its order. One whose values the format would not give back as they are fails its group, unless
-    `allow_loss`. Restarts and failures as for `convert`.
+    format: one of OUTPUT_FORMATS; JSON means JSON lines, and CSV has a header and quoting as in RFC 4180. Each segment
+    becomes one file, in the same order. A segment with values that the format cannot restore fails its group, unless
+    `allow_loss`. Restarts and failures are handled as in `convert`.
     """
     out = local_path(out, "Spark's own formats are written to a directory that all machines share, not to a store")
     if format not in OUTPUT_FORMATS:
@@ -149,14 +149,14 @@ def _export_group(spark: SparkSession, group: list[InputFile], write: Write, exp
 
 
 class _Export:
-    """Writes segments as files of another format, exactly. A class: tasks are sent its name, not its code."""
+    """Exports segments to files of another format. A class, so that tasks receive its name, not its code."""
 
     def __init__(self, format: str, allow_loss: bool) -> None:
         self.format = format
         self._allow_loss = allow_loss
 
     def __call__(self, work: tuple[Write, list[InputFile]]) -> list[tuple[str, int, int]]:
-        """Name, events and stored bytes of each file that was made."""
+        """Export the segments; return name, events and stored bytes of each new file."""
         write, files = work
         return [self._export(write, file.path) for file in files]
 
@@ -177,5 +177,5 @@ class _Export:
 
 
 def _ledgers(out: str) -> list[list[Entry]]:
-    """What committed groups name as their inputs."""
+    """The inputs recorded by committed groups."""
     return [record["facts"].get("inputs", []) for record in commits(folder_at(out)).values()]

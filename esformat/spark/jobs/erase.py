@@ -1,4 +1,4 @@
-"""`erase`: some spaces out of every segment that holds them."""
+"""`erase`: erase some spaces from every segment that contains them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from esformat.tools import erase as erase_spaces
 def erase(
     spark: SparkSession, paths: str | Sequence[str], spaces: Sequence[str | bytes], *, progress: Progress | None = None
 ) -> Summary:
-    """Take the events of spaces out of segments, in place; each new version is searched for what is left of them.
+    """Erase the events of spaces from segments, in place; each new version is searched for traces of them.
 
-    Segments without such events, by their space filter and directory, are not touched, so a job that was stopped goes
-    on where it was. The summary's `events` are those that segments still hold, its notes say what was erased where.
-    Raises UsageError.
+    Segments without such events, according to their space filter and directory, are not touched, so a stopped job
+    continues where it was. The summary's `events` are those remaining in rewritten segments; its notes list what was
+    erased from each. Raises UsageError.
     """
     if isinstance(spaces, str | bytes) or not spaces:
         raise UsageError("erase needs a list of at least one space")

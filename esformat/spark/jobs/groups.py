@@ -1,4 +1,4 @@
-"""What jobs over other people's files have in common: a group of files at a time is read, published and remembered."""
+"""The common part of jobs on files of other formats: groups of files are read, published and recorded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SMALL_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became of a group: files, events and stored bytes."""
+    """The result of a group: files, events and stored bytes."""
 
     files: int
     events: int
@@ -36,13 +36,13 @@ class Published:
 
 
 Publish = Callable[[list[InputFile]], Published]
-"""Takes a group in, whole or not at all, and remembers it. Raises one of FAILURES."""
+"""Publishes and records a group, atomically. Raises one of FAILURES."""
 Prepare = Callable[[Sequence[InputFile], Summary], Sequence[InputFile]]
 
 
 @dataclass(slots=True)
 class Inputs:
-    """Files of one format, and how their rows become events. rules: None for segments, which Spark reads itself."""
+    """Files of one format, and how their rows become events. rules: None for segments, which the data source reads."""
 
     spark: SparkSession
     files: Sequence[InputFile]
@@ -61,7 +61,7 @@ class Inputs:
         read_options: Mapping[str, Any] | None,
         roles: Mapping[str, Any],
     ) -> Inputs:
-        """What paths, directories and patterns name. format: None: by the names. Raises UsageError."""
+        """Find the files named by paths, directories and patterns. format: None: by file names. Raises UsageError."""
         require_classic(spark, "a job")
         files = [InputFile.at(path) for path in input_files(paths)]
         kind = format or format_of(files)
@@ -76,9 +76,9 @@ class Inputs:
     def prepare(
         self, files: Sequence[InputFile], summary: Summary, there: pa.Schema | None = None
     ) -> Sequence[InputFile]:
-        """Look through the files that are to be done; give those that can be read, and note why others cannot.
+        """Survey the files to process; return those that can be read, and record why others cannot.
 
-        there: the columns of what is there already. Raises UsageError for columns that do not go together.
+        there: the columns of existing segments. Raises UsageError for incompatible columns.
         """
         if self.rules is None or not files:
             return files
@@ -89,7 +89,7 @@ class Inputs:
         return [file for file in files if file.path in self._inspected.files]
 
     def events(self, group: Sequence[InputFile]) -> tuple[DataFrame, int]:
-        """The events of some of the files that were prepared, and how many they are."""
+        """The events of some of the prepared files, and their number."""
         found = self._inspected
         if found is None:
             paths = json.dumps([file.path for file in group])
@@ -103,9 +103,9 @@ class Inputs:
         return df, sum(found.files[file.path].rows for file in group) if exact else df.count()
 
     def event_roles(self, group: Sequence[InputFile], rows: int) -> dict[str, Any]:
-        """The roles that are left when rows are events: their keys are called as events' are.
+        """The roles after rows became events, whose keys have the standard names.
 
-        A small group is one range, for which Spark need not read it beforehand.
+        A small group gets one partition, so that Spark need not sample it first.
         """
         if self._inspected is None:
             return dict(self.roles)
@@ -128,10 +128,10 @@ def in_groups(
     group_bytes: int,
     progress: Progress | None,
 ) -> Summary:
-    """Publish files, a group at a time; those whose content ledgers name were done before.
+    """Publish files group by group, except those whose content the ledgers list as done.
 
-    What goes wrong with a group costs that group. kind: the format of the files. prepare: chooses the files to publish
-    of those that are to be done. target: what messages call the place where the files go.
+    A failure costs only its group. kind: the format of the files. prepare: chooses the files to publish. target: the
+    name of the destination in messages.
     """
     summary = Summary.begin(job, progress)
     todo = prepare(not_done(files, kind, ledgers, target, summary), summary)
@@ -153,6 +153,6 @@ def in_groups(
 
 
 def check_count(read: int, written: int, target: str) -> None:
-    """Raise UsageError where a group's rows are not as many as its events."""
+    """Raise UsageError if the numbers of rows read and events written differ."""
     if written != read:
         raise UsageError(f"{read} rows were read and {written} events written", path=target)

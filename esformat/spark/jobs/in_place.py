@@ -1,4 +1,4 @@
-"""Segments of which each gets a new version, written by a task and put in its place by the driver."""
+"""Replacement of segments by new versions, which tasks write and the driver publishes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from esformat.spark.scan_plan import in_threads
 
 @dataclass(frozen=True, slots=True)
 class Remade:
-    """What became of a segment. made: whether it has a next version; else it is as it should be."""
+    """The result for a segment. made: whether a new version was written; otherwise none was necessary."""
 
     made: bool
     events: int
@@ -28,12 +28,12 @@ class Remade:
 
 
 Remake = Callable[[Place, Place], Remade]
-"""Given a segment and where its next version goes, writes that, or finds that there is nothing to do."""
+"""Takes a segment and the place for its new version; writes the new version unless there is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A segment, its name in its directory, and the write that its next version is part of."""
+    """A segment, its name in its directory, and the write that its new version belongs to."""
 
     place: Place
     name: str
@@ -45,7 +45,7 @@ class _Task:
         self._remake = remake
 
     def __call__(self, item: _Item) -> tuple[Remade, str]:
-        """What became of it, and the staged name: no two attempts write to one."""
+        """Return the result and the staged name, which is unique to this attempt."""
         staged = item.write.staged(f"{item.name.removesuffix(SUFFIX)}-{secrets.token_hex(4)}")
         return self._remake(item.place, item.write.place(staged)), staged
 
@@ -53,7 +53,7 @@ class _Task:
 def remake_all(
     spark: SparkSession, job: str, paths: str | Sequence[str], remake: Remake, progress: Progress | None
 ) -> Summary:
-    """Give each segment its next version, atomically one by one; those that are done are recognised and skipped."""
+    """Replace each segment by its new version, one by one and atomically; segments already done are skipped."""
     places = segments_at(paths)
     folders = {folder.name: folder for folder, _ in map(folder_of, places)}
     with all_owned(list(folders.values()), job) as leases:

@@ -1,4 +1,4 @@
-"""Other people's files as inputs of jobs: what a path names, in which format, in groups."""
+"""Files of other formats as inputs of jobs: path resolution, formats and groups."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from esformat.io.location import local_path
 from esformat.spark.identity import content_identity, origin_of
 
 GROUP_BYTES = 8 << 30
-"""Input that is read, sorted and published together: what a job that is stopped has to do again, at most."""
+"""The size of input that is read, sorted and published together: a stopped job repeats at most this much."""
 GROUP_FILES = 1000
-"""So many files are in a group at most: what is kept of it names them all."""
+"""The most files in a group, whose record lists them all."""
 
 INPUT_FORMATS = ("parquet", "orc", "json", "csv", "arrow", "customerio")
 _IN_A_STORE = "jobs read other formats from directories that all machines share, not from a store"
@@ -27,7 +27,7 @@ _SUFFIXES = {
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file as the record of a commit knows it. identities: of what its events come from, once that was looked up."""
+    """A file as recorded by a commit. identities: of the files its events come from, if already determined."""
 
     path: str
     size_bytes: int
@@ -36,18 +36,18 @@ class InputFile:
 
     @classmethod
     def at(cls, path: str) -> InputFile:
-        """The file as it is now."""
+        """Return the file in its current state."""
         found = Path(path).stat()
         return cls(str(Path(path).resolve()), found.st_size, found.st_mtime_ns)
 
     def identified(self, kind: str) -> InputFile:
-        """The same with its identities. kind: its format. Raises OSError, CorruptSegmentError."""
+        """Return the file with its identities. kind: its format. Raises OSError, CorruptSegmentError."""
         found = origin_of(self.path).identities if kind == "esdb" else (content_identity(self.path),)
         return replace(self, identities=found)
 
 
 def choose_groups(files: Sequence[InputFile], group_bytes: int) -> list[list[InputFile]]:
-    """Cut files, in their order, into groups of up to so many bytes and GROUP_FILES; each has one at least."""
+    """Divide files, in order, into groups of up to `group_bytes` and GROUP_FILES, each with at least one file."""
     groups: list[list[InputFile]] = []
     size = 0
     for file in files:
@@ -61,7 +61,7 @@ def choose_groups(files: Sequence[InputFile], group_bytes: int) -> list[list[Inp
 
 
 def input_files(inputs: str | Sequence[str]) -> list[str]:
-    """The files that paths, directories and patterns name, each once. Raises UsageError where one names nothing."""
+    """List the files named by paths, directories and patterns, each once. Raises UsageError if one names nothing."""
     found: dict[str, None] = {}
     for path in (local_path(path, _IN_A_STORE) for path in ([inputs] if isinstance(inputs, str) else inputs)):
         here = sorted(_expand(path))
@@ -82,7 +82,7 @@ def _expand(path: str) -> Iterator[str]:
 
 
 def format_of(files: Sequence[InputFile]) -> str:
-    """The one format that the names tell. Raises UsageError."""
+    """The common format of the files by their names. Raises UsageError if there is none."""
     kinds = set()
     for file in files:
         suffixes = [suffix for suffix in Path(file.path).suffixes if suffix not in (".gz", ".bz2", ".zst", ".zstd")]

@@ -1,4 +1,4 @@
-"""What jobs remember of the files that they took in, and which files are new by it: by content, not by name."""
+"""The record of files that jobs processed, and the detection of new files, by content rather than name."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from esformat.spark.jobs.inputs import InputFile
 from esformat.spark.jobs.summary import FAILURES, Summary, reason_of
 
 Entry = Sequence[Any]
-"""A file as a ledger, which is JSON, has it: path, size, time of change, and the identities of what it came from."""
+"""A file in a ledger (JSON): path, size, modification time, and the identities of the files it came from."""
 
 _THREADS = 16
 
 
 def ledger(group: Sequence[InputFile]) -> list[Entry]:
-    """A group as it is remembered."""
+    """Return the ledger entries of a group."""
     return [[file.path, file.size_bytes, file.modified_ns, list(file.identities)] for file in group]
 
 
 def not_done(
     files: Sequence[InputFile], kind: str, ledgers: Iterable[Sequence[Entry]], target: str, summary: Summary
 ) -> list[InputFile]:
-    """The files whose content no ledger of what is done has, with their identities; others are skipped, or fail.
+    """Return the files whose content no ledger lists, with their identities; others are skipped or fail.
 
-    A segment is known by its events, wherever it lies and whatever they were merged into. A file of another format is
-    known by its content where the ledgers' name for that is not among `files`: it was moved. What changed under its
-    name fails, and so does a segment of which only some events were taken in. kind: of the files. target: what messages
-    call the place where they went.
+    A segment is recognized by its events, wherever it is and whatever they were merged into. A file of another format
+    is recognized by its content if the ledger's path for it is not among `files`, because it was moved. A file that
+    changed under its path fails, and so does a segment of which only some events were processed. kind: the format of
+    the files. target: the name of the destination in messages.
     """
     entries = {path: (size, modified, identities) for done in ledgers for path, size, modified, identities in done}
     segments, here = kind == "esdb", {file.path for file in files}
@@ -53,7 +53,7 @@ def not_done(
 
 
 def _identified(files: Sequence[InputFile], kind: str, summary: Summary) -> Iterator[InputFile]:
-    """The files with their identities, several read at once; what cannot be read fails."""
+    """Yield the files with their identities, read in parallel; unreadable files fail."""
 
     def identify(file: InputFile) -> InputFile | str:
         try:

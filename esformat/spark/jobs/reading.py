@@ -1,4 +1,4 @@
-"""How the inputs of a job are written: options of callers, checked, as the rules that tasks read files by."""
+"""Conversion of a job's reading options, checked, to the rules by which tasks read files."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _TYPES = {
 
 
 def rules_of(kind: str, given: Mapping[str, Any], roles: Mapping[str, Any], *, zone: str) -> InputRules:
-    """The rules that options and roles of a job make. zone: of times that name none, unless an option says.
+    """Build the rules from the options and roles of a job. zone: of times without one, unless an option gives it.
 
     given: `data`, `data_json`, `columns`, `types`, `timestamp_format`, `timezone`, `delimiter`, `header`, `nulls`,
-    `on_error`, `hive` and `schema`, as values or as text. Raises UsageError, and OSError for a schema not there.
+    `on_error`, `hive` and `schema`, as values or as text. Raises UsageError, and OSError for a missing schema.
     """
     unknown = next((name for name in given if name not in _PARSERS), None)
     if unknown is not None:
@@ -92,7 +92,7 @@ def _delimiter(text: str) -> str:
 
 
 def _header(text: str) -> tuple[str, ...] | None:
-    if text.lower() == "true":  # what Spark calls a file whose first line names the columns
+    if text.lower() == "true":  # Spark's option for a file whose first line names the columns
         return None
     if text.lower() == "false":
         raise ValueError("the names of the columns, with commas between")

@@ -1,4 +1,4 @@
-"""`reindex`: all segments of some directories or prefixes get the same indexes."""
+"""`reindex`: give all segments of directories or prefixes the same indexes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from esformat.tools import reindex as reindex_segment
 def reindex(
     spark: SparkSession, paths: str | Sequence[str], indexes: Sequence[str], *, progress: Progress | None = None
 ) -> Summary:
-    """Give segments indexes on exactly these columns, in place: data blocks are copied as they are.
+    """Give segments indexes on exactly these columns, in place; data blocks are copied unchanged.
 
-    Segments that have just these are skipped, so a job that was stopped goes on where it was. Raises UsageError.
+    Segments that already have exactly these are skipped, so a stopped job continues where it was. Raises UsageError.
     """
     if isinstance(indexes, str):
         raise UsageError(f"indexes must be a list of column names, not the text {indexes!r}")

@@ -1,4 +1,4 @@
-"""What a job did, and what it calls while it is at it."""
+"""The summary of a job, its progress callback and its expected failures."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from pyspark.errors import PySparkException
 from esformat.errors import EsdbError
 
 Progress = Callable[[int, int], None]
-"""Called now and then with the bytes done and in all. If it has a method `watch`, that is given the summary before."""
+"""Called from time to time with the bytes done and the total. A method `watch`, if any, first receives the summary."""
 
 FAILURES = (EsdbError, OSError, PySparkException, Py4JError)
-"""What costs a job the group of files that it was at, and not the rest."""
+"""Errors that cost a job only the current group of files."""
 
 _RAISED = re.compile(
     r"^(?:: |Caused by: )?(?P<error>(?:[\w.$]*\.)?\w+(?:Error|Exception)): (?P<message>(?!Traceback \(most recent).+)$",
     re.MULTILINE,
 )
 _OURS = ("esformat.", "aggregator.")
-_CALL = re.compile(r"An error occurred while calling [\w.]+$")  # of Java, by a number that says nothing
+_CALL = re.compile(r"An error occurred while calling [\w.]+$")  # a Java object's number, without meaning
 _LONGEST_REASON = 500
 
 
 @dataclass(slots=True)
 class Summary:
-    """The end of a job.
+    """The result of a job.
 
-    files: that it worked on; made: that it published; skipped: that were done before or had nothing to be done.
-    events, bytes: in what it published, or looked at where it publishes nothing. failed: files, and why.
+    files: number processed. made: number published. skipped: done before, or nothing to do.
+    events, bytes: published, or checked if the job publishes nothing. failed: files with the reasons.
     """
 
     job: str
@@ -48,7 +48,7 @@ class Summary:
 
     @classmethod
     def begin(cls, job: str, progress: Progress | None) -> Summary:
-        """The summary of a job that begins, which whoever shows its progress may watch."""
+        """Start the summary of a job, and pass it to the `watch` method of `progress`, if any."""
         summary = cls(job)
         watch = getattr(progress, "watch", None)
         if watch is not None:
@@ -57,17 +57,17 @@ class Summary:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed: then nothing was lost."""
+        """Whether nothing failed, so nothing was lost."""
         return not self.failed
 
     def finish(self) -> Summary:
-        """Note how long it took."""
+        """Record the duration, and return the summary."""
         self.seconds = perf_counter() - self._started
         return self
 
 
 def reason_of(error: BaseException) -> str:
-    """Why something failed, in one line: of an error of Spark, what a task raised rather than where."""
+    """Return the reason of a failure in one line; for a Spark error, what a task raised rather than where."""
     text = str(error)
     found = list(_RAISED.finditer(text))
     ours = [match for match in found if match["error"].startswith(_OURS)]

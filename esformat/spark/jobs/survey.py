@@ -1,4 +1,4 @@
-"""What all input files of a job have in common: one plan of columns and types, whichever group a file is in."""
+"""The survey of all input files of a job, which gives them one plan of columns and types, independent of groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from esformat.spark.jobs.waves import CHUNK_BYTES, chunked, in_waves
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Files that can be read, by one set of rules and one plan, and why others cannot."""
+    """The readable files with their common rules and plan, and why other files cannot be read."""
 
     rules: InputRules
     plan: Plan
@@ -31,11 +31,11 @@ class Inspection:
     failed: Sequence[tuple[str, str]]
 
     def pieces(self, files: Sequence[InputFile]) -> tuple[Piece, ...]:
-        """What tasks read of some of the files: large Parquet files by row groups."""
+        """The pieces of some files for tasks; large Parquet files are divided by row groups."""
         return tuple(piece for file in files for piece in _pieces(file, self.files[file.path].group_bytes))
 
     def notes(self) -> Iterator[str]:
-        """What a user may not expect of the events."""
+        """Yield notes about the events that a user may not expect."""
         assumed = {unit for found in self.files.values() for unit in found.assumed}
         if assumed:
             units = " and ".join(sorted(assumed))
@@ -56,9 +56,9 @@ class Inspection:
 def inspect(
     spark: SparkSession, rules: InputRules, files: Sequence[InputFile], there: pa.Schema | None = None
 ) -> Inspection:
-    """Look through files in tasks. there: columns of what is there already, which the new events are to go with.
+    """Survey files in tasks. there: the columns of existing segments, with which new events must be compatible.
 
-    Raises UsageError for columns of two files that do not go together, or that none of them has.
+    Raises UsageError for incompatible columns of two files, or a column that no file has.
     """
     found: dict[str, Surveyed] = {}
     failed: list[tuple[str, str]] = []
@@ -74,7 +74,7 @@ def inspect(
 
 
 def unite(rules: InputRules, found: Mapping[str, Surveyed], there: pa.Schema | None = None) -> tuple[InputRules, Plan]:
-    """The rules and the plan that all files go by. Raises UsageError as `inspect` does."""
+    """Return the common rules and plan of all files. Raises UsageError as `inspect` does."""
     typed: dict[str, pa.DataType] = {}
     guessed: dict[str, pa.DataType] = {}
     owners: dict[str, str] = {}
@@ -118,7 +118,7 @@ def _unite(
 
 
 def _widened(plan: Plan, there: pa.Schema, typed: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Types of source columns that hold what is there already as well, where there are such."""
+    """The types of source columns that also fit the existing columns, where such types exist."""
     stored = {**{name: name for name in plan.indexes}, **plan.stored}
     found = {}
     for source, name in stored.items():
@@ -146,7 +146,7 @@ def _pieces(file: InputFile, group_bytes: Sequence[int]) -> Iterator[Piece]:
 
 
 class _SurveyFiles:
-    """Looks through some files; one that cannot be read costs that file. A class: tasks are sent its name only."""
+    """Surveys files; a failure costs only its file. A class, so that tasks receive only its name."""
 
     def __init__(self, rules: InputRules) -> None:
         self._rules = rules
@@ -162,5 +162,5 @@ class _SurveyFiles:
 
 
 def _without_path(error: EsdbError, path: str) -> str:
-    """The reason without the file, which stands beside it."""
+    """The error's message without the path, which is reported separately."""
     return str(error).removeprefix(f"{path}: ")

@@ -1,4 +1,4 @@
-"""`verify`: every rule of the format, for every segment of a data lake."""
+"""`verify`: check every rule of the format for every segment of a data lake."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from esformat.tools.verification import verify as verify_segment
 
 
 def verify(spark: SparkSession, paths: str | Sequence[str], *, progress: Progress | None = None) -> Summary:
-    """Hold every block of segments against its checksum and the rules of the format; one task for each segment.
+    """Check every block of segments against its checksum and the rules of the format, with one task per segment.
 
-    paths: files, directories, patterns, prefixes of object stores. A segment with problems is in the summary's `failed`
-    with each of them. Raises UsageError where nothing is.
+    paths: files, directories, patterns, prefixes of object stores. The summary's `failed` lists each problem with its
+    segment. Raises UsageError if there are no segments.
     """
     summary = Summary.begin("verify", progress)
     places = segments_at(paths)

@@ -1,4 +1,4 @@
-"""Work on many files by Spark's tasks, a few times as many at once as there are cores, with a word after each wave."""
+"""Processing of many files in Spark tasks, in waves of a few tasks per core, with results after each wave."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from esformat.spark.jobs.summary import reason_of
 from esformat.spark.requirement import require_classic
 
 WAVE_TASKS_PER_CORE = 4
-"""So many that tasks of different lengths even out; so few that what is done is published soon."""
+"""Enough that tasks of different lengths even out, few enough that results are published soon."""
 CHUNK_FILES = 200
-"""So many small files are one item: some tenths of a second of work."""
+"""The number of small files per item: a few tenths of a second of work."""
 CHUNK_BYTES = 64 << 20
 
 T = TypeVar("T")
@@ -25,9 +25,9 @@ R = TypeVar("R")
 def in_waves(
     spark: SparkSession, items: Sequence[T], work: Callable[[T], R]
 ) -> Iterator[tuple[T, R | None, str | None]]:
-    """Each item with what `work` gave for it in a task, or why it could not be done, in order.
+    """Yield each item, in order, with the result of `work` in a task, or the reason why it failed.
 
-    What goes wrong with one item's bytes or files costs that item; a task that dies is tried again by Spark.
+    Errors of an item's bytes or files cost only that item; Spark retries tasks that die.
     """
     require_classic(spark, "a job")
     size = WAVE_TASKS_PER_CORE * max(1, spark.sparkContext.defaultParallelism)
@@ -39,7 +39,7 @@ def in_waves(
 
 
 def chunked(files: Sequence[T], size_of: Callable[[T], int], *, most: int) -> list[list[T]]:
-    """Files, in their order, in lists of up to so many bytes and CHUNK_FILES; each has one at least."""
+    """Divide files, in order, into lists of up to `most` bytes and CHUNK_FILES, each with at least one file."""
     chunks: list[list[T]] = []
     size = 0
     for file in files:
@@ -53,7 +53,7 @@ def chunked(files: Sequence[T], size_of: Callable[[T], int], *, most: int) -> li
 
 
 class _Guarded:
-    """Some work whose expected failures are results. A class, so that tasks are sent its name and not its code."""
+    """Returns expected failures of some work as results. A class, so that tasks receive its name and not its code."""
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
         self._work = work
