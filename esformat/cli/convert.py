@@ -114,7 +114,7 @@ def convert(
 
 @contextmanager
 def _hints_of_write() -> Iterator[None]:
-    """Add to errors that mention options of `esdb write` that this verb lacks a hint that they belong to it."""
+    """If an error mentions options that only `esdb write` has, add a hint that says so."""
     try:
         yield
     except esformat.EsdbError as error:

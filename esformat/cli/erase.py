@@ -41,11 +41,11 @@ def erase(
 ) -> int:
     """Write segments without the events of some spaces, and report what was erased.
 
-    The keys, the index entries, the values that occur only in these events and anything that compression dictionaries
-    may contain of them are removed too. Each new file is then searched for them: exit status 1 if any are found. FILE
-    is a segment, a directory or pattern of segments, or a place in a store. A single file goes to OUT, several go into
-    the directory OUT; files without these spaces are copied. FILE is not changed: the events are gone only when you
-    have deleted it and its copies.
+    Also removes their keys, their index entries, values that no other event has, and any of their text in compression
+    dictionaries. Each new file is then searched for all of these: exit status 1 if any are found. FILE is a segment, a
+    directory or pattern of segments, or a place in a store. A single file goes to OUT, several go into the directory
+    OUT; files without these spaces are copied. FILE is not changed: the events are gone only when you have deleted it
+    and its copies.
     """
     from esformat.tools import erase as erase_spaces  # here: slow to import
 

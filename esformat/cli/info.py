@@ -1,4 +1,4 @@
-"""`esdb info`: summarize a segment without reading its events."""
+"""`esdb info`: summarise a segment without reading its events."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Tasks = Callable[[], tuple[int, int]]
 
 
 class JobDisplay:
-    """The progress of a running job, which calls this with the bytes done and in total, and passes its summary."""
+    """The progress of a running job. The job calls it with bytes done and total, and passes its summary to `watch`."""
 
     def __init__(self, title: str, tasks: Tasks, clock: Callable[[], float] = monotonic) -> None:
         self._title = title
@@ -32,7 +32,7 @@ class JobDisplay:
         self.done = self.total = 0
 
     def watch(self, summary: Any) -> None:
-        """Show the counts of `summary`, which the job updates."""
+        """Show the counts of `summary` too, which the job updates."""
         self._summary = summary
 
     def __call__(self, done: int, total: int) -> None:

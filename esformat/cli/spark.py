@@ -103,8 +103,8 @@ def spark() -> None:
 def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, group: int, **options: Any) -> int:
     """Convert INPUT files, directories or patterns to files in the directory OUT.
 
-    Converts Parquet, ORC, JSON lines, CSV with a header, Arrow and files of the Go ESDB to segments. With --format,
-    converts segments to that format. Files already converted into OUT are skipped.
+    Converts Parquet, ORC, JSON lines, CSV with a header, Arrow and files of the Go ESDB to segments, or segments to
+    another --format. Files already converted into OUT are skipped.
     """
     *sources, out = inputs
     if not sources:

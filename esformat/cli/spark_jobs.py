@@ -37,7 +37,7 @@ def spark_format(name: str | None) -> str | None:
 
 
 def run_job(title: str, options: dict[str, Any], work: Callable[[Any, Any, Any], Any]) -> int:
-    """Run a job in a new Spark session, print its report and return the exit status."""
+    """Run a job in its own Spark session, print its report and return the exit status."""
     try:
         from esformat.spark import jobs, start_session
     except ModuleNotFoundError as error:

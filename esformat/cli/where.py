@@ -135,7 +135,7 @@ class Filtered:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the batches."""
+        """The schema of the batches."""
         import pyarrow as pa  # here: slow to import
 
         return pa.schema([self._answer.schema.field(name) for name in self._columns])
@@ -154,7 +154,7 @@ class Filtered:
                 yield rows
 
     def count(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return sum(batch.num_rows for batch in self.batches())
 
 

@@ -55,8 +55,8 @@ def make_events(
 ) -> tuple[pa.RecordBatch, Rejects]:
     """Convert `rows` to a batch of events in the same order, and collect the rows that cannot be events.
 
-    `times` are those of `read_times(rows)`; `plan` must fit the rows. lost: counts by column
-    the NaN and infinities, which become null in JSON.
+    `times` are those of `read_times(rows)`; `plan` must fit the rows.
+    lost: counts NaN and infinities, which become null in JSON, by column.
     """
     roles, making = plan.roles, _Making(rows, Counter() if lost is None else lost)
     making.add("space", making.key(roles, roles.space, "space"))

@@ -266,7 +266,7 @@ def _standard_input() -> Pipe:
 
 
 def compression_of(start: bytes) -> str | None:
-    """Return the compression, as pyarrow names it, for the first bytes of a file; None if none is recognized."""
+    """Return the compression, as pyarrow names it, for the first bytes of a file; None if none is recognised."""
     found = _MAGIC.match(start)
     return found.lastgroup if found else None
 

@@ -23,7 +23,7 @@ _FAR_DATE = re.compile(r"([0-9]{5,9}|-[0-9]{4,9})(-[0-9]{2}-[0-9]{2}.*)")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _CYCLE_DAYS = 146_097  # 400 years
 _EXACT_BELOW = {16: 2**11, 32: 2**24, 64: 2**53}
-"""By the bits of a float type: it represents every integer up to this one exactly."""
+"""By the bits of a float type, the integer up to which it represents every integer exactly."""
 
 
 def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -16,7 +16,7 @@ SEGMENT_MAGIC = b"\x89ESDB"
 def open_file(path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | Source) -> Archive | Stream:
     """Open an archive or a stream of the Go ESDB from a path or any `Source` of bytes.
 
-    A stream is recognized by its first bytes; archives have no magic. Raises OSError (no such file …),
+    A stream is recognised by its first bytes; archives have no magic. Raises OSError (no such file …),
     CorruptSegmentError (neither kind, or damaged), UsageError (a segment of esformat).
     """
     source = FileSource(path) if isinstance(path, str | bytes | os.PathLike) else path

@@ -24,7 +24,7 @@ class IndexColumn:
     stored: bytes
     """The name in the file."""
     name: str
-    """The column name: the same, but "_" is appended to reserved names and replaces NUL, which segments reject."""
+    """The name in the file, with "_" after reserved names and in place of NUL, which segments reject."""
     binary: bool
     """Whether some value is not UTF-8: then the column contains bytes."""
 

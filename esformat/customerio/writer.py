@@ -21,7 +21,7 @@ from esformat.write.file_writer import FileWriter
 from esformat.write.intake import to_arrow
 
 GROUP_BYTES = 32 << 20
-"""The payload bytes of the spaces that are written together to an archive; a larger space is written alone."""
+"""Spaces are written to an archive in groups of at least this many payload bytes."""
 
 
 def create(

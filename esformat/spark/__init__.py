@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from esformat.spark.source import EsdbDataSource, register
     from esformat.spark.writing import Written, write
 else:
-    __getattr__, __dir__ = lazily(  # lazily: Spark's workers need few of these
+    __getattr__, __dir__ = lazily(  # because Spark's workers need few of these
         __name__,
         {
             "esformat.spark.door": "sql view",

@@ -2,10 +2,10 @@
 
     space = 'ada' AND timestamp >= '2026-03-01' AND (type IN ('page', 'purchase') OR NOT country = 'at')
 
-Supports comparisons (`=`, `<>`, `!=`, `<`, `<=`, `>`, `>=`), `[NOT] IN`, `[NOT] BETWEEN`, `[NOT] LIKE 'prefix%'`, `IS
-NULL` and `IS NOT NULL` on columns, and boolean columns, joined by AND, OR, NOT and parentheses. Null is neither true
-nor false, as in SQL. Literals are numbers, TRUE, FALSE, X'00ff', `DATE '…'`, `TIMESTAMP '…'` and text in single quotes,
-which is ISO 8601 for dates and timestamps (in the session's zone by default).
+Supports comparisons (`=`, `<>`, `!=`, `<`, `<=`, `>`, `>=`), `[NOT] IN`, `[NOT] BETWEEN`, `[NOT] LIKE 'prefix%'`,
+`IS NULL` and `IS NOT NULL` on columns, and boolean columns, joined by AND, OR, NOT and parentheses. Null is neither
+true nor false, as in SQL. Literals are numbers, TRUE, FALSE, X'00ff', `DATE '…'`, `TIMESTAMP '…'` and text in single
+quotes, which is ISO 8601 for dates and timestamps (in the session's zone by default).
 """
 
 from __future__ import annotations

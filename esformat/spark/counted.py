@@ -2,7 +2,7 @@
 
 A packed row stands for a number of events with the same keys. So `count(*)` over events is the sum of these numbers
 over packed rows, and minima and maxima of keys are the same. The query's text is changed accordingly, and Spark's own
-analysis of the new text shows whether it uses the rows in no other way.
+analysis of the new text shows whether the rows are used in no other way.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def sums_for_counts(plan: Any, relation: int, events: str) -> list[tuple[int, in
 
 
 def only_counts(analyzed: Any, events: str) -> bool:
-    """Whether an analyzed plan uses the column `events` only to count events.
+    """Whether an analysed plan uses the column `events` only to count events.
 
     If so, its result would be the same if each event were a row.
     """

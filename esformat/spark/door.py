@@ -59,8 +59,9 @@ Rows: TypeAlias = Extent | pa.Table | DataFrame | Packed
 class Source:
     """One reference to a source in a query.
 
-    first, end: the position of `name` in the text. format, options: how Spark reads it. schema: all columns that the
-    query may use.
+    first, end: the position of `name` in the text.
+    format, options: how Spark reads it.
+    schema: all columns that the query may use.
     """
 
     first: int

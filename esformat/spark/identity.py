@@ -1,4 +1,4 @@
-"""Identities of files, independent of name and location, by which jobs and streams recognize what they have read."""
+"""Identities of files, independent of name and location, by which jobs and streams recognise what they have read."""
 
 from __future__ import annotations
 

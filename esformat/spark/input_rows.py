@@ -38,9 +38,10 @@ _BAD_ROW_HINT = "correct it, or leave bad rows out with on_error=skip (--on-erro
 class InputRules:
     """The rules for reading the files of a job.
 
-    kind: parquet, orc, json, csv, arrow or customerio. on_error: what to do with rows that cannot become events. hive:
-    whether directories called name=value become columns. schema: the columns of JSON and CSV, if a segment supplies
-    them.
+    kind: parquet, orc, json, csv, arrow or customerio.
+    on_error: what to do with rows that cannot become events.
+    hive: whether directories called name=value become columns.
+    schema: the columns of JSON and CSV, if a segment supplies them.
     """
 
     kind: str

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from esformat.spark.source import PUSH_DOWN, activate, in_zone, zone_of
     from esformat.spark.types import arrow_schema, check_requested, convert_batch, readable, spark_schema
 else:
-    __getattr__, __dir__ = lazily(  # lazily: Spark's workers need few of these
+    __getattr__, __dir__ = lazily(  # because Spark's workers need few of these
         __name__,
         {
             "esformat.io.commit_folder": "LocalFolder",

@@ -156,7 +156,7 @@ class SegmentWriter(DataSourceArrowWriter):
             self._publish(segments)
 
     def _alone(self) -> AbstractContextManager[object]:
-        """Serialize overwrites: of two that finish together, the second must see and remove what the first wrote."""
+        """Serialise overwrites: of two that finish together, the second must see and remove what the first wrote."""
         if not self._overwrite:
             return nullcontext()
         return owned(self._write.folder, "overwrite", kind="overwrite", wait_seconds=OVERWRITE_SECONDS)

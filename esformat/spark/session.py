@@ -20,7 +20,8 @@ def start_session(
 ) -> SparkSession:
     """Return the active session, or a new one, with the data source registered.
 
-    master: the master URL; None: that of `spark-submit`, else all processors of this machine. conf: Spark settings.
+    master: the master URL; None: that of `spark-submit`, else all processors of this machine.
+    conf: Spark settings.
     Both apply only to a new session, whose time zone is UTC. Raises UsageError if there is no Java.
     """
     spark = SparkSession.getActiveSession()

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
-MOST_SCHEMAS = 100  # with cached stand-ins per session
+MOST_SCHEMAS = 100  # per session, with cached stand-ins
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Writing of micro-batches as segments in a directory: each appears atomically and only once, even if repeated.
 
-The record of a micro-batch's commit is named after query and batch, so that a repeated batch is recognized.
+The record of a micro-batch's commit is named after query and batch, so that a repeated batch is recognised.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class RowAnswer(ABC):
     """Rows that are read on demand.
 
     Read columns with `to_table`, `to_pandas`, `batches` or anything that reads the Arrow C stream; iterate for tuples.
-    Each use runs the statement again, in any thread.
+    Each use runs the statement again. May be used from any thread.
     """
 
     @abstractmethod

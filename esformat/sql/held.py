@@ -1,6 +1,6 @@
 """Texts required by conditions, so that events that cannot contain them are not decoded.
 
-DuckDB checks all rows again, so too many rows are harmless, and a matching row is never left out. Payloads that are not
+DuckDB checks all rows again, so passing too many is harmless; matching rows are never left out. Payloads that are not
 UTF-8 or not JSON, for which DuckDB would fail, may be skipped with the others.
 """
 

@@ -30,7 +30,7 @@ def joined_spaces(
     tables: Mapping[str, Table],
     statement_of: Callable[[Node], str],
 ) -> Only | None:
-    """The relevant spaces of a SELECT that inner-joins one of our tables by space with another table; else None.
+    """The only relevant spaces of a table that a SELECT inner-joins by space with another table; None for others.
 
     statement_of: converts a SELECT to text.
     """
@@ -54,7 +54,7 @@ def joined_spaces(
 
 
 def listed_spaces(tree: Node, table: Table) -> Only | None:
-    """The spaces that a SELECT over one table lists, if there are many; removes that condition from the SELECT."""
+    """The spaces in a long IN list of a SELECT over one table, or None; removes that condition from the SELECT."""
     node = root(tree)
     name = node["from_table"]["table_name"]
     once = is_table(node["from_table"]) and is_read_once(tree, name)

@@ -84,7 +84,7 @@ def _condition(table: Table, column: str, name: str, prefix: str) -> str | None:
     values = [value for value, _ in islice(table.index_values(name).items(), MOST_VALUES + 1)]
     wanted = [value for value in values if value.startswith(prefix)]
     if len(values) > MOST_VALUES or not wanted or any("\0" in value for value in wanted):
-        return None  # DuckDB's serialized trees end text at NUL
+        return None  # DuckDB's serialised trees end text at NUL
     return f"{column} IN ({', '.join(map(literal, wanted))})"
 
 

@@ -28,7 +28,7 @@ Parameters = Sequence[Any] | Mapping[str, Any] | None
 MOST_KEPT = 1_000
 """The most statements whose analysis is cached."""
 MOST_TEXT = 1_000_000
-"""The most characters of a statement to analyze; beyond this, parsing costs more than rewriting saves."""
+"""The most characters of a statement to analyse; beyond this, parsing costs more than rewriting saves."""
 R = TypeVar("R")
 SHOWN_NAMES = 8
 """The most table names in the hint about an unknown table."""
@@ -215,8 +215,8 @@ class Session:
     def _looked_into(
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
     ) -> _Known:
-        """Analyze a statement and register its tables."""
-        whole = len(text) <= MOST_TEXT and "\0" not in text  # DuckDB's serialized trees end text at NUL
+        """Analyse a statement and register its tables."""
+        whole = len(text) <= MOST_TEXT and "\0" not in text  # DuckDB's serialised trees end text at NUL
         tree = parse(connection, text) if whole else None
         if tree is None:
             _check(connection, text)

@@ -2,7 +2,8 @@
 
 If a statement uses only one column, whose values are counted without reading events, it runs on a small table instead:
 each value once, with its number of events. `count(*)` becomes the sum of these numbers. Statements for which the number
-of equal rows matters in other ways, such as averages, are left alone.
+of equal rows matters in other ways, such as averages, are left alone. Combinations of several indexed columns are
+counted from the codes of all events.
 """
 
 from __future__ import annotations

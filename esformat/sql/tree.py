@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def parse(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
-    """Return the tree of a statement; None if DuckDB cannot serialize it, because it is not a plain query."""
+    """Return the tree of a statement; None if DuckDB cannot serialise it, because it is not a plain query."""
     ((stored,),) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
     tree: Node = json.loads(stored)
     return None if tree.get("error") or len(tree.get("statements", ())) != 1 else tree

@@ -43,12 +43,14 @@ def convert(
 ) -> Summary:
     """Convert files of another format to segments in the directory or prefix `out`, clustered by space.
 
-    inputs: files, directories, patterns. format: one of INPUT_FORMATS; None: by the file names. read_options: the
-    format of the files, as for `esdb write`: `delimiter`, `header`, `nulls`, `types`, `data`, `data_json`, `columns`,
-    `timestamp_format`, `timezone` (default: the session's) and `on_error` (stop or skip); `hive`: whether directories
-    called name=value become columns (the default); `schema`: a segment that CSV or JSON lines were exported from, which
-    supplies their columns. roles: `space`, `timestamp`, `grouping`, `indexes` and other arguments of
-    `esformat.spark.write`.
+    inputs: files, directories, patterns.
+    format: one of INPUT_FORMATS; None: by the file names.
+    read_options: how to read the files, as for `esdb write`: `delimiter`, `header`, `nulls`, `types`, `data`,
+    `data_json`, `columns`, `timestamp_format`, `timezone` (default: the session's) and `on_error` (stop or skip). Also
+    `hive`: whether directories called name=value become columns (the default), and `schema`: a segment that CSV or JSON
+    lines were exported from, which supplies their columns.
+    roles: `space`, `timestamp`, `grouping`, `indexes` and other arguments of `esformat.spark.write`.
+
     All files are surveyed first and get one set of columns, united by name; a column is null if a file lacks it.
     Files already converted into `out` are skipped, even if they were moved since, so a stopped job continues with its
     next group. A file that changed since is an error. No other job may work on `out`. A group is published as a whole,

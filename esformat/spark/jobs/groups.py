@@ -130,8 +130,8 @@ def in_groups(
 ) -> Summary:
     """Publish files group by group, except those whose content the ledgers list as done.
 
-    A failure costs only its group. kind: the format of the files. prepare: chooses the files to publish. target: the
-    name of the destination in messages.
+    A failure costs only its group.
+    kind: the format of the files. prepare: chooses the files to publish. target: the destination's name in messages.
     """
     summary = Summary.begin(job, progress)
     todo = prepare(not_done(files, kind, ledgers, target, summary), summary)

@@ -26,10 +26,10 @@ def not_done(
 ) -> list[InputFile]:
     """Return the files whose content no ledger lists, with their identities; others are skipped or fail.
 
-    A segment is recognized by its events, wherever it is and whatever they were merged into. A file of another format
-    is recognized by its content if the ledger's path for it is not among `files`, because it was moved. A file that
-    changed under its path fails, and so does a segment of which only some events were processed. kind: the format of
-    the files. target: the name of the destination in messages.
+    A segment is recognised by its events, wherever it is and whatever they were merged into. A file of another format
+    is recognised by its content if the ledger's path for it is not among `files`, because it was moved. A file that
+    changed under its path fails, and so does a segment of which only some events were processed.
+    kind: the format of the files. target: the name of the destination in messages.
     """
     entries = {path: (size, modified, identities) for done in ledgers for path, size, modified, identities in done}
     segments, here = kind == "esdb", {file.path for file in files}
