@@ -70,7 +70,8 @@ def convert(
     as_json: bool,
     force: bool,
 ) -> int:
-    """Convert events between segments, Parquet, Arrow or Feather, CSV, JSON lines and files of the Go ESDB.
+    """Convert events between segments, Parquet, Arrow (Feather), CSV, JSON lines and files of the Go ESDB.
+
     FROM is a file, a directory, a pattern or a place in a store; "-" is standard input or output. If FROM names several
     files, TO is a directory, and each file becomes one file of --format in it.
 

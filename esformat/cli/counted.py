@@ -1,4 +1,4 @@
-"""Output of keys or values with their numbers of events: sorted, limited, in the chosen format."""
+"""Output of keys or values with the number of events of each: sorted, limited, in the chosen format."""
 
 from __future__ import annotations
 

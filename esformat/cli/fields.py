@@ -1,4 +1,4 @@
-"""`esdb fields`: list the fields of JSON payloads, with their kinds and numbers of values."""
+"""`esdb fields`: list the fields of JSON payloads, with the kinds and number of their values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Examples:
 @files_argument
 @counted_options
 def fields(files: tuple[str, ...], **shown: Any) -> None:
-    """List the fields of JSON payloads, with the kinds and the number of their values.
+    """List the fields of JSON payloads, with the kinds and number of their values.
 
     Fields are shown as paths such as $.user.id and $.items[0], which `scan --columns` and `scan --where` accept.
     $.items[*] stands for all elements of an array. Reads every payload.

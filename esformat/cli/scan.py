@@ -34,7 +34,7 @@ Examples:
 def scan(
     files: tuple[str, ...], format_: str | None, output: str, force: bool, only_count: bool, **question: Any
 ) -> None:
-    """Print the events of segments that match the options, ordered by space, then oldest first.
+    """Print the events that match the options, ordered by space, then oldest first.
 
     FILE is a segment, a directory or pattern of segments, or a place in a store; several are read as one.
     Times without a zone are UTC. Bytes that are not UTF-8 are written as {"base64": "…"} in jsonl and csv. Arrow is

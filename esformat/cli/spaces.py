@@ -1,4 +1,4 @@
-"""`esdb spaces`: list the spaces of segments with their numbers of events."""
+"""`esdb spaces`: list the spaces of segments and the number of events in each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Examples:
 @click.option("--groupings", is_flag=True, help="Print a line for each grouping of each space.")
 @counted_options
 def spaces(files: tuple[str, ...], prefix: str | None, prefix_hex: bytes | None, groupings: bool, **shown: Any) -> None:
-    """List the spaces of segments with their numbers of events, sorted by key or count."""
+    """List the spaces of segments and the number of events in each, sorted by key or count."""
     if prefix is not None and prefix_hex is not None:
         raise click.UsageError("--prefix and --prefix-hex both say how keys begin: give one")
     chosen_format(shown["format_"], shown["output"])  # fails before the file is opened

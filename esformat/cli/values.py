@@ -1,4 +1,4 @@
-"""`esdb values`: list the values of an index with their numbers of events."""
+"""`esdb values`: list the values of an index and the number of events with each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Examples:
 @click.argument("index")
 @counted_options
 def values(files: tuple[str, ...], index: str, **shown: Any) -> None:
-    """List the values of INDEX in segments with their numbers of events, sorted by value or count."""
+    """List the values of INDEX in segments and the number of events with each, sorted by value or count."""
     chosen_format(shown["format_"], shown["output"])  # fails before the file is opened
     import pyarrow as pa  # here: slow to import
 

@@ -1,4 +1,4 @@
-"""Arrow columns as NumPy arrays, with the types that mypy should see."""
+"""Arrow columns as NumPy arrays, with types for mypy."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class _Making:
         return column
 
     def _fitted(self, name: str, kind: pa.DataType, roles: Roles) -> pa.Array | None:
-        """The column in the type that it has in other files; None if that type would change a value."""
+        """The column in its preferred type `kind`; None if that type would change a value."""
         source = self._source(name)
         if kind == TIMESTAMP and not pa.types.is_timestamp(source.type):
             text, _ = convert(source, pa.string())

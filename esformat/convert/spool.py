@@ -72,7 +72,7 @@ class Live:
 
     def _next(self, deadline: float | None, size: int) -> bytes:
         """Read from the pipe itself; returns no bytes at its end or if none arrive before the deadline."""
-        # A signal that another thread gets does not interrupt a read: wake up now and then to notice it.
+        # A signal delivered to another thread does not interrupt a read: wake up regularly to notice it.
         while self._can_wait:
             left = _WAKE_SECONDS if deadline is None else deadline - monotonic()
             if select.select([self._pipe], [], [], max(0.0, left))[0]:
@@ -117,7 +117,7 @@ class Spool:
 
     def _next(self, size: int) -> bytes:
         """Wait for bytes of the pipe and return those available, up to `size`; none at the end."""
-        # A signal that another thread gets does not interrupt a read: wake up now and then to notice it.
+        # A signal delivered to another thread does not interrupt a read: wake up regularly to notice it.
         while self._can_wait and not select.select([self._pipe], [], [], _WAKE_SECONDS)[0]:
             pass
         return self._pipe.read1(size)

@@ -26,7 +26,7 @@ def segments_at(paths: str | Sequence[str], names: re.Pattern[str] | None = None
     """List the segments named by files, directories, patterns and prefixes of object stores, each once, in order.
 
     For directories that are being written to, the state of the last commit. names: a pattern for file names; None: any.
-    Raises UsageError if no segment is found.
+    Raises UsageError if a path or `names` matches no segment.
     """
     paths = [paths] if isinstance(paths, str) else paths
     named = [locate(path) for path in paths]
