@@ -106,7 +106,7 @@ def read_entries(sections: Sections) -> tuple[I64, I64, I64]:
 
 
 def entry_rows(events: Events, sections: Sections, blocks: I64, offsets: I64) -> I64:
-    """Return the numbers of the events that start at `offsets` of `blocks`, which are offsets in the buffer.
+    """Return the numbers of the events that start at `offsets` in `blocks`, given by their offsets in the buffer.
 
     Raises CorruptSegmentError if no event starts there.
     """

@@ -164,7 +164,7 @@ def _relations(node: Any) -> tuple[list[Any], set[str]]:
 def _known(
     spark: SparkSession, parts: tuple[str, ...], *, with_path: bool
 ) -> tuple[str, dict[str, str], StructType] | None:
-    """The format, options and columns of a relation; None if it is not one of ours."""
+    """The format, options and columns of a relation; None if its source is another."""
     if len(parts) == 2 and parts[0].lower() == SOURCE:
         return _of_files({"path": parts[1]}, with_path=with_path)
     catalog = spark._jsparkSession.sessionState().catalog()

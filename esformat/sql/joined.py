@@ -17,7 +17,7 @@ from esformat.sql.tree import Node, alias_of, conjuncts, is_read_once, is_table,
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 Only = tuple[str, Callable[[Ask], list[str] | None]]
-"""The name of one of our tables, and a function that returns its relevant spaces, or None if there are too many."""
+"""The name of an event table, and a function that returns its relevant spaces, or None if there are too many."""
 FEW_SPACES = 16
 """Lists of up to this many spaces stay in the statement."""
 MOST_SPACES = 1_000
@@ -84,7 +84,7 @@ def _without(condition: Node, part: Node) -> Node | None:
 
 
 def _sides(join: Node, tables: Mapping[str, Table]) -> tuple[Node, Node, str] | None:
-    """Our table of a join, the other one, and the column of the other that equals our space; None for other joins."""
+    """The event table of a join, the other table, and its column that equals the space; None for other joins."""
     if join["type"] != "JOIN" or join["join_type"] != "INNER" or join["ref_type"] != "REGULAR":
         return None
     sides = (join["left"], join["right"])

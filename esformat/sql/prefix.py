@@ -23,7 +23,7 @@ _LAST = 0x10FFFF
 
 
 def bounded(connection: duckdb.DuckDBPyConnection, node: Node, tables: Mapping[str, Table]) -> bool:
-    """Add to a SELECT what its prefix conditions imply; return whether anything changed. tables: ours, by name."""
+    """Add to a SELECT what its prefix conditions imply; return whether it did. tables: event tables, by name."""
     changed = False
     for each in conjuncts(node["where_clause"]):
         found = beginning(each)

@@ -36,7 +36,7 @@ def rewritten(
 ) -> Rewritten | None:
     """Rewrite a statement, changing its tree, to read less; None if there is nothing to change.
 
-    tables: ours, by name. names: the statement's result columns. ask: runs another statement and returns its rows.
+    tables: event tables, by name. names: the statement's result columns. ask: runs another statement.
     """
     ours = {folded(name): table for name, table in tables.items() if _has_plain_names(table)}
     given = given_names(tree)

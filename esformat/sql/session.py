@@ -249,7 +249,7 @@ class Session:
 
 
 def _is_ours(tree: Node, tables: Mapping[str, Table]) -> bool:
-    """Whether a statement reads only our tables: other files may have different columns next time."""
+    """Whether a statement reads only event tables: other files may have different columns next time."""
     known = given_names(tree) | set(map(folded, tables))
     sources = [node for node in nodes(tree) if node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION")]
     return all(folded(node.get("table_name", "")) in known for node in sources)

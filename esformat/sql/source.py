@@ -1,6 +1,6 @@
 """`EventSource`: the object that DuckDB scans in place of a dataset; it reports its row count and accepts filters.
 
-DuckDB's own source for datasets reports no row count, so that joins take our side for the smaller one, and it
+DuckDB's own source for datasets reports no row count, so that joins take its side for the smaller one, and it
 translates each filter to pyarrow, from which it would have to be parsed again.
 """
 
