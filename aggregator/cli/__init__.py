@@ -1,4 +1,4 @@
-"""The `aggregator` command: a module for each verb over the public names of `aggregator`. Needs click and rich."""
+"""The `aggregator` command: one module per subcommand, over the public API of `aggregator`. Needs click and rich."""
 
 from aggregator.cli.root import main, run
 

@@ -1,4 +1,4 @@
-"""`aggregator completion`: a script that lets a shell complete the command."""
+"""`aggregator completion`: print a script for shell completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `aggregator`: its verbs."""
+"""The command `aggregator` and its subcommands."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _WRONG_USAGE = (CatalogNotFoundError, InvalidRequestError, TopicExistsError, Top
 @click.group("aggregator", cls=Group, commands=Verbs("aggregator.cli", _COMMANDS), context_settings=CONTEXT_SETTINGS)
 @click.version_option(__version__, prog_name="aggregator", message="%(prog)s %(version)s")
 def main() -> None:
-    """Take events in durably, keep them within bounds, read them: a catalog of topics in one directory.
+    """Append events durably, limit what is kept, and read them: a catalog of topics in one directory.
 
-    Each verb takes the CATALOG's directory first. One process may write to it; any number read meanwhile.
+    Most commands take the CATALOG's directory first. One process can write to it, while any number read.
 
     Exit status: 0, 1 if a problem was found, 2 if the command was used wrongly.
     """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit status. What goes wrong is one line on stderr."""
+    """Run one command and return its exit status. Errors are printed to stderr, one line each."""
     return run_program(main, arguments, wrong_usage=_WRONG_USAGE)

@@ -1,4 +1,4 @@
-"""`esdb spark load`: files of any format into a topic, by Spark. The entry point that pyproject.toml names."""
+"""`esdb spark load`: load files of any format into a topic with Spark. pyproject.toml names it as an entry point."""
 
 from __future__ import annotations
 
@@ -27,11 +27,9 @@ Examples:
 
 @click.command("load", epilog=_EXAMPLES)
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT... CATALOG TOPIC", type=click.Path(readable=False))
-@input_format_option(*_FORMATS, text="Format of INPUT. Default: by the names.")
-@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that holds the space.")
-@click.option(
-    "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column that holds the time."
-)
+@input_format_option(*_FORMATS, text="Format of INPUT. Default: by its names.")
+@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column with the space.")
+@click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column with the time.")
 @click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
 @click.option(
     "--index", "indexes", multiple=True, metavar="COLUMN", help="For a new topic: index this column. Repeatable."
@@ -40,13 +38,13 @@ Examples:
 @reading_options
 @click.option("--partitions", type=click.IntRange(1), help="Number of ranges to shuffle the events into.")
 @click.option("--group", "group", type=Size(), default="8GiB", show_default=True, metavar="SIZE",
-              help="Input that is loaded together, in one transaction.")  # fmt: skip
+              help="Amount of input to load in one transaction.")  # fmt: skip
 @job_options
 def load(inputs: tuple[str, ...], input_format: str | None, group: int, **options: Any) -> int:
-    """Load INPUT files, directories or patterns into TOPIC of the CATALOG, both made if they do not exist.
+    """Load INPUT files, directories or patterns into TOPIC of the CATALOG, both created if they do not exist.
 
-    Spark makes segments, which the catalog takes in a group at a time. Files that were loaded before are skipped. The
-    catalog must not be open for writing elsewhere, as by `aggregator serve`.
+    Spark writes segments, which the catalog adopts one group at a time. Files that were loaded before are skipped. The
+    catalog must not be open for writing elsewhere, for example by `aggregator serve`.
     """
     if len(inputs) < 3:
         raise click.UsageError("name the input, then the catalog's directory and the topic")

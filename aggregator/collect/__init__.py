@@ -1,4 +1,4 @@
-"""The collector: lines of files into streams as they are written, each exactly once."""
+"""The collector: it stores lines of files in streams as they are written, each exactly once."""
 
 from typing import TYPE_CHECKING
 

@@ -1,10 +1,10 @@
-"""What the options of a collector can be, apart from what acts on them: a command shows them without loading that."""
+"""The choices for a collector's options, in a small module so that a command can list them without loading the rest."""
 
 from __future__ import annotations
 
 FORMATS = ("text", "json", "logfmt", "common", "combined", "regex")
-"""Of files."""
+"""Formats of lines."""
 TYPES = ("text", "integer", "number", "boolean")
-"""Of columns."""
+"""Types of columns."""
 KINDS = ("auto", "docker", "cri", "none")
-"""Of wrapping that a container runtime puts around lines."""
+"""Kinds of wrapping that a container runtime puts around lines."""

@@ -1,4 +1,4 @@
-"""`Collector`: lines of files into a catalog as they are written, each exactly once, through restarts and rotation."""
+"""`Collector`: stores lines of files in a catalog as they are written, exactly once across restarts and rotation."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from aggregator.streams.pipes.copy import with_fields
 from esformat import InvalidEventError
 
 LOOK_S = 2.0
-"""How often folders are looked through for new files."""
+"""Seconds between searches for new files."""
 TWIN_S = 30.0
-"""So long a file that begins like another one in its folder is held back, as it may be a copy that rotation makes."""
+"""Seconds to hold back a file that begins like another in its folder: it may be a copy that rotation is making."""
 GONE_S = 60.0
-"""So long nothing came to a file that was renamed beyond the globs, or deleted, before it is let go."""
+"""Seconds without new bytes after which a file that was deleted, or renamed beyond the globs, is closed."""
 Place = tuple[str, Key]
 _PLAIN = ("space", "timestamp", "data", FIELDS)
 """Columns that every batch has."""
@@ -51,39 +51,40 @@ _LOG = logging.getLogger(__name__)
 
 
 class Collector:
-    """Follows files. Not to be shared between threads; `run` until `stop` is called, from a signal for example."""
+    """Follows files: `run` until `stop` is called, for example from a signal handler. Not thread-safe."""
 
     def __init__(self, settings: Settings, sink: Sink, notes: Path, clock: Callable[[], int]) -> None:
-        """notes: the file where it keeps how far it is; several may share one. Raises AggregatorError, OSError."""
+        """notes: the progress file, which several collectors may share. Raises AggregatorError, OSError."""
         self._settings, self._sink, self._notes, self._clock = settings, sink, Notes(notes), clock
         self._progress: Progress = self._notes.load()
         self._handles = Handles()
         self._makers = {files.name: Maker(files) for files in settings.files}
         self._groups = {files.name: files for files in settings.files}
         self._present: dict[Place, Tracked] = {}
-        self._beyond: set[Place] = set()  # those that the globs do not name any more
-        self._ends: dict[Place, tuple[int, float]] = {}  # where a file ends, and since when it has
+        self._beyond: set[Place] = set()  # files that the globs no longer match
+        self._ends: dict[Place, tuple[int, float]] = {}  # where a file ends, and since when
         self._held: dict[Key, float] = {}
         self._broken: set[Key] = set()
         self._unread: set[str] = set()
-        self._told: set[tuple[str, str]] = set()  # pairs of groups that name one file
+        self._told: set[tuple[str, str]] = set()  # pairs of groups that match the same file
         self._looked, self._first_look = float("-inf"), True
-        self._most_bytes = settings.batch_bytes  # of lines at once, after what was refused
+        self._most_bytes = settings.batch_bytes  # limit of a batch, lowered after refusals
         self._changed = False
         self.counts = Counts()
-        """What became of the lines since it was made."""
+        """Counts of what happened to lines and files since the collector was created."""
         self.stopped = False
         self._sleep: Callable[[float], None] = sleep
 
     def stop(self) -> None:
-        """End `run` behind the batch that is being stored."""
+        """End `run` after the batch that is being stored."""
         self.stopped = True
 
     def run(self, sleep: Callable[[float], None], *, once: bool = False) -> None:
-        """Collect until `stop`; once: until everything that is there now is stored, last lines without an end, too, and
-        files that may be copies, for which it waits as long as they are held back.
+        """Collect until `stop`. once: until everything that exists now is stored, including last lines without a line
+        end, and files that may be copies: it waits as long as they are held back.
 
-        Raises AggregatorError, EsdbError, OSError; what was stored is noted. A sink that waits may end it as well.
+        Raises AggregatorError, EsdbError, OSError; progress is recorded up to there. A StoppedError from a sink that
+        waits also ends it.
         """
         self._sleep = sleep
         try:
@@ -96,17 +97,17 @@ class Collector:
                 if once and not self._holds_back():
                     break
                 sleep(self._settings.interval_s)
-        except StoppedError:  # the batch is noted
+        except StoppedError:  # the batch is recorded
             return
         finally:
             self._close()
 
     def _holds_back(self) -> bool:
-        """Whether files wait that begin like another one, which may be files of their own."""
+        """Whether files are still held back that begin like another one, but may be independent."""
         return any(monotonic() - since < TWIN_S for since in self._held.values())
 
     def _close(self) -> None:
-        with suppress(StoppedError):  # others have the notes, where the last batch stands as well
+        with suppress(StoppedError):  # others have the file, which records the last batch anyway
             if self._changed:
                 with self._turn():
                     self._save()
@@ -115,7 +116,7 @@ class Collector:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Nobody else has the notes until the block ends, nor what is noted there."""
+        """Keep the progress file to this process until the block ends; reload it if another process changed it."""
         with self._notes.turn(self._sleep) as is_changed:
             if is_changed:
                 self._progress, self._changed, self._looked = self._notes.load(), False, float("-inf")
@@ -125,7 +126,8 @@ class Collector:
                 self._save()
 
     def step(self, *, complete: bool = False) -> bool:
-        """Store what is new, up to a batch; tell whether there was any. complete: last lines are not waited for."""
+        """Store up to one batch of new lines, and return whether there were any. complete: take unfinished last lines.
+        """
         with self._turn():
             return self._step(complete=complete)
 
@@ -159,9 +161,9 @@ class Collector:
     # ------------------------------------------------------------ storing
 
     def _check_catalog(self) -> None:
-        """See that the catalog is the one that the notes speak of: what another one has is nobody's guess.
+        """Check that the catalog is the recorded one; start over for another, whose contents are unknown.
 
-        Raises AggregatorError where it is an older copy of itself.
+        Raises AggregatorError if it is an older copy of the recorded catalog.
         """
         found, progress = self._sink.standing(), self._progress
         if found is None:
@@ -181,8 +183,8 @@ class Collector:
             self._progress.catalog, self._changed = catalog, True
 
     def _store(self, tables: list[pa.Table]) -> bool:
-        """Store what was noted. False where it was refused as a whole: the next batch takes half as much,
-        and those behind it step by step more again.
+        """Store the recorded batch. Return False if it was refused as a whole: the next batch is half as large, and
+        later ones grow again step by step.
         """
         batch = self._progress.pending
         assert batch is not None
@@ -197,20 +199,20 @@ class Collector:
                     raise
                 self._progress.pending = None
                 return False
-            more = self._most_bytes + self._most_bytes // 4 + 1  # few are refused anew, where it has to stay small
+            more = self._most_bytes + self._most_bytes // 4 + 1  # slowly, so that few are refused if the limit is low
             self._most_bytes = min(more, self._settings.batch_bytes)
             self._progress.end = self._progress.end if end is None else max(end, self._progress.end)
-            if not self._progress.catalog:  # its topic was not there before
+            if not self._progress.catalog:  # the topic did not exist before
                 self._progress.catalog, _ = self._sink.standing() or ("", 0)
         self._progress.take(batch)
         for part in batch.parts:
             self._present[part.tracked.group, part.tracked.key] = part.after
-        self._changed = True  # noted with the next batch, or when there is nothing to do
+        self._changed = True  # saved with the next batch, or when idle
         return True
 
     def _append(self, events: pa.Table, sequence: int) -> int | None:
-        """Store events. A typed column that the topic does not take beside its own holds up no line: its values become
-        text among the fields. Made again after a crash, the batch goes the same way.
+        """Store events. If the topic refuses a typed column, for example because of its type, store its values as text
+        in the fields, so that no line is held up. A batch built again after a crash takes the same path.
         """
         typed = [name for name in events.column_names if name not in _PLAIN]
         refusal = None
@@ -233,7 +235,7 @@ class Collector:
         self._changed = False
 
     def _finish_pending(self) -> None:
-        """Store the batch that was noted and perhaps not stored, made of the same bytes again."""
+        """Store the recorded batch, which may or may not be stored already, built again from the same bytes."""
         batch = self._progress.pending
         if batch is None:
             return
@@ -253,14 +255,14 @@ class Collector:
                 )
         try:
             is_stored = self._store(tables)
-        except SequenceConflictError:  # it was stored, and made otherwise: the settings have changed, or a file is gone
+        except SequenceConflictError:  # stored before with other contents: the settings changed, or a file is gone
             self._progress.take(batch)
         if is_stored:
             self.counts.add(counts)
         self._save()
 
     def _again(self, part: Part) -> bytes | None:
-        """The bytes of a part, wherever the file is now, or a copy of it."""
+        """Read the bytes of a part again from the file, wherever it is now, or from a copy; None if not found."""
         tracked = part.tracked
         around = Path(tracked.path)
         paths = [tracked.path, renamed_to(tracked) or tracked.path]
@@ -285,7 +287,7 @@ class Collector:
     # ------------------------------------------------------------ looking
 
     def _look(self, now: float) -> None:
-        """See which files there are, and which of them are known."""
+        """Search for files, and match them with the known ones."""
         progress = self._progress
         present: dict[Place, Tracked] = {}
         held: dict[Key, float] = {}
@@ -333,7 +335,7 @@ class Collector:
         progress.globs |= asked
 
     def _at_end(self, tracked: Tracked) -> Tracked:
-        """A file that is new, as if it had been read up to the last newline that it has now."""
+        """Track a new file from its current end: only lines that begin later are collected."""
         end = max(0, tracked.stamp[0] - 1)
         begin = max(0, end - SAMPLE_BYTES)
         before = self._read(replace(tracked, offset=begin), end - begin)
@@ -341,7 +343,7 @@ class Collector:
         return replace(tracked, offset=end, last=last, skipping=end > 0)
 
     def _found(self, files: Files) -> dict[Key, Found]:
-        """The files that the globs name."""
+        """The readable files that the globs match, by key."""
         known = {pattern for group, pattern in self._progress.globs if group == files.name}
         found: dict[Key, Found] = {}
         for path, pattern in self._paths(files):
@@ -351,20 +353,20 @@ class Collector:
         return found
 
     def _tell_unread(self, path: str, why: str) -> None:
-        """Tell once of a file that cannot be read; each look tries it again."""
+        """Warn once about a file that cannot be read; each search tries it again."""
         if path not in self._unread:
             self._unread.add(path)
             self.counts.unread += 1
             _LOG.warning("%s is not collected: %s", path, why)
 
     def _moved(self, tracked: Tracked) -> Found | None:
-        """A file that was renamed beyond the globs."""
+        """Find a file that was renamed beyond the globs; None if it is gone."""
         path = renamed_to(tracked)
         found = None if path is None or is_compressed(path) != tracked.compressed else self._handles.look(path)
         return found if found is not None and found.key == tracked.key else None
 
     def _paths(self, files: Files) -> Iterator[tuple[str, str]]:
-        """The paths that the globs name, each with the glob that named it first."""
+        """Yield the paths that the globs match, each with the first glob that matches it."""
         seen = set()
         for pattern in files.path:
             within = f"{glob.escape(pattern.rstrip('/'))}/**" if Path(pattern).is_dir() else pattern
@@ -385,12 +387,12 @@ class Collector:
                 _LOG.warning("%s: %d compressed (.gz) passed over; --compressed once reads them", pattern, skipped)
 
     def _news(self, now: float, complete: bool) -> Iterator[tuple[Part, bytes]]:
-        """Whole records that are not stored yet, with where they are, file by file."""
+        """Yield bytes of complete records that are not stored yet, with their parts, file by file."""
         for place, tracked in list(self._present.items()):
             if tracked.done:
                 continue
             cutting = self._groups[tracked.group].cutting
-            length = max(self._settings.batch_bytes, 2 * cutting.max_bytes + 2)  # holds a record and its end
+            length = max(self._settings.batch_bytes, 2 * cutting.max_bytes + 2)  # fits a record and its end
             found = self._read(tracked, length)
             if found is None:
                 continue
@@ -417,7 +419,7 @@ class Collector:
                 yield Part(tracked, piece.length, found.last(piece.length), piece.skipping, done), data[: piece.length]
 
     def _is_no_text(self, tracked: Tracked, data: bytes) -> bool:
-        """Whether a file holds no lines of text, which is told once."""
+        """Whether a file has no lines of text; warns once about it."""
         why = why_unreadable(tracked.path, data[:SAMPLE_BYTES])
         if why is not None and tracked.key not in self._broken:
             self._broken.add(tracked.key)
@@ -426,7 +428,7 @@ class Collector:
         return why is not None
 
     def _standing_s(self, place: Place, end: int, now: float) -> float:
-        """How long a file has ended where it ends."""
+        """Seconds since the end of a file last changed."""
         before, since = self._ends.get(place, (-1, now))
         self._ends[place] = (end, since if before == end else now)
         return now - self._ends[place][1]
@@ -434,7 +436,7 @@ class Collector:
     def _read(self, tracked: Tracked, length: int) -> Stretch | None:
         try:
             return self._handles.read(tracked, length)
-        except FileNotFoundError:  # renamed, or cut and written anew: the next look tells
+        except FileNotFoundError:  # renamed, or rewritten: search again
             self._looked = float("-inf")
         except (OSError, EOFError, zlib.error) as error:
             if tracked.key not in self._broken:
@@ -444,7 +446,7 @@ class Collector:
         return None
 
     def _finish(self, place: Place, tracked: Tracked) -> None:
-        """A file was read to an end behind which nothing comes."""
+        """Mark a file as read to its final end, and close it."""
         self._present[place] = self._progress.files[place] = replace(tracked, done=True)
         self._handles.forget(tracked.key)
         self._ends.pop(place, None)
@@ -452,5 +454,5 @@ class Collector:
 
 
 def _belongs(tracked: Tracked, files: Files, found: Container[Key]) -> bool:
-    """Whether a file of the notes is one of these, rather than of other globs that share the notes."""
+    """Whether a recorded file belongs to this group and its globs, not to another collector that shares the file."""
     return tracked.group == files.name and (tracked.key in found or files.may_name(tracked.name))

@@ -1,6 +1,6 @@
 """Unwrap lines of container runtimes: Docker's JSON and CRI.
 
-A long line comes in parts, each in a wrapping of its own: parts are joined, those of stdout and stderr apart.
+A long line is split into parts, each with its own wrapping. The parts are joined, separately for stdout and stderr.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LOOK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Unwrapped:
-    """Lines without their wrapping. streams: 0 for a line that had none, 1 stdout, 2 stderr. times: null for the same.
-    whole: the line ends here, and is no part that goes on.
+    """Lines without their wrapping. streams: 0 for a line without wrapping, 1 stdout, 2 stderr. times: null for a line
+    without wrapping. whole: the line ends here; otherwise it is a part that continues.
     """
 
     messages: pa.Array
@@ -36,7 +36,7 @@ class Unwrapped:
     whole: Mask
 
     def without_empty(self) -> Unwrapped:
-        """Without line ends that were inside the wrapping, and without lines that are empty."""
+        """Remove the line ends that were inside the wrapping, and empty lines."""
         messages = pc.ascii_rtrim(as_string(self.messages), characters="\r\n").view(pa.binary())
         filled = np.asarray(pc.greater(pc.binary_length(messages), 0))
         if filled.all():
@@ -51,13 +51,13 @@ class Unwrapped:
 
 
 def may_hold(data: bytes, kind: str) -> bool:
-    """Whether a look at the first and the last lines leaves it possible that they are wrapped."""
+    """Whether lines may be wrapped, judging by the first and the last bytes of the data."""
     marks = _MARKS["docker"] + _MARKS["cri"] if kind == "auto" else _MARKS.get(kind, ())
     return any(data.find(mark, 0, _LOOK) >= 0 or data.find(mark, max(0, len(data) - _LOOK)) >= 0 for mark in marks)
 
 
 def unwrap(lines: pa.Array, kind: str) -> Unwrapped:
-    """Lines (binary) without what a runtime wrapped around them; others stay as they are. kind: of KINDS."""
+    """Remove the wrapping from lines (binary); lines without wrapping do not change. kind: one of KINDS."""
     made = Unwrapped(
         lines, pa.nulls(len(lines), pa.string()), np.zeros(len(lines), np.int64), np.ones(len(lines), bool)
     )
@@ -67,7 +67,7 @@ def unwrap(lines: pa.Array, kind: str) -> Unwrapped:
 
 
 def _with_cri(made: Unwrapped) -> Unwrapped:
-    """2026-03-01T08:00:00.123456789Z stdout F message"""
+    """Unwrap lines such as `2026-03-01T08:00:00.123456789Z stdout F message`."""
     held = _Bytes(made.messages)
     space = held.find(b" ")
     log = held.starts + space + 10
@@ -85,17 +85,17 @@ def _with_cri(made: Unwrapped) -> Unwrapped:
 
 
 def _with_docker(made: Unwrapped) -> Unwrapped:
-    """{"log":"message","stream":"stdout","time":"2026-03-01T08:00:00.123456789Z"}, the message with its newline."""
+    """Unwrap {"log":"message","stream":"stdout","time":"2026-03-01T08:00:00.123456789Z"}; messages have a newline."""
     begins = np.asarray(pc.starts_with(made.messages, '{"'))
     if not begins.any():
         return made
     held = _Bytes(made.messages)
-    end = held.starts + held.find(b'","stream":"')  # inside the text its quotes have a backslash before them
+    end = held.starts + held.find(b'","stream":"')  # quotes inside the text are escaped by a backslash
     streams = held.streams(end + 12)
     fits = begins & (end > held.starts) & (streams > 0) & (end + 49 < held.ends)
     fits &= held.has(held.starts, b'{"log":"') & held.has(end + 18, b'","time":"') & held.has(held.ends - 2, b'"}')
     whole = held.has(end - 2, b"\\n")
-    fits &= ~(whole & held.has(end - 3, b"\\"))  # whether that is the end of a line, others see
+    fits &= ~(whole & held.has(end - 3, b"\\"))  # an escaped backslash: left to the JSON parser
     rows = np.flatnonzero(fits)
     rows = rows[held.quote_behind(end[rows] + 28) == held.ends[rows] - 2]  # the time is the last member
     if len(rows):
@@ -106,7 +106,7 @@ def _with_docker(made: Unwrapped) -> Unwrapped:
 
 
 class _Bytes:
-    """Lines as one run of bytes, and where each begins and ends."""
+    """Lines as one array of bytes, with the start and end of each."""
 
     def __init__(self, lines: pa.Array) -> None:
         _, offsets, data = lines.buffers()
@@ -117,11 +117,11 @@ class _Bytes:
         self.starts, self.ends = bounds[:-1], bounds[1:]
 
     def find(self, text: bytes) -> I64:
-        """Where in each line a text begins, -1 for nowhere."""
+        """Return the position of a text in each line, -1 if not found."""
         return np.asarray(pc.find_substring(self._lines, text)).astype(np.int64)
 
     def has(self, places: I64, text: bytes) -> Mask:
-        """Whether a text stands at a place of each line."""
+        """Whether a text is at the given place, one per line."""
         places = np.maximum(places, 0)
         found: Mask = self._data.take(places) == text[0]
         for step, letter in enumerate(text[1:], 1):
@@ -129,18 +129,18 @@ class _Bytes:
         return found
 
     def streams(self, places: I64) -> I64:
-        """1 where stdout stands, 2 where stderr does, else 0."""
+        """1 for places with "stdout", 2 for "stderr", else 0."""
         places = np.minimum(places, len(self._data) - 8)
         return np.where(self.has(places, b"std"), self.has(places + 3, b"out") + 2 * self.has(places + 3, b"err"), 0)
 
     def quote_behind(self, places: I64) -> I64:
-        """The first quotation mark from each place on; the place itself where it is not near."""
+        """The first quotation mark at or after each place; the place itself if there is none within 40 bytes."""
         windows = np.lib.stride_tricks.sliding_window_view(self._data, 40)[places]
         found: I64 = places + (windows == ord('"')).argmax(axis=1)
         return found
 
     def slices(self, begins: I64, ends: I64) -> pa.Array:
-        """The bytes from a place to another of each line, of lines in order."""
+        """The bytes between two places, one pair per line; the pairs must be in ascending order."""
         offsets = np.empty(2 * len(begins), np.int32)
         offsets[0::2], offsets[1::2] = begins, ends
         both = pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), self._buffer])
@@ -148,7 +148,7 @@ class _Bytes:
 
 
 def _with_other_json(made: Unwrapped, candidates: Mask) -> Unwrapped:
-    """The same objects, written with other spaces or in another order, one by one."""
+    """Unwrap, one by one, Docker objects that have other spaces or another order of members."""
     likely = np.asarray(pc.match_substring(made.messages, '"log"'))
     found = []
     for row in np.flatnonzero(candidates & likely).tolist():
@@ -169,7 +169,7 @@ def _with_other_json(made: Unwrapped, candidates: Mask) -> Unwrapped:
 
 
 def _put(made: Unwrapped, rows: I64, logs: pa.Array, times: pa.Array, streams: I64, whole: Mask) -> Unwrapped:
-    """With what was found in some rows."""
+    """Return `made` with the given rows replaced by what was unwrapped."""
     codes, ends = made.streams.copy(), made.whole.copy()
     codes[rows], ends[rows] = streams, whole
     if len(rows) == len(codes):
@@ -182,7 +182,7 @@ def _put(made: Unwrapped, rows: I64, logs: pa.Array, times: pa.Array, streams: I
 
 
 def _unescaped(texts: pa.Array) -> pa.Array:
-    """Contents of JSON strings as bytes; half a character becomes a question mark."""
+    """Decode the contents of JSON strings to bytes; a lone surrogate becomes a question mark."""
     escaped = pc.match_substring(texts, "\\")
     if not escaped.true_count:
         return texts
@@ -207,7 +207,7 @@ def _one_unescaped(text: bytes) -> str:
 
 
 def join(found: Unwrapped, first_line: str | None) -> Unwrapped:
-    """Parts as lines; where records have several lines, those as records. Each stream for itself, in order of begin."""
+    """Join parts to lines and, if first_line is given, lines to records; per stream, in the order of their starts."""
     if found.whole.all() and first_line is None:
         return found
     order, begins = _begins(found)
@@ -223,7 +223,7 @@ def join(found: Unwrapped, first_line: str | None) -> Unwrapped:
 
 
 def _begins(found: Unwrapped) -> tuple[I64, Mask]:
-    """The rows, stream by stream, and which of them begin a line."""
+    """The row numbers, stream by stream, and which of them begin a line."""
     order = np.argsort(found.streams, kind="stable")
     streams, whole = found.streams[order], found.whole[order]
     begins = np.ones(len(order), np.bool_)
@@ -232,7 +232,7 @@ def _begins(found: Unwrapped) -> tuple[I64, Mask]:
 
 
 def _joined(found: Unwrapped, order: I64, begins: Mask, between: bytes) -> Unwrapped:
-    """Rows from one that begins to the next as one, in the order of their first rows."""
+    """Join each row that begins with the rows up to the next that begins, in the order of their first rows."""
     if begins.all():
         return found
     first = np.flatnonzero(begins)
@@ -247,7 +247,7 @@ def _joined(found: Unwrapped, order: I64, begins: Mask, between: bytes) -> Unwra
 
 
 def closed_length(data: bytes, kind: str, first_line: str | None, max_bytes: int) -> int:
-    """How many bytes of whole raw lines hold records to which nothing comes any more; all where one grows too long."""
+    """Number of leading bytes, in complete raw lines, whose records are finished; all bytes if a record is too long."""
     for size in (*_TAILS, len(data)):
         begin = 0 if size >= len(data) else data.find(b"\n", len(data) - size) + 1
         held = _open_since(data[begin:], kind, first_line)
@@ -258,7 +258,7 @@ def closed_length(data: bytes, kind: str, first_line: str | None, max_bytes: int
 
 
 def _open_since(data: bytes, kind: str, first_line: str | None) -> int | None:
-    """Where the first record begins that may go on behind the data; None where all are closed."""
+    """The start of the first record that may continue after the data; None if all are finished."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
     starts = np.append(0, ends)[:-1]
     if not len(starts):

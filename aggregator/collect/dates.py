@@ -1,8 +1,7 @@
-"""Find and read dates in lines, as columns of bytes over ten thousand lines at once.
+"""Find and read dates in lines, vectorised over columns of bytes of some ten thousand lines.
 
-What is common has digits at fixed places: `2026-03-01 08:00:05,250 +0100`, `01/Mar/2026:08:00:05 +0000`,
-`Mar  1 08:00:05` and their kin. One gather makes a matrix of bytes of them, whose
-columns are the fields.
+Common dates have digits at fixed places: `2026-03-01 08:00:05,250 +0100`, `01/Mar/2026:08:00:05 +0000`,
+`Mar  1 08:00:05` and similar. One gather copies them into a matrix of bytes whose columns are the fields.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 NEAR = 128
-"""A date of a line begins within so many first bytes."""
-_WINDOW = 48  # bytes of the longest date with fixed places, and some more
+"""A date counts only if it begins within this many bytes from the start of its line."""
+_WINDOW = 48  # a little more than the longest date with fixed places, in bytes
 _DAYS = np.frombuffer(b"MTWFS", np.uint8)
 _DAY_US = 86_400_000_000
 _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
@@ -36,8 +35,9 @@ _ZONES = {
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Where fields stand in a date. places: Y of four digits, b the name of a month, others of two; _d may begin with a
-    space. seps: the bytes that may stand between them. width: up to the minutes; seconds may follow.
+    """The layout of a date. width: bytes up to the minutes; seconds may follow. places: where each field begins: Y has
+    four digits, b is the name of a month, others have two digits; _d may begin with a space. seps: the places of
+    separators, with the bytes allowed there.
     """
 
     search: str  # for RE2
@@ -65,13 +65,14 @@ _OTHERS = (
     rf"{_MONTH} [ 0-3]\d {_CLOCK}:\d\d (?:[A-Z]{{3,4}}|[+-]\d{{4}}) [12]\d{{3}}",
 )
 OTHER = rf"\b(?P<date>{'|'.join(reversed(_OTHERS))})"
-"""Dates of other forms, which are read one by one."""
+"""A pattern for dates of other forms, which are read one by one."""
 _ANY = rf"\b(?:{'|'.join((*(shape.search for shape in _SHAPES), *_OTHERS))})"
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was read. micros: in UTC. zoned: a zone was written. ends: where in its line each date ends."""
+    """Dates that were read. micros: UTC. ok: a date was read. zoned: it names a zone. ends: where it ends in its line.
+    """
 
     micros: I64
     ok: Mask
@@ -80,11 +81,11 @@ class Read:
 
 
 class Lines:
-    """Lines (binary) in which dates are looked for."""
+    """Lines (binary) to search for dates."""
 
     def __init__(self, lines: pa.Array) -> None:
         self._lines = lines
-        newline = pa.scalar(b"\n", pa.binary())  # no part of any date: nothing is read beyond a line
+        newline = pa.scalar(b"\n", pa.binary())  # not part of any date, so that no date extends beyond its line
         ended = pc.binary_join_element_wise(lines, newline, pa.scalar(b"", pa.binary()), null_handling="replace")
         _, offsets, data = ended.buffers()
         bounds = np.frombuffer(offsets, np.int32)[ended.offset : ended.offset + len(ended) + 1]
@@ -94,8 +95,8 @@ class Lines:
         self._at_start = self._first.fits(_SHAPES[0])
 
     def find(self) -> I64:
-        """Where in each line a date begins: at its start, else behind its first bracket, else the first one; -1 where
-        none begins among the first NEAR bytes.
+        """Find where a date begins in each line: at its start, else after its first `[`, else anywhere; -1 if none
+        begins within the first NEAR bytes.
         """
         at = np.where(self._at_start, 0, -1)
         rows = np.flatnonzero(~self._at_start)
@@ -104,7 +105,7 @@ class Lines:
         at[rows[self._first.of(rows).fits_any()]] = 0
         rows = np.flatnonzero(at < 0)
         some = pc.binary_slice(self._lines.take(pa.array(rows)), 0, NEAR + _WINDOW)
-        colon = np.asarray(pc.find_substring(some, b":").fill_null(-1)) >= 0  # no date is without a clock
+        colon = np.asarray(pc.find_substring(some, b":").fill_null(-1)) >= 0  # every date has a time of day
         rows, some = rows[colon], some.filter(pa.array(colon))
         behind = np.asarray(pc.find_substring(some, b"[").fill_null(-1)).astype(np.int64) + 1
         bracket = (behind > 0) & (behind <= NEAR) & self._window(self._starts[rows] + behind).fits_any()
@@ -115,7 +116,7 @@ class Lines:
         return at
 
     def read(self, at: I64, now_us: int) -> Read:
-        """The dates at these places of the lines, of the forms with fixed places; others are not ok."""
+        """Read the dates at these places of the lines. Dates of forms without fixed places are not ok."""
         count = len(at)
         made = Read(
             np.zeros(count, np.int64), np.zeros(count, np.bool_), np.zeros(count, np.bool_), np.zeros(count, np.int64)
@@ -139,7 +140,7 @@ class Lines:
         return made
 
     def _day_before(self, rows: I64, at: I64) -> Mask:
-        """Whether the name of a day stands before a date."""
+        """Whether the name of a weekday precedes each date."""
         before = self._starts[rows] + at - 4
         named: Mask = (at >= 4) & (self._data[before + 3] == ord(" ")) & np.isin(self._data[before], _DAYS)
         return named
@@ -150,7 +151,7 @@ class Lines:
 
 
 class _Window:
-    """The bytes from a date on, a row for each line."""
+    """The _WINDOW bytes from the start of a date, one row per line."""
 
     def __init__(self, data: Bytes) -> None:
         self._data = data
@@ -158,11 +159,11 @@ class _Window:
         self._rows = np.arange(len(data)) * _WINDOW
 
     def of(self, rows: I64) -> _Window:
-        """Some of the rows."""
+        """A window of the given rows only."""
         return self if len(rows) == len(self._data) else _Window(self._data[rows])
 
     def fits(self, shape: _Shape) -> Mask:
-        """Where a date of a shape stands: separators tell most of it."""
+        """Mark the rows that have a date of this shape. Separators, checked first, rule out most others."""
         fits = np.ones(len(self._data), np.bool_)
         for at, known in shape.seps:
             found = self._data[:, at]
@@ -184,7 +185,7 @@ class _Window:
         return fits
 
     def fits_any(self) -> Mask:
-        """Where a date of any shape stands."""
+        """Mark the rows that have a date of any shape."""
         fits = self.fits(_SHAPES[0])
         for shape in _SHAPES[1:]:
             if fits.all():
@@ -201,7 +202,7 @@ class _Window:
         rows: I64,
         day_before: Callable[[I64, I64], Mask] | None = None,
     ) -> None:
-        """Read dates of a shape, which stand at these places of these rows."""
+        """Read dates of a shape into `made`. at: where they begin in their lines. rows: the rows of `made` to set."""
         field = {
             name: self._number(place, 4 if name == "Y" else 2) for name, place in shape.places.items() if name != "b"
         }
@@ -232,11 +233,11 @@ class _Window:
     def _number(self, at: int, digits: int) -> I64:
         made = np.zeros(len(self._data), np.int64)
         for step in range(digits):
-            made = made * 10 + (self._data[:, at + step] & 15)  # 0 of a space, too
+            made = made * 10 + (self._data[:, at + step] & 15)  # a space counts as 0, too
         return made
 
     def _month(self, at: int) -> I64:
-        """The month whose name stands there, from 1; 0 for none."""
+        """The month named at this place, from 1; 0 if none."""
         low = (self._data[:, at : at + 3] | 0x20).astype(np.int64)
         key = (low[:, 0] << 16) | (low[:, 1] << 8) | low[:, 2]
         place = np.minimum(np.searchsorted(_MONTH_KEYS, key), len(_MONTH_KEYS) - 1)
@@ -250,7 +251,7 @@ class _Window:
         return np.where(there, tens.astype(np.int64) * 10 + ones, 0), at + 3 * there
 
     def _fraction(self, at: I64) -> tuple[I64, I64]:
-        """Microseconds behind a point or comma, and the place behind all digits."""
+        """Microseconds from the digits after a point or comma, and the place after all digits."""
         mark = self._byte(at)
         follows = ((mark == ord(".")) | (mark == ord(","))) & self._digit(at + 1)[1]
         micros = np.zeros(len(at), np.int64)
@@ -267,7 +268,7 @@ class _Window:
         return micros, at
 
     def _half_day(self, hour: I64, at: I64) -> tuple[I64, I64]:
-        """Hours of a clock that says AM or PM."""
+        """Hours after applying AM or PM, if present, and the place after it."""
         begin = at + (self._byte(at) == ord(" "))
         said = (self._byte(begin + 1) | 0x20) == ord("m")
         if not said.any():
@@ -278,7 +279,7 @@ class _Window:
         return np.where(said, plain, hour), np.where(said, begin + 2, at)
 
     def _offset(self, at: I64) -> tuple[I64, Mask, I64]:
-        """Microseconds east of UTC, whether a zone is written, and the place behind it."""
+        """Microseconds east of UTC, whether a zone is written, and the place after it."""
         space = self._byte(at) == ord(" ")
         begin = at + space
         mark = self._byte(begin)
@@ -294,7 +295,7 @@ class _Window:
             offset, end, zoned = np.where(fits, sign * minutes, offset), np.where(fits, behind, end), zoned | fits
         named = space & ~zulu & (mark >= ord("A")) & (mark <= ord("Z"))
         if named.any():
-            named &= (mark != ord("I")) & (mark != ord("D"))  # INFO, DEBUG: no zone begins so
+            named &= (mark != ord("I")) & (mark != ord("D"))  # INFO, DEBUG: no zone begins with these letters
         for name, hours_east in _ZONES.items() if named.any() else ():
             fits = named & (mark == ord(name[0]))
             if fits.any():
@@ -306,7 +307,7 @@ class _Window:
         return offset, zoned, end
 
     def _signed(self, begin: I64, space: Mask) -> tuple[I64, Mask, I64]:
-        """Minutes of an offset such as +0100, +01:00, or, without a space before it, +01."""
+        """Minutes of an offset such as +0100, +01:00 or, if no space precedes it, +01."""
         colon = (self._byte(begin + 3) == ord(":")).astype(np.int64)
         (h1, ok1), (h2, ok2) = self._digit(begin + 1), self._digit(begin + 2)
         (m1, ok3), (m2, ok4) = self._digit(begin + 3 + colon), self._digit(begin + 4 + colon)
@@ -317,7 +318,7 @@ class _Window:
         return hours * 60 + np.where(full, minutes, 0), fits, begin + np.where(full, 5 + colon, 3)
 
     def _year(self, at: I64, named: Mask) -> tuple[I64, I64]:
-        """The year behind a clock, where a day's name stands before the month; else 0."""
+        """The year after the time of day if a weekday precedes the month, else 0; and the place after it."""
         if not named.any():
             return np.zeros(len(at), np.int64), at
         follows = named & (self._byte(at) == ord(" ")) & ~self._digit(at + 5)[1]
@@ -330,7 +331,7 @@ class _Window:
 
 
 def _of_year(year: I64, month: I64, day: I64, clock: I64, now_us: int) -> tuple[I64, Mask]:
-    """Times of dates; where the year is 0, the last that is not to come."""
+    """Times of dates. A date with year 0 is the latest that is at most a day in the future."""
     guessed = year == 0
     now = np.datetime64(now_us, "us").astype("datetime64[Y]").astype(np.int64) + 1970
     days, real = _days(np.where(guessed, now, year), month, day)
@@ -344,7 +345,7 @@ def _of_year(year: I64, month: I64, day: I64, clock: I64, now_us: int) -> tuple[
 
 
 def _days(year: I64, month: I64, day: I64) -> tuple[I64, Mask]:
-    """Days since 1970, and which are days of the calendar."""
+    """Days since 1970, and which of them exist in the calendar."""
     first = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
     days = first.astype("datetime64[D]").astype(np.int64) + day - 1
     real = (month >= 1) & (month <= 12) & (day >= 1)

@@ -1,4 +1,4 @@
-"""What lines hold as events: each with its stream, its time, its message, fields and typed columns."""
+"""Convert lines to events, each with its stream, time, message, fields and typed columns."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from aggregator.storage.segments.records import FIELD_MAP, FIELDS
 from aggregator.streams.level import LEVEL, LEVEL_TEXT, with_levels
 
 _ARROW = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
-MAX_TAG_LENGTH = 512  # characters of a value taken from a line: what is longer names nothing
+MAX_TAG_LENGTH = 512  # characters of a value from a line; a longer value is hardly a name
 STREAM = "stream"
 """The field that says whether a container wrote a line to stdout or to stderr."""
-_UTF8_MARK = b"\xef\xbb\xbf"  # which Windows puts at the beginning of files
+_UTF8_MARK = b"\xef\xbb\xbf"  # Windows puts it at the start of files
 FAILED = "parse_error"
-"""The field of lines that are not of the format, with the name of the format."""
+"""The field of lines that do not match the format; its value is the name of the format."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of lines: how many were stored, of those cut, not of the format, and without a time of their own;
-    how many files could not be read, and how many patterns no file matched.
+    """Counts of stored lines and, of those, the lines that were cut, failed to match the format, or have no time of
+    their own (untimed); of unread files; and of patterns that matched no file.
     """
 
     lines: int = 0
@@ -43,7 +43,7 @@ class Counts:
     unmatched: int = 0
 
     def add(self, other: Counts) -> None:
-        """Take in what another counted."""
+        """Add the counts of another."""
         self.lines += other.lines
         self.cut += other.cut
         self.failed += other.failed
@@ -53,7 +53,7 @@ class Counts:
 
 
 class Maker:
-    """Makes events of the bytes of some files. The same bytes and clock give the same events."""
+    """Converts bytes of a group of files to events. The same bytes and time always give the same events."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -64,7 +64,7 @@ class Maker:
         self._fields = None if files.format == "regex" else frozenset((*own, STREAM, *files.fields))
 
     def events(self, data: bytes, file: str, *, skipping: bool, now_us: int) -> tuple[pa.Table, Counts]:
-        """The events of a piece of a file, and what became of its lines. Tags that are too long are cut."""
+        """Convert a piece of a file to events, and count its lines. Tags that are too long are cut."""
         lines, wrapping, cut = self._lines(data.removeprefix(_UTF8_MARK), skipping)
         counts = Counts(len(lines), cut)
         parsed = self._parse(lines)
@@ -84,7 +84,7 @@ class Maker:
         return pa.table(columns), counts
 
     def _lines(self, data: bytes, skipping: bool) -> tuple[pa.Array, Unwrapped | None, int]:
-        """The records of a piece without their wrapping, what the wrapping told, and how many records were cut."""
+        """Split a piece into records without wrapping: the messages, the unwrapped data if any, the number cut."""
         cutting, kind = self._files.cutting, self._files.container
         if not may_hold(data, kind):
             records = split(data, cutting, skipping=skipping)
@@ -101,7 +101,7 @@ class Maker:
         return found.messages, found, records.cut + long
 
     def _times(self, parsed: Parsed, wrapping: Unwrapped | None, now_us: int) -> tuple[pa.Array, int]:
-        """µs since 1970 of each line, null where it has the time of collecting; how many have no time of their own."""
+        """The time of each line in µs since 1970, null for the time of collecting; and the number without own time."""
         zone = self._files.zone
         if parsed.times is not None:
             times = to_micros(as_text(parsed.times), now_us, zone)
@@ -116,12 +116,12 @@ class Maker:
 
     def _decoded(self, lines: pa.Array) -> pa.Array:
         if self._files.encoding.lower() in ("utf-8", "utf8"):
-            return lines  # bytes that are no UTF-8 stay what they are
+            return lines  # bytes that are not UTF-8 stay as they are
         texts = [line.decode(self._files.encoding, "backslashreplace").encode() for line in lines.to_pylist()]
         return pa.array(texts, pa.binary())
 
     def _streams(self, parsed: Parsed, file: str, count: int) -> pa.Array:
-        """The canonical text of each line's tags, made once for each set of values."""
+        """The canonical text of each line's tags, built once for each distinct set of values."""
         path = os.fsencode(file).decode("utf-8", "backslashreplace")  # names are bytes
         fixed = {**self._files.tags_of_path(path), **self._files.tags}
         if self._files.file_tag:
@@ -144,7 +144,7 @@ class Maker:
         return pa.array(texts).take(pa.array(place))
 
     def _field_map(self, parsed: Parsed, typed: Mapping[str, pa.Array]) -> pa.Array:
-        """Fields as text: those that have no column, values that their column does not hold, tags that were cut."""
+        """The fields as text: parts without a column, values that do not fit their column, tags that were cut."""
         taken = {*self._columns, *self._files.tags_from} - {LEVEL}
         fields = {
             name: texts
@@ -164,7 +164,7 @@ class Maker:
 
 
 def map_of(columns: Iterable[tuple[str, pa.Array]], count: int) -> pa.Array:
-    """Columns of texts as one column of maps, without what is null; null where that leaves nothing."""
+    """Combine columns of texts into one column of maps, without nulls; a row without entries is null."""
     named = list(columns)
     if not named:
         return pa.nulls(count, FIELD_MAP)
@@ -179,7 +179,7 @@ def map_of(columns: Iterable[tuple[str, pa.Array]], count: int) -> pa.Array:
 
 
 def _typed(texts: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
-    """Texts as values of a type, null for those that are none."""
+    """Convert texts to a type; null if a text does not fit."""
     if texts is None:
         return pa.nulls(count, kind)
     if pa.types.is_string(kind):

@@ -1,7 +1,7 @@
-"""Input files that grow, are renamed, copied and truncated: identified and read.
+"""Identify and read input files that grow and are renamed, copied and truncated.
 
-A file is known by device and inode, by its first bytes, and by those before the place to which it was read: a file in
-which one of these differs is another one, also under the same inode; where both are the same under another inode, it
+A file is identified by device and inode, by its first bytes, and by the bytes before the offset up to which it was
+read. If either sample differs, it is another file, even under the same inode. If both are equal under another inode, it
 may be a copy that rotation made.
 """
 
@@ -19,14 +19,14 @@ from typing import BinaryIO
 from aggregator.storage.files.checksum import checksum64
 
 SAMPLE_BYTES = 1024
-"""So many first bytes, and so many before the place to which they were read, tell files apart."""
+"""Number of first bytes, and of bytes before the offset, that tell files apart."""
 TELLING_BYTES = 64
-"""Files that begin alike for so many bytes are likely copies."""
+"""Files that have this many first bytes in common are likely to be copies."""
 OPEN_FILES = 128
-"""Files that are kept open: what is renamed beyond the globs, or deleted, is read to its end."""
+"""Number of files kept open, so that a file that is deleted, or renamed beyond the globs, is read to its end."""
 Key = tuple[int, int]
 Stamp = tuple[int, int]
-"""Bytes on disk, and nanoseconds since 1970 of the last change: as long as they stay, a compressed file stays, too."""
+"""Bytes on disk, and the last change in ns since 1970: while both are equal, a compressed file has not changed."""
 _COMPRESSED = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"\x04\x22\x4d\x18")
 _DENIED = "permission denied; let this user read it"
 _NO_GZIP = "it is called .gz, and is no gzip file: rename it, or leave it out with exclude"
@@ -35,14 +35,14 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`length` bytes of a file, as their checksum."""
+    """The checksum of `length` bytes of a file."""
 
     length: int
     checksum: int
 
     @classmethod
     def of(cls, data: bytes) -> Sample:
-        """Of bytes, of which the first are enough."""
+        """The sample of the first SAMPLE_BYTES of `data`."""
         return cls(len(data[:SAMPLE_BYTES]), checksum64(data[:SAMPLE_BYTES]))
 
     def begins(self, data: bytes) -> bool:
@@ -50,7 +50,7 @@ class Sample:
         return len(data) >= self.length and checksum64(data[: self.length]) == self.checksum
 
     def grown(self, data: bytes) -> Sample:
-        """Of the same file's first bytes, which are `data` now."""
+        """The sample of the same file's first bytes, which may have grown to `data`."""
         return Sample.of(data) if self.length < min(len(data), SAMPLE_BYTES) else self
 
 
@@ -59,12 +59,12 @@ NOTHING = Sample.of(b"")
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """A file and how far it was read. name: the path under which it was first seen, which stays when it is renamed.
-    path: where it is, behind symbolic links.
+    """A file and how far it was read.
 
-    offset: of the first byte that is not stored; of a compressed file it counts bytes of its contents. head: its first
-    bytes. last: those before `offset`. skipping: `offset` lies inside a line that is too long. done: read to an end
-    behind which nothing comes.
+    name: the path under which it was first seen; a rename does not change it. path: its current path, with symbolic
+    links resolved. head: its first bytes. offset: of the first byte that is not stored; in a compressed file, of its
+    uncompressed contents. last: the bytes before `offset`. skipping: `offset` is inside a line that is too long. done:
+    read to the end, and nothing will follow.
     """
 
     group: str
@@ -81,19 +81,19 @@ class Tracked:
 
     @property
     def compressed(self) -> bool:
-        """Whether its bytes are those of a gzip file's contents."""
+        """Whether it is a gzip file, so that `offset` counts uncompressed bytes."""
         return is_compressed(self.path)
 
     def seen(self, found: Found, now_us: int) -> Tracked:
-        """The same file as it was found now. One that was away, and is back, may grow again."""
+        """Update it to the file as found now. A plain file that was done may grow again, so it is not done."""
         head, done = self.head.grown(found.start), self.done and self.compressed
         return replace(self, path=found.path, head=head, seen_us=now_us, stamp=found.stamp, done=done)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file that is there now. name: the path as it was asked for; new: only globs that were not asked for before
-    found it.
+    """A file that exists now. name: its path as found by the glob. new: only a glob that was not searched before found
+    it.
     """
 
     path: str
@@ -105,17 +105,17 @@ class Found:
 
     @property
     def size(self) -> int:
-        """Bytes on disk; of a compressed file they are not those of its contents."""
+        """Bytes on disk; of a compressed file, compressed bytes."""
         return self.stamp[0]
 
 
 def is_compressed(path: str) -> bool:
-    """Whether a name is that of a gzip file."""
+    """Whether the name is that of a gzip file."""
     return path.endswith(".gz")
 
 
 def why_unreadable(path: str, start: bytes) -> str | None:
-    """Why a file that begins so holds no lines of text, None where it may."""
+    """Return why a file with these first bytes has no lines of text; None if it may have."""
     if not is_compressed(path) and start.startswith(_COMPRESSED):
         return "it is compressed: name it .gz, if it is of gzip, or leave it out with exclude"
     pairs = start[: len(start) // 2 * 2]
@@ -127,7 +127,9 @@ def why_unreadable(path: str, start: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """What was found. held: files that may be copies about to be used. gone: what was at the keys of others before."""
+    """Found files as known ones. held: files held back because they may be copies that rotation is making. gone: the
+    former contents of files that now have others.
+    """
 
     files: list[Tracked]
     held: list[Key]
@@ -146,12 +148,13 @@ def recognise(
     waited: Container[Key],
     continues: Continues,
 ) -> Recognised:
-    """Each file that was found as what it is: one that is known, as far as it was read, or a new one from its start.
+    """Match each found file with a known one, to continue where that was read, or start it as a new one.
 
-    A file that was cut, or has other contents now, is a new one. Its old contents may be in a copy, now or later, which
-    goes on where the file was; so does a compressed copy. A copy of a file that still has the same contents is held
-    back, as the file is about to be cut, also where both are new, if their names tell; one that `waited` long enough is
-    a file of its own. continues: `Handles.continues`.
+    A file that was truncated, or has other contents now, is a new file. Its old contents may be in a copy, now or
+    later, which continues at the offset of the original; so does a compressed copy. A copy of a file that still has the
+    same contents is held back, because that file is about to be truncated; so is a copy of a new file, if the names
+    show that it is one. A file in `waited` was held back long enough and is treated as independent.
+    continues: `Handles.continues`.
     """
     files = list(found)
     by_key = {one.key: one for one in known}
@@ -185,7 +188,7 @@ def recognise(
 
 
 def _origin(file: Found, lost: Iterable[Tracked], continues: Continues) -> Tracked | None:
-    """The file that was cut, deleted or compressed, and of which this is the copy, whole or about to be."""
+    """The truncated, deleted or compressed file of which this is a copy, complete or in progress."""
     fitting = [one for one in lost if _may_be_copy(file, one) and _goes_on(continues(file, one), file)]
     return max(fitting, key=lambda one: (one.head.length, one.offset), default=None)
 
@@ -195,33 +198,33 @@ def _goes_on(continues: bool | None, file: Found) -> bool:
 
 
 def _may_be_copy(file: Found, one: Tracked) -> bool:
-    """Few bytes may begin many files: then the names have to tell, too. A copy has another path."""
+    """Whether `file` can be a copy of `one`. If few bytes are known to be equal, the paths must fit as well."""
     if one.head.length == SAMPLE_BYTES:
         return True
     return file.path != one.path and (one.head.length >= TELLING_BYTES or file.path.startswith(one.path))
 
 
 def _has_twin(file: Found, present: Iterable[Tracked], continues: Continues) -> bool:
-    """Whether it is a copy of a file in the same folder that is there, too, or may become one."""
+    """Whether it is, or may become, a copy of a present file in the same folder."""
     folder = Path(file.path).parent
     alike = (one for one in present if one.head.length >= TELLING_BYTES and Path(one.path).parent == folder)
     return any(continues(file, one) is not False for one in alike)
 
 
 def _itself(path: str) -> str:
-    """The path of a file behind symbolic links, as it is renamed there; a link's own where one of both is a .gz."""
+    """The path with symbolic links resolved, where renames happen; the link's own if only one of both is a .gz."""
     real = os.path.realpath(path)
     return real if is_compressed(real) == is_compressed(path) else os.path.abspath(path)  # noqa: PTH100 - the link stays
 
 
 def _named_before(file: Found, new: Mapping[str, Tracked]) -> list[Tracked]:
-    """The files with whose paths that of this one begins, as those of copies do."""
+    """The new files whose path is a prefix of this one's, as a copy's path extends the original's."""
     paths = (file.path[:end] for end in range(len(str(Path(file.path).parent)) + 1, len(file.path)))
     return [new[path] for path in paths if path in new]
 
 
 def _continues(found: Found, tracked: Tracked) -> bool | None:
-    """The same of two that begin alike, by reading what is before where the one stands."""
+    """The answer of `Handles.continues` for two files with the same start, from reading the bytes before the offset."""
     try:
         with Path(found.path).open("rb") as file:
             contents = gzip.GzipFile(fileobj=file) if is_compressed(found.path) else file
@@ -233,28 +236,29 @@ def _continues(found: Found, tracked: Tracked) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes of a file. head: its first ones as they are now; before: of those before them, as many as are known."""
+    """Bytes read from a file. head: its first bytes as they are now. before: the bytes before `data`, as far as known.
+    """
 
     head: Sample
     before: bytes
     data: bytes
 
     def last(self, length: int) -> Sample:
-        """The bytes before the place behind `length` of them."""
+        """The sample of the bytes before the end of the first `length` bytes of `data`."""
         bytes_before = self.before if length < SAMPLE_BYTES else b""
         return Sample.of((bytes_before + self.data[max(0, length - SAMPLE_BYTES) : length])[-SAMPLE_BYTES:])
 
 
 class Handles:
-    """Open files, a bounded number of them."""
+    """Open files, at most OPEN_FILES; the least recently used one is closed first."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[Key, tuple[BinaryIO, gzip.GzipFile | None]] = OrderedDict()
-        self._unpacked: dict[Key, tuple[object, bool | None]] = {}  # what the last look into a compressed file told
+        self._unpacked: dict[Key, tuple[object, bool | None]] = {}  # the last answers for compressed files
 
     def look(self, path: str, tell: Callable[[str, str], None] | None = None) -> Found | None:
-        """The file at a path; None where there is none that can be read. tell: is called for one that never will be as
-        it is, with why.
+        """Find the file at a path; None if it cannot be read. tell: called with the path and the reason if the file
+        will stay unreadable until somebody changes it.
         """
         try:
             if not Path(path).is_file():
@@ -273,8 +277,8 @@ class Handles:
         return Found(_itself(path), (status.st_dev, status.st_ino), stamp, start, path)
 
     def continues(self, found: Found, tracked: Tracked) -> bool | None:
-        """Whether a file begins as another one does and has the same bytes before where that stands; None where it is
-        shorter, or its compressed bytes end too soon, as those of a copy do that is being made.
+        """Whether a file has the same first bytes as a tracked one, and the same bytes before its offset. None if it is
+        too short to tell, or its compressed data ends too early, as in a copy that is being written.
         """
         if not tracked.head.begins(found.start):
             return False
@@ -296,9 +300,9 @@ class Handles:
         return (found.key, found.stamp) == (tracked.key, tracked.stamp)
 
     def read(self, tracked: Tracked, length: int) -> Stretch:
-        """Up to `length` bytes from where a file stands.
+        """Read up to `length` bytes from the offset of a file.
 
-        Raises FileNotFoundError where it is not there any more, or has other contents; OSError, EOFError, zlib.error.
+        Raises FileNotFoundError if it no longer exists or has other contents; OSError, EOFError, zlib.error.
         """
         file, contents = self._handle(tracked)
         since = tracked.offset - tracked.last.length
@@ -308,7 +312,7 @@ class Handles:
             same = tracked.head.begins(start) and tracked.last.begins(before)
         else:
             start, before, same = b"", b"", True
-            if contents.tell() <= since:  # else checked already; going back would unpack all of it again
+            if contents.tell() <= since:  # else already checked; seeking back would unpack all of it again
                 contents.seek(since)
                 before = contents.read(tracked.last.length)
                 same = tracked.last.begins(before)
@@ -321,7 +325,7 @@ class Handles:
         return Stretch(tracked.head, before, contents.read(length))
 
     def is_open(self, key: Key) -> bool:
-        """Whether a file can be read that has no name any more."""
+        """Whether the file is open, so that it can be read even if it was deleted."""
         return key in self._open
 
     def forget(self, key: Key) -> None:
@@ -331,7 +335,7 @@ class Handles:
             held[0].close()
 
     def close(self) -> None:
-        """Close all."""
+        """Close all files."""
         for key in list(self._open):
             self.forget(key)
 
@@ -351,7 +355,7 @@ class Handles:
 
 
 def renamed_to(tracked: Tracked) -> str | None:
-    """Where a file is now that is not at its path any more: under another name of the same folder."""
+    """Find the new path of a renamed file in the same folder; None if it is not there."""
     folder = Path(tracked.path).parent
     try:
         with os.scandir(folder) as entries:

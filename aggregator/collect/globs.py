@@ -1,4 +1,4 @@
-"""The paths that a glob names, as Python's `glob` finds them, but that `**` follows no link in a circle."""
+"""Expand globs like Python's `glob`, except that `**` does not follow links in a circle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from contextlib import suppress
 
 
 def paths_of(pattern: str) -> Iterator[str]:
-    """Of files and folders. What is hidden is named by patterns that say so; a folder that cannot be read is empty."""
+    """Yield the files and folders that match. Hidden ones match only patterns with a dot; unreadable folders are empty.
+    """
     parts = pattern.split("/")
     if "**" not in parts:
         yield from glob.iglob(pattern)  # noqa: PTH207 - Path has no absolute patterns
@@ -22,7 +23,7 @@ def paths_of(pattern: str) -> Iterator[str]:
 
 
 def _folders(start: str, around: frozenset[tuple[int, int]]) -> Iterator[str]:
-    """A folder and those in it, links followed; around: the folders that it lies in."""
+    """Yield a folder and all folders below it, following links. around: device and inode of the folders above it."""
     with suppress(OSError):
         status = os.stat(start or ".")  # noqa: PTH116 - of many
         own = status.st_dev, status.st_ino

@@ -1,6 +1,7 @@
-"""Bytes to lines and lines to records, a block at a time.
+"""Split bytes into lines and join lines to records, a piece of a file at a time.
 
-Both are decided by the bytes and by how the piece begins alone, so that a piece that is read again gives the same.
+The result depends only on the bytes and on whether the piece begins inside a line, so that reading a piece again gives
+the same records.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NEWLINE = 10
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The first `length` bytes of what was given. skipping: the next piece begins inside a line that is too long."""
+    """The first `length` bytes of some data. skipping: the next piece begins inside a line that is too long."""
 
     length: int
     skipping: bool = False
@@ -30,20 +31,20 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Messages, of binary type and without their line ends; how many were cut because they were too long."""
+    """Messages (binary) without their line ends. cut: the number of messages that were too long."""
 
     messages: pa.Array
     cut: int = 0
 
 
 def measure(data: bytes, cutting: Cutting, *, skipping: bool = False, complete: bool = False) -> Piece:
-    """How many of the bytes make whole records. complete: nothing more comes, so that the last line is whole as it is.
+    """Find how many bytes form complete records. complete: no more bytes follow, so that the last line is complete.
 
-    A line that is longer than the limit ends a piece: its beginning is a record, and the rest of it is passed over.
+    A line that is longer than the limit ends a piece: its beginning becomes a record, the rest of it is skipped.
     """
     if complete:
         return Piece(len(data))
-    if data.startswith(b"\0") and not skipping:  # a hole, as a writer leaves whose file was cut under it
+    if data.startswith(b"\0") and not skipping:  # a hole: the file was truncated while its writer kept its offset
         return Piece(len(data) - len(data.lstrip(b"\0")))
     newline = data.rfind(b"\n")
     if skipping and newline < 0:
@@ -61,7 +62,8 @@ def measure(data: bytes, cutting: Cutting, *, skipping: bool = False, complete: 
 
 
 def _last_record(data: bytes, cutting: Cutting, skipping: bool) -> int:
-    """Where the last record of several lines begins, which may go on; the end where it is too long to wait for more."""
+    """The start of the last record, which may get more lines; the end of the data if it is too long to wait for more.
+    """
     starts = _record_starts(data, cutting, skipping)
     if not len(starts):
         return len(data) if skipping else 0
@@ -70,7 +72,7 @@ def _last_record(data: bytes, cutting: Cutting, skipping: bool) -> int:
 
 
 def split(data: bytes, cutting: Cutting, *, skipping: bool = False) -> Records:
-    """The records of a piece. Empty lines are none."""
+    """Split a piece into records, skipping empty lines."""
     starts = _record_starts(data, cutting, skipping)
     if not len(starts):
         return Records(pa.array([], pa.binary()))
@@ -89,7 +91,7 @@ def split(data: bytes, cutting: Cutting, *, skipping: bool = False) -> Records:
 
 
 def _record_starts(data: bytes, cutting: Cutting, skipping: bool) -> I64:
-    """Where records begin; what lies before the first belongs to a line that began earlier."""
+    """The starts of records; bytes before the first belong to a line that began in an earlier piece."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
     begin = 0
     if skipping:

@@ -1,4 +1,4 @@
-"""Whose a file is: the group of files that named it first, and other collectors that store it as well."""
+"""Decide which group of files owns a file, and detect other collectors that store it as well."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class Owners:
-    """Parts files between groups, so that a line is stored once. One for each look, as `told` is for all of them."""
+    """Assigns each file to one group, so that a line is stored once. Create one per search; they all share `told`."""
 
     def __init__(
         self, groups: Sequence[Files], known: Mapping[tuple[str, Key], Tracked], told: set[tuple[str, str]]
     ) -> None:
-        """known: files by group and key, as far as they are noted. told: pairs of groups, which this adds to."""
+        """known: recorded files by group and key. told: pairs of groups already warned about, which this adds to."""
         self._groups, self._known, self._told = groups, known, told
         self._taken: dict[Key, str] = {}
 
     def own(self, files: Files, found: dict[Key, Found]) -> dict[Key, Found]:
-        """The files of one group, out of those that it names; groups are asked in their order."""
+        """Return those of the found files that belong to the group. Call it for the groups in their order."""
         if len(self._groups) == 1:
             return found
         owners = {key: self._taken.setdefault(key, self._noted(one) or files.name) for key, one in found.items()}
@@ -35,7 +35,7 @@ class Owners:
         return {key: one for key, one in found.items() if owners[key] == files.name}
 
     def _noted(self, found: Found) -> str | None:
-        """The first group that has a file in the notes and still names it."""
+        """The first group that has the file in its recorded progress and whose globs still match it."""
         for files in self._groups:
             tracked = self._known.get((files.name, found.key))
             if tracked is not None and tracked.head.begins(found.start) and files.may_name(tracked.name):
@@ -44,7 +44,7 @@ class Owners:
 
 
 def tell_of_others(fresh: Sequence[Found], notes: Notes, catalog: str) -> None:
-    """Tell of files, not seen before, that other collectors store in the same catalog, by their notes beside these."""
+    """Warn about new files that other collectors store in the same catalog, according to their progress files."""
     for path, progress in notes.others() if fresh and catalog else ():
         heads = {tracked.key: tracked.head for tracked in progress.files.values()}
         shared = [one for one in fresh if one.key in heads and heads[one.key].begins(one.start)]

@@ -1,4 +1,4 @@
-"""Parse lines into times, messages and named parts, a block at a time."""
+"""Parse lines into times, messages and named parts, many lines at a time."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ WEB_COLUMNS = {"status": "integer", "bytes": "integer"}
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What lines hold. messages: binary. times: text, null where there is none. parts: texts by name, null where a
-    line has none. failed: lines that are not of the format, which are messages all the same.
+    """The contents of lines. messages: binary. times: text, null if a line has none. parts: texts by name, null if a
+    line lacks one. failed: marks lines that do not match the format; they are still messages.
     """
 
     messages: pa.Array
@@ -43,7 +43,7 @@ Parser = Callable[[pa.Array], Parsed]
 
 
 def parser_of(files: Files) -> Parser:
-    """How lines (binary, without line ends) are read."""
+    """Return the parser for the files' lines (binary, without line ends)."""
     wanted = tuple(dict.fromkeys([*files.fields, *files.columns, *files.tags_from]))
     if files.format == "text":
         return Parsed
@@ -60,7 +60,7 @@ def parser_of(files: Files) -> Parser:
 
 
 def _of_regex(pattern: str, time: str) -> Parser:
-    """Named groups are parts; one called `time` the time, one called msg the message."""
+    """Parse with a regular expression. The group named by `time` is the time, msg the message, others are parts."""
 
     def parse(lines: pa.Array) -> Parsed:
         groups = pc.extract_regex(_readable(lines), pattern)
@@ -78,7 +78,7 @@ def _of_regex(pattern: str, time: str) -> Parser:
 
 
 def _readable(lines: pa.Array) -> pa.Array:
-    """Lines as text; as bytes, of which RE2 takes each for a letter, where some are no UTF-8."""
+    """Lines as text or, if some are not UTF-8, as bytes, each of which RE2 treats as a character."""
     try:
         return lines.cast(pa.string())
     except pa.ArrowInvalid:
@@ -86,12 +86,12 @@ def _readable(lines: pa.Array) -> pa.Array:
 
 
 def _spread(texts: pa.Array, failed: pa.Array) -> pa.Array:
-    """Values of the lines that did not fail, null for the others."""
+    """Expand the values of the lines that matched to all lines, with null for those that failed."""
     return pc.replace_with_mask(pa.nulls(len(failed), texts.type), pc.invert(failed), texts)
 
 
 def _present(texts: pa.Array) -> pa.Array:
-    """Null instead of nothing, and of the dash that web servers write for it."""
+    """Replace empty texts, and the dash that web servers write instead, with null."""
     nothing = pc.or_(pc.equal(texts, ""), pc.equal(texts, "-"))
     return pc.if_else(nothing, pa.scalar(None, texts.type), texts)
 
@@ -100,7 +100,7 @@ def _present(texts: pa.Array) -> pa.Array:
 
 
 def _of_logfmt(wanted: Sequence[str], time: str) -> Parser:
-    """key=value and key="quoted value", in any order."""
+    """Parse key=value and key="quoted value", in any order."""
     patterns = {
         name: rf'(?:^|\s){re.escape(name)}=(?:"(?P<quoted>{_QUOTED})"|(?P<plain>[^\s"]*))'
         for name in dict.fromkeys([*wanted, time])
@@ -114,7 +114,7 @@ def _of_logfmt(wanted: Sequence[str], time: str) -> Parser:
             quoted, plain = found.field("quoted"), found.field("plain")
             value = pc.if_else(pc.equal(quoted, ""), plain, _unescaped(quoted))
             parts[name] = pc.if_else(pc.is_null(found), pa.scalar(None, value.type), value)
-        failed = pc.invert(pc.match_substring_regex(as_string(lines), r"^(?:[^{].*\s)?[^\s=\"{]+="))  # JSON is none
+        failed = pc.invert(pc.match_substring_regex(as_string(lines), r"^(?:[^{].*\s)?[^\s=\"{]+="))  # not JSON
         return Parsed(lines, parts.pop(time), parts, failed)
 
     return parse
@@ -132,7 +132,7 @@ def _unescaped(texts: pa.Array) -> pa.Array:
 
 
 def _of_json(wanted: Sequence[str], time: str) -> Parser:
-    """Objects; `a.b` is b in a. Read one by one: 1 to 2 µs each, and Arrow's reader fails as a whole."""
+    """Parse JSON objects; `a.b` is b in a. One at a time, at 1 to 2 µs each: one bad line makes Arrow's reader fail."""
     paths = [(name, name.split(".")) for name in dict.fromkeys([*wanted, time])]
     decode = json.JSONDecoder(parse_float=parse_float).decode
 
@@ -162,7 +162,7 @@ def _inside(held: object, steps: Sequence[str]) -> object:
 
 
 def _text(value: object) -> str | None:
-    """A value as text; objects and lists as JSON."""
+    """Convert a value to text, objects and lists to JSON."""
     if value is None or isinstance(value, str):
         return value
     try:
@@ -172,7 +172,7 @@ def _text(value: object) -> str | None:
 
 
 def _utf8(text: str | None) -> str | None:
-    """Half a character, which JSON may hold, becomes a question mark."""
+    """Replace lone surrogates, which JSON may contain, with question marks."""
     if text is None or text.isascii():
         return text
     return text.encode("utf-8", "replace").decode()

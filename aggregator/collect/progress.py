@@ -1,8 +1,8 @@
-"""How far collectors are, in a file: each log file's place, and the batch that is being stored.
+"""The progress file of collectors: the position in each log file, and the batch that is being stored.
 
-The batch is noted before it is stored. After a crash it is made again of the same bytes and stored under the same
-sequence, so that the catalog knows it if it has it: nothing is lost, and nothing is stored twice. Processes that share
-the file take turns, so that a line that two of them see is stored by one.
+The batch is recorded before it is stored. After a crash it is built again from the same bytes and stored under the same
+sequence, so that the catalog recognises it if it already has it: nothing is lost, and nothing is stored twice.
+Processes that share the file take turns, so that a line that two of them see is stored only by one.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from aggregator.storage.files.modes import create_file
 
 VERSION = 2
 MAX_FORGOTTEN = 10_000
-"""So many files are remembered that are not there any more, in case a copy of them appears."""
+"""Number of missing files to remember, in case a copy of one appears."""
 MAX_GONE = 1_000
-"""The same of contents whose file has others now."""
+"""Number of former contents of rewritten files to remember, for the same reason."""
 _LOCKS = ("lock", "next")
 _POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes [tracked.offset, tracked.offset + length) of a file. last: those at their end. skipping: they end inside a
-    line that is too long.
+    """Bytes [tracked.offset, tracked.offset + length) of a file. last: a sample of their end. skipping: they end inside
+    a line that is too long. done: the file ends with them.
     """
 
     tracked: Tracked
@@ -45,14 +45,14 @@ class Part:
 
     @property
     def after(self) -> Tracked:
-        """The file behind them."""
+        """The file as it is tracked after these bytes are stored."""
         end = self.tracked.offset + self.length
         return replace(self.tracked, offset=end, last=self.last, skipping=self.skipping, done=self.done)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Parts that are stored together; now_us: the time of lines that have none."""
+    """Parts that are stored together. now_us: the time of lines without one."""
 
     sequence: int
     now_us: int
@@ -61,10 +61,11 @@ class Batch:
 
 @dataclass(slots=True)
 class Progress:
-    """What a collector knows. producer: who it is to the catalog. sequence: of the next batch. gone: files whose
-    contents were cut, or whose inode is another file's now; a copy of them may appear. globs: those that were asked for
-    before, by group. catalog, end: what tells the
-    catalog from others, and the record index behind the last that was stored there; "" where that is not known.
+    """What a collector has recorded.
+
+    producer: its name in the catalog. sequence: of the next batch. gone: files that were truncated, or whose inode now
+    belongs to another file; a copy of them may appear. globs: those searched before, as (group, glob). catalog: the
+    identity of the catalog, "" if unknown. end: the record index after the last record stored there.
     """
 
     producer: str
@@ -78,17 +79,20 @@ class Progress:
 
     @classmethod
     def begin(cls) -> Progress:
-        """Of a collector that has collected nothing."""
+        """The progress of a new collector, with a random producer name."""
         return cls(f"collect-{secrets.token_hex(8)}")
 
     def take(self, batch: Batch) -> None:
-        """A batch is stored."""
+        """Record that a batch is stored."""
         for part in batch.parts:
             self.files[part.tracked.group, part.tracked.key] = part.after
         self.sequence, self.pending = batch.sequence + 1, None
 
     def forget(self, present: Container[tuple[str, Key]]) -> None:
-        """Let go of files that have been gone longest, beyond a number of them. present: those that are there."""
+        """Forget the files missing longest, beyond MAX_FORGOTTEN, and old contents beyond MAX_GONE.
+
+        present: files that exist now.
+        """
         if len(self.files) > MAX_FORGOTTEN:
             absent = sorted((one.seen_us, place) for place, one in self.files.items() if place not in present)
             for _, place in absent[:-MAX_FORGOTTEN]:
@@ -98,7 +102,7 @@ class Progress:
     # ------------------------------------------------------------ on disk
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Convert to the JSON object of the file."""
         pending = self.pending
         return {
             "version": VERSION, "producer": self.producer, "sequence": self.sequence,
@@ -117,7 +121,7 @@ class Progress:
 
     @classmethod
     def of_json(cls, given: Mapping[str, Any]) -> Progress:
-        """From what `to_json` gave. Raises KeyError, TypeError, ValueError."""
+        """Convert from the result of `to_json`. Raises KeyError, TypeError, ValueError."""
         if given["version"] != VERSION:
             raise ValueError(f"version {given['version']}, not {VERSION}")
         files = [_file_of_json(one) for one in given["files"]]
@@ -172,18 +176,18 @@ def _sample_of_json(given: Any) -> Sample:
 
 
 class Notes:
-    """The file of the notes. Within `turn` nobody else reads or writes it."""
+    """The progress file. Within `turn` no other process reads or writes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._locks: list[int] = []  # open files: of the lock, and of the queue for it
+        self._locks: list[int] = []  # open files: the lock, and the lock of the next in line
         self._own: tuple[int, int] | None = None
 
     @contextmanager
     def turn(self, sleep: Callable[[float], None]) -> Iterator[bool]:
-        """Wait for the turn, and keep it until the block ends. Gives whether others wrote since.
+        """Wait for the turn, and keep it until the block ends. Yields whether another process wrote the file since.
 
-        Who waits for it comes before who has just had it.
+        A waiting process gets its turn before the one that has just had it.
         """
         if not self._locks:
             self._locks = [create_file(self.path.with_name(f"{self.path.name}.{end}"), os.O_RDWR) for end in _LOCKS]
@@ -209,7 +213,7 @@ class Notes:
         return False
 
     def load(self) -> Progress:
-        """What was noted, or the beginning. Raises AggregatorError for a file that is none of these notes, OSError."""
+        """Read the progress; new progress if there is no file. Raises AggregatorError (an unreadable file), OSError."""
         self._own = self._stamp()
         try:
             text = self.path.read_text("utf-8")
@@ -225,21 +229,21 @@ class Notes:
             ) from None
 
     def save(self, progress: Progress) -> None:
-        """Replace them, whole and synced. Raises OSError."""
+        """Replace the file atomically, and sync it. Raises OSError."""
         save(self.path, progress.to_json())
         self._own = self._stamp()
 
     def others(self) -> Iterator[tuple[Path, Progress]]:
-        """The notes of other collectors in the same folder, as far as they can be read."""
+        """Yield the path and progress of other collectors in the same folder, skipping unreadable files."""
         for lock in sorted(self.path.parent.glob(f"*.{_LOCKS[0]}")):
             path = lock.with_suffix("")
             if path == self.path or not path.with_name(f"{path.name}.{_LOCKS[1]}").exists():
                 continue
-            with suppress(AggregatorError, OSError):  # not a collector's, or going just now
+            with suppress(AggregatorError, OSError):  # not a progress file, or just deleted
                 yield path, Notes(path).load()
 
     def close(self) -> None:
-        """Let go of the locks."""
+        """Close the lock files, which releases the locks."""
         while self._locks:
             os.close(self._locks.pop())
 
@@ -260,6 +264,6 @@ def _take(lock: int, sleep: Callable[[float], None]) -> None:
 
 
 def save(path: Path, facts: Mapping[str, Any]) -> None:
-    """Replace a small JSON file, whole and synced. Raises OSError."""
+    """Replace a small JSON file atomically, and sync it. Raises OSError."""
     with replaced(path) as file:
         file.write(json.dumps(facts, ensure_ascii=True).encode())

@@ -1,4 +1,4 @@
-"""What to collect and how: frozen values, checked when they are made; read from a TOML file or given by options."""
+"""Settings of a collector: frozen values that are checked on creation, from a TOML file or from options."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BATCH_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Cutting:
-    """How bytes become records. first_line: an RE2 pattern that the first line of each record matches; None: a record
-    is a line. max_bytes: what is longer is cut. container: whose wrapping is taken off, of containers.KINDS.
+    """How bytes are split into records. max_bytes: longer lines are cut. first_line: an RE2 pattern that the first line
+    of each record matches; None: each line is a record. container: the wrapping to remove, one of choices.KINDS.
     """
 
     max_bytes: int = MAX_LINE_BYTES
@@ -36,15 +36,15 @@ class Cutting:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Some files, and how their lines are read.
+    """A group of files, and how to read their lines.
 
-    path: globs. exclude: globs of names that are passed over. tags: of every stream; file_tag: the tag with the file's
-    path, "" for none. format: of FORMATS; pattern: of the format regex, with named groups. time: the key or group with
-    the time; "none" not to look for dates in lines of text. tags_from, fields, columns: keys or groups that become
-    tags, fields, typed columns. multiline: a pattern of first lines. begin: where files that are there at the first
-    start are begun. compressed: "skip" passes over .gz files, "once" reads each to its end. container: whose wrapping
-    is taken off lines before they are read, "docker", "cri", "none", or "auto" for either where it is. path_tags: a
-    pattern of the file's path, whose named groups become tags. zone: of times that name none.
+    path: globs. exclude: globs of names to skip. tags: of every stream. file_tag: the tag with the file's path, "" for
+    none. format: one of FORMATS. pattern: for the format regex, with named groups. time: the key or group with the
+    time; "none": do not look for dates in lines of text. tags_from, fields, columns: keys or groups that become tags,
+    fields, typed columns. multiline: a pattern of first lines. begin: where to start in files that exist at the first
+    run. compressed: "skip" skips .gz files, "once" reads each to its end. container: the wrapping to remove from lines
+    before they are parsed: "docker", "cri", "none", or "auto" for whichever is found. path_tags: a pattern for the
+    file's path, whose named groups become tags. zone: of times that name none.
     """
 
     path: tuple[str, ...]
@@ -99,7 +99,7 @@ class Files:
         TagSet.of({**self.tags, **({self.file_tag: ""} if self.file_tag else {})})
 
     def may_name(self, path: str) -> bool:
-        """Whether the globs may name a path, be it there or not. In doubt they do: `*` stands for a `/` here, too."""
+        """Whether the globs may match a path, existing or not. Errs towards True: here `*` also matches `/`."""
         if self.excludes(path):
             return False
         absolute = os.path.abspath(path)  # noqa: PTH100 - symbolic links stay
@@ -110,17 +110,17 @@ class Files:
         return False
 
     def excludes(self, path: str) -> bool:
-        """Whether a path is passed over though the globs name it."""
+        """Whether a path is skipped although the globs match it."""
         name = Path(path).name
         return any(fnmatch(name, one) or fnmatch(path, one) for one in self.exclude)
 
     @property
     def cutting(self) -> Cutting:
-        """How their bytes become records."""
+        """How the bytes of the files are split into records."""
         return Cutting(self.max_line_bytes, self.multiline, self.container)
 
     def tags_of_path(self, path: str) -> dict[str, str]:
-        """What path_tags finds in a path; nothing where it does not match."""
+        """The tags that path_tags finds in a path; empty if it does not match."""
         if self.path_tags is None:
             return {}
         found = pc.extract_regex(pa.array([path]), self.path_tags)[0].as_py() or {}
@@ -129,10 +129,10 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A collector. into: a catalog's directory, or the address of a server. state: where it notes how far it is.
+    """Settings of a collector. into: a catalog's directory, or the address of a server. state: its progress file.
 
-    batch_bytes: of lines that are stored together. interval_s: how often files are looked at. flush_s: how long a last
-    line without an end is waited for.
+    batch_bytes: bytes of lines stored together. interval_s: seconds between looks for new lines. flush_s: seconds after
+    which a last line without a line end is stored.
     """
 
     into: str
@@ -156,7 +156,7 @@ class Settings:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """From a TOML file. Raises InvalidRequestError, OSError."""
+        """Read settings from a TOML file. Raises InvalidRequestError, OSError."""
         try:
             given = tomllib.loads(path.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -177,7 +177,7 @@ class Settings:
 
 
 def _made(kind: Any, given: Mapping[str, Any]) -> Any:
-    """A value from what a file says. Raises InvalidRequestError for names and types that do not fit."""
+    """Create a value from the entries of a file. Raises InvalidRequestError for unknown names and wrong types."""
     known = {one.name: one for one in fields(kind)}
     checked = {}
     for name, value in given.items():
@@ -205,7 +205,7 @@ def _made(kind: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _shown(wanted: str) -> str:
-    """What a setting of this type is, in words."""
+    """Describe a setting of this type in words."""
     words = {"float": "a number", "int": "a whole number", "Mapping": "a table of texts", "tuple": "a list of texts"}
     return next((known for start, known in words.items() if wanted.startswith(start)), "text")
 
@@ -216,7 +216,7 @@ def _one_of(what: str, given: str, known: tuple[str, ...]) -> None:
 
 
 def check_pattern(what: str, pattern: str) -> None:
-    """Raises InvalidRequestError for what is no regular expression, or too large."""
+    """Raise InvalidRequestError if the pattern is not a valid regular expression, or is too large."""
     try:
         Regex(pattern)
     except RegexError as error:
@@ -224,7 +224,7 @@ def check_pattern(what: str, pattern: str) -> None:
 
 
 def _check_groups(what: str, pattern: str) -> None:
-    """Raises InvalidRequestError for a pattern that names none of its groups, or not all."""
+    """Raise InvalidRequestError if the pattern has no named group, or a group without a name."""
     try:
         named = pc.extract_regex(pa.array([""]), pattern).type.num_fields > 0
     except pa.ArrowInvalid:
@@ -244,7 +244,7 @@ def _check_zone(name: str) -> None:
 
 
 def _check_encoding(name: str) -> None:
-    """Lines are found by the byte of a newline, so that it has to be one."""
+    """Raise InvalidRequestError unless the encoding has the newline byte of ASCII, by which lines are split."""
     try:
         plain = codecs.lookup(name).name == "utf-8" or "a\n".encode(name) == b"a\n"
     except (LookupError, UnicodeError):

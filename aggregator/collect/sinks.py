@@ -32,49 +32,49 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
 _KEPT = "what was not stored is kept, and stored when the collector is run again"
 _JSON = {"Content-Type": "application/json"}
 Sleep = Callable[[float], None]
-"""Waits; raises StoppedError where nobody wants to wait any more."""
+"""Waits for some seconds; raises StoppedError if the collector is stopped."""
 
 
 class StoppedError(AggregatorError):
-    """The collector was ended while a batch waited to be taken; it is stored when the collector starts again."""
+    """The collector was stopped while a batch waited to be accepted; the batch is stored on the next start."""
 
 
 class TooLargeError(AggregatorError):
-    """A server takes less at once; nothing of the batch was stored."""
+    """The batch is larger than the server accepts; nothing of it was stored."""
 
 
 class Sink(Protocol):
     """Stores batches."""
 
     def standing(self) -> tuple[str, int] | None:
-        """What tells the catalog from others, and where its records end; None where that cannot be asked."""
+        """The identity of the catalog, and the end of its records; None if they cannot be found out."""
 
     def append(self, events: pa.Table, producer: str, sequence: int) -> int | None:
-        """Store a batch, durably, once however often it is given; give the record index behind it, if it is told.
+        """Store a batch durably, once even if it is repeated. Return the record index after it, None if unknown.
 
-        Raises SequenceConflictError, InvalidEventError (columns that the topic does not take, or more than fits),
-        TooLargeError, AggregatorError, EsdbError, OSError; waits where there is too much to do.
+        Waits while the destination is overloaded. Raises SequenceConflictError, InvalidEventError (columns that the
+        topic does not accept, or too many), TooLargeError, AggregatorError, EsdbError, OSError.
         """
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection or the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a batch waits until it is taken, in all. longest_s: None is for ever."""
+    """How long a batch may wait in total until it is accepted. longest_s: None means forever."""
 
     longest_s: float | None = None
     clock: Callable[[], float] = time.monotonic
 
     def check(self, began_s: float, wait_s: float, error: Exception) -> None:
-        """Raise `error` where a wait of that many seconds would be too long."""
+        """Raise `error` if waiting another `wait_s` would exceed the limit."""
         if self.longest_s is not None and self.clock() - began_s + wait_s > self.longest_s:
             raise error
 
 
 class CatalogSink:
-    """A catalog that the collector writes to itself."""
+    """A local catalog, which the collector writes to directly."""
 
     def __init__(
         self, catalog: Catalog, topic: str, partition: str, sleep: Sleep, patience: Patience | None = None
@@ -89,7 +89,7 @@ class CatalogSink:
             raise InvalidRequestError(f"the topic {topic!r} has binary keys", hint="streams are named by text")
 
     def standing(self) -> tuple[str, int]:
-        """Which catalog it is, and where its records end."""
+        """The identity of the catalog, and the end of its records."""
         return _standing(self._topic.stats(), self._partition)
 
     def append(self, events: pa.Table, producer: str, sequence: int) -> int:
@@ -109,7 +109,7 @@ class CatalogSink:
 
 
 class ServerSink:
-    """A server: `POST /v1/topics/{topic}/events`, tried again until it answers."""
+    """A server: `POST /v1/topics/{topic}/events`, retried until it succeeds or patience ends."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class ServerSink:
         self._address, self._partition, self._sleep, self._patience = address, partition, sleep, patience or Patience()
 
     def standing(self) -> tuple[str, int] | None:
-        """Which catalog it is, and where its records end; None where the server does not tell."""
+        """The identity of the catalog, and the end of its records; None if the server does not say."""
         try:
             status, _, answer, _ = self._peer.request("GET", self._topic, b"")
             told = json.loads(answer)
@@ -171,7 +171,7 @@ class ServerSink:
             wait = min(LONGEST_WAIT_S, 2 * wait)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._peer.close()
 
 
@@ -181,7 +181,7 @@ def _standing(facts: Mapping[str, Any], partition: str) -> tuple[str, int]:
 
 
 def _end_of(answer: bytes) -> int | None:
-    """The record index behind a batch, of a server's receipt."""
+    """The record index after a batch, from a server's receipt; None if it is not there."""
     try:
         return int(json.loads(answer)["last"]) + 1
     except (ValueError, KeyError, TypeError):
@@ -189,7 +189,7 @@ def _end_of(answer: bytes) -> int | None:
 
 
 def _is_invalid_event(answer: bytes) -> bool:
-    """Whether a server refused a batch for what it holds."""
+    """Whether a server refused a batch because of its contents."""
     try:
         return bool(json.loads(answer)["type"] == "/problems/invalid-event")
     except (ValueError, KeyError, TypeError):
@@ -197,7 +197,7 @@ def _is_invalid_event(answer: bytes) -> bool:
 
 
 def _told(status: int, answer: bytes) -> str:
-    """What a server said, in a line."""
+    """Describe a server's response in one line."""
     try:
         told = json.loads(answer)
         text = str(told.get("detail") or told.get("title") or "") if isinstance(told, dict) else ""

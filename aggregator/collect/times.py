@@ -1,4 +1,4 @@
-"""Timestamps of lines, a column at a time."""
+"""Read the timestamps of lines, a column at a time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from esformat.parts import from_text
 
 I64 = npt.NDArray[np.int64]
 MOST_AHEAD_US = 86_400_000_000
-"""A date that was found in a line and lies further ahead of now is no time of an event."""
+"""A date in a line that is further in the future than this is not taken as the time of the event."""
 CARRIED_LINES = 1_000
-"""So many lines without a date have the time of the line before them, as those of a stack trace have."""
+"""Number of lines without a date that take over the time of the last dated line, for example in a stack trace."""
 
 
 def to_micros(texts: pa.Array, now_us: int, zone: str = "UTC") -> pa.Array:
-    """µs since 1970 of each text, null where it is no time. Without a year or a date, the last that is not to come.
+    """Convert each text to µs since 1970; null if it is not a time. A missing year or date is the latest in the past.
 
-    zone: of times that name none.
+    zone: the zone of times that name none.
     """
     encoded = texts.dictionary_encode()
     known = _distinct(encoded.dictionary, now_us, zone)
@@ -40,7 +40,7 @@ def _distinct(texts: pa.Array, now_us: int, zone: str) -> pa.Array:
     for row in np.flatnonzero(~done).tolist():
         text = texts[row].as_py()
         if text is None or not text[:1].isalnum() or not any(letter.isdigit() for letter in text):
-            continue  # words such as "day", and "-5m", are times in statements only
+            continue  # words such as "day", or "-5m", are times only in statements
         micros = _resolved(text, now_us, zone)
         if micros is not None:
             made[row], done[row] = micros, True
@@ -48,9 +48,10 @@ def _distinct(texts: pa.Array, now_us: int, zone: str) -> pa.Array:
 
 
 def in_lines(lines: pa.Array, now_us: int, zone: str) -> tuple[pa.Array, int]:
-    """µs since 1970 of the first date near the start of each line (binary), and how many lines have none.
+    """Find the first date near the start of each line (binary): µs since 1970, and the number of lines without one.
 
-    A line without one has the time of the line before it; null where that is too far, or there is none.
+    A line without a date gets the time of the last line with one; null if that is more than CARRIED_LINES back or
+    does not exist.
     """
     looked = dates.Lines(lines)
     at = looked.find()
@@ -69,7 +70,7 @@ def in_lines(lines: pa.Array, now_us: int, zone: str) -> tuple[pa.Array, int]:
 
 
 def to_micros_one_by_one(texts: pa.Array, now_us: int, zone: str) -> pa.Array:
-    """µs since 1970 of texts of any form, null for none; each different one is read once."""
+    """Convert texts of any form to µs since 1970, null if not a time; each distinct text is read once."""
     encoded = texts.dictionary_encode()
     known = [None if text is None else _resolved(text, now_us, zone) for text in encoded.dictionary.to_pylist()]
     return pa.array(known, pa.int64()).take(encoded.indices)
@@ -83,14 +84,14 @@ def _resolved(text: str, now_us: int, zone: str) -> int | None:
     if zone == "UTC":
         return micros
     try:
-        lql_times.resolve(f"{text} +0000", now_us * 1000)  # where another zone may follow, none is there
+        lql_times.resolve(f"{text} +0000", now_us * 1000)  # succeeds only if the text names no zone
     except (ValueError, OverflowError):
         return micros
     return int(_in_zone(np.array([micros]), np.zeros(1, np.bool_), zone)[0])
 
 
 def _in_zone(micros: I64, zoned: npt.NDArray[np.bool_], zone: str) -> I64:
-    """Times without a zone as those of `zone`: of one that clocks repeat the first, of one that they skip the next."""
+    """Interpret times without a zone in `zone`: the first of a repeated local time, the next after a skipped one."""
     if zone == "UTC" or zoned.all():
         return micros
     local = pa.array(micros, pa.timestamp("us"))

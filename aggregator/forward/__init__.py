@@ -1,4 +1,4 @@
-"""The forwarder: what a statement selects, sent on as it arrives, at least once."""
+"""The forwarder: it sends the records that a statement selects to another system as they arrive, at least once."""
 
 from typing import TYPE_CHECKING
 

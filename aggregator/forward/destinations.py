@@ -27,32 +27,32 @@ from esformat.parts import naming
 
 TIMEOUT_S = 30.0
 MAX_DATAGRAM = 65_000
-"""Of a message by UDP, which may have 65,507 bytes; what is longer is cut."""
+"""Most bytes of a UDP message; longer ones are cut. A datagram can have 65,507."""
 POST_ROWS = 5_000
-"""Records of a request."""
+"""Records in each HTTP request."""
 
 
 class TryLaterError(AggregatorError):
-    """The destination does not take records just now. `after_s`: when it may, if it says so."""
+    """The destination does not accept records now. `after_s`: seconds until it may, if it says so."""
 
     after_s: float | None
 
 
 class Destination(Protocol):
-    """Takes batches, in order."""
+    """Accepts batches in order."""
 
     def send(self, batch: pa.RecordBatch, columns: Columns) -> None:
-        """Hand over a batch; when this returns, it is where it should be.
+        """Send a batch; it has been delivered when this returns.
 
-        Raises TryLaterError, OSError (try again), AggregatorError (do not).
+        Raises TryLaterError or OSError if it can be retried, AggregatorError if not.
         """
 
     def close(self) -> None:
-        """Let go; what was begun is dropped."""
+        """Close the destination; drop unfinished work."""
 
 
 class StreamDestination:
-    """Lines into standard output or another stream, JSON where the statement has no format string."""
+    """Writes lines to standard output or another stream; JSON if the statement has no format string."""
 
     def __init__(self, stream: BinaryIO, template: Template | None) -> None:
         self._stream, self._template = stream, template
@@ -63,11 +63,11 @@ class StreamDestination:
         self._stream.flush()
 
     def close(self) -> None:
-        """The stream is the caller's."""
+        """Do nothing: the stream belongs to the caller."""
 
 
 class FileDestination:
-    """Lines at the end of a file, synced. A line that a crash or a full disk cut is ended before more comes."""
+    """Appends lines to a file, and syncs. A line cut by a crash or a full disk gets its line end before the next."""
 
     def __init__(self, path: Path, template: Template | None) -> None:
         self._path, self._template = path, template
@@ -101,9 +101,9 @@ class FileDestination:
 
 
 class SyslogDestination:
-    """Messages of RFC 5424: datagrams (udp), or a stream of counted messages (tcp, tls).
+    """Sends RFC 5424 messages as datagrams (udp), or as a stream of counted messages (tcp, tls).
 
-    By TCP a batch counts as sent when the other side's kernel has confirmed all of it; UDP confirms nothing.
+    Over TCP and TLS a batch counts as sent when the receiver's kernel has acknowledged all of it. UDP confirms nothing.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class SyslogDestination:
         self._socket: socket.socket | None = None
 
     def send(self, batch: pa.RecordBatch, columns: Columns) -> None:
-        """Send, and wait until it is confirmed."""
+        """Send, and wait for acknowledgement except over UDP."""
         messages = syslog_messages(batch, columns, self._sender)
         try:
             if self._kind == "udp":
@@ -146,7 +146,7 @@ class SyslogDestination:
         return made
 
     def _check_still_there(self, made: socket.socket) -> None:
-        """A server that hung up said so, which is seen before anything is sent into nothing."""
+        """Raise ConnectionResetError if the server has closed the connection, before data is sent into the void."""
         made.setblocking(False)
         try:
             with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError):
@@ -163,7 +163,7 @@ class SyslogDestination:
 
 
 def _wait_for_confirmation(made: socket.socket) -> None:
-    """Until the kernel of the other side has everything. Raises OSError where it does not."""
+    """Wait until the receiver's kernel has acknowledged everything. Raises OSError if it does not."""
     deadline = time.monotonic() + TIMEOUT_S
     wait = 0.0002
     while struct.unpack("i", fcntl.ioctl(made.fileno(), termios.TIOCOUTQ, b"\0\0\0\0"))[0]:
@@ -177,7 +177,7 @@ def _wait_for_confirmation(made: socket.socket) -> None:
 
 
 class HttpDestination:
-    """Requests with JSON lines, or with lines by the statement's format string; any 2xx is an acknowledgement."""
+    """Posts JSON lines, or lines in the statement's format string; any 2xx response is an acknowledgement."""
 
     def __init__(self, address: str, template: Template | None, headers: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(address)
@@ -185,10 +185,10 @@ class HttpDestination:
         self._template = template
         kind = "application/x-ndjson" if template is None else "text/plain; charset=utf-8"
         self._peer = Peer(address, TIMEOUT_S, {"Content-Type": kind, **(headers or {})})
-        self._sent: tuple[pa.RecordBatch, int] | None = None  # a batch that was begun, and how many rows it took
+        self._sent: tuple[pa.RecordBatch, int] | None = None  # an unfinished batch, and the number of its rows sent
 
     def send(self, batch: pa.RecordBatch, columns: Columns) -> None:
-        """Post; a batch that is tried again goes on with the request that failed."""
+        """Post the batch in requests; a retry continues with the request that failed."""
         begun = self._sent[1] if self._sent is not None and self._sent[0] is batch else 0
         for row in range(begun, len(batch), POST_ROWS):
             self._sent = batch, row
@@ -218,9 +218,10 @@ def _lines(batch: pa.RecordBatch, columns: Columns, template: Template | None) -
 def make_destination(
     to: str, template: Template | None, stream: BinaryIO, *, sender: Sender, headers: Mapping[str, str], ca: str | None
 ) -> Destination:
-    """What `stdout`, `file:PATH`, `syslog://HOST:PORT` (TCP; `syslog+udp`, `syslog+tls`) or `http(s)://…` names.
+    """Create the destination `stdout`, `file:PATH`, `syslog://HOST:PORT` (TCP; or `syslog+udp`, `syslog+tls`) or
+    `http(s)://…`.
 
-    Raises InvalidRequestError, OSError (a file of certificates).
+    Raises InvalidRequestError, OSError (the certificate file).
     """
     if to in ("stdout", "-"):
         return StreamDestination(stream, template)

@@ -1,4 +1,4 @@
-"""`Forwarder`: what a statement selects, sent on as it arrives, at least once, from where it stopped."""
+"""`Forwarder`: sends the records of a statement as they arrive, at least once, continuing where it stopped."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from aggregator.storage.state.notify import Arrivals
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
 NOTE_S = 1.0
-"""A position is noted at most so long after what lies before it was sent."""
+"""Longest delay between sending records and recording the position after them, in seconds."""
 _LOG = logging.getLogger(__name__)
 _START_AGAIN = "name another file with --state, or remove this one to start again"
 
 
 class Following(Protocol):
-    """The records of a SELECT as they arrive, as `aggregator.Tail` has them."""
+    """The records of a SELECT as they arrive, like `aggregator.Tail`."""
 
     @property
     def position(self) -> str | None:
-        """Where it stands; None: where the statement begins."""
+        """The current position; None at the start of the statement."""
 
     @property
     def gone(self) -> int:
-        """How many records behind the position that it begins at are gone."""
+        """Number of records after the start position that no longer exist."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The records, until none has come for a while."""
+        """Yield the records, until none has arrived for the timeout."""
 
 
 class Origin(Protocol):
-    """Where records come from: a catalog, or what stands for one behind a server."""
+    """The source of records: a catalog, or a client of a server."""
 
     @property
     def arrivals(self) -> Arrivals:
-        """Says whether it was closed."""
+        """Its notifications; they end when the catalog is closed."""
 
     def tail(self, text: str, timeout_s: float | None = None) -> Following:
         """Follow a SELECT."""
@@ -69,10 +69,10 @@ class Forwarder:
         once: bool = False,
         patience_s: float = math.inf,
     ) -> None:
-        """statement: a SELECT without COUNT and ORDER BY. notes: the file with the position. once: `run` sends what is
-        there, and ends. patience_s: how long a batch is tried.
+        """statement: a SELECT without COUNT, ORDER BY and LIMIT. notes: the file with the position. once: `run` sends
+        existing records, and ends. patience_s: how long a batch is retried.
 
-        Raises InvalidRequestError, AggregatorError (notes of another statement, or none at all), OSError.
+        Raises InvalidRequestError (also for notes of another statement), AggregatorError (unreadable notes), OSError.
         """
         parsed = parse_statement(statement)
         if not isinstance(parsed, Select) or parsed.count or parsed.newest_first or parsed.limit is not None:
@@ -89,17 +89,17 @@ class Forwarder:
             _LOG.warning("%d records are gone that were not forwarded", gone)
         self._stopped = Event()
         self._sending = False
-        self._unnoted = False  # told in the log
+        self._unnoted = False  # a warning was logged that the position cannot be noted
         self._written: str | None = noted
         self.sent = 0
-        """How many records the destination has taken."""
+        """Number of records that the destination has accepted."""
         self.retries = 0
-        """How often it did not."""
+        """Number of failed attempts to send a batch."""
         if noted is None:
             self._note()
 
     def _resumed(self, statement: Select, noted: str) -> Following:
-        """The records behind a noted position. Raises InvalidRequestError where the catalog has no such position."""
+        """Follow the records after a noted position. Raises InvalidRequestError if the catalog does not know it."""
         resumed = replace(statement, position=Position("token", noted), offset=None)
         try:
             return self._catalog.tail(to_text(resumed), self._wait_s)
@@ -109,14 +109,14 @@ class Forwarder:
             ) from None
 
     def stop(self) -> None:
-        """End `run` behind the batch that is being sent, or before it where that fails."""
+        """End `run` after the batch that is being sent, or without it if sending fails."""
         self._stopped.set()
 
     def run(self) -> None:
-        """Send until `stop`, or until everything that is there is sent. Raises AggregatorError (also where
+        """Send until `stop`, or with `once` until all existing records are sent. Raises AggregatorError (also if
         patience ends), OSError (notes).
 
-        Where its position cannot be noted for a while, it goes on sending.
+        It keeps sending if the position temporarily cannot be noted.
         """
         arrivals = self._catalog.arrivals
         noted = monotonic()
@@ -141,10 +141,10 @@ class Forwarder:
                 self._note()
 
     def _send(self, batch: pa.RecordBatch) -> bool:
-        """Send a batch, however often it takes; False where `stop` came first."""
+        """Send a batch, retrying as long as necessary. Return False if `stop` was called first."""
         wait, ends = FIRST_WAIT_S, monotonic() + self._patience_s
         columns = columns_of(batch)
-        self._sending = True  # until it is sent, the tail stands behind more than was
+        self._sending = True  # the tail's position is already after this batch
         while not self._stopped.is_set():
             after: float | None = None
             try:
@@ -156,7 +156,7 @@ class Forwarder:
                 after, told = error.after_s, error
             except OSError as error:
                 if isinstance(error, BrokenPipeError) and isinstance(self._destination, StreamDestination):
-                    raise  # who read it is gone for good
+                    raise  # the reader is gone for good
                 told = error  # type: ignore[assignment]
             if monotonic() > ends:
                 raise AggregatorError(
@@ -189,7 +189,8 @@ class Forwarder:
         return position
 
     def _try_to_note(self) -> None:
-        """On a full disk, for one, to end would send the same records again after each start, and never others."""
+        """Note the position; log a failure. Ending on a full disk, say, would send the same records after each start.
+        """
         try:
             self._note()
         except OSError as error:
@@ -211,6 +212,6 @@ class Forwarder:
 
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
-    """How batches of an answer lie."""
+    """The columns of result batches for LQL: the map of fields as extra, internal columns hidden."""
     extra = FIELDS if FIELDS in batch.schema.names and batch.schema.field(FIELDS).type == FIELD_MAP else None
     return Columns(batch.schema, extra=extra, hidden=frozenset({"grouping", "record_index", "partition"}))

@@ -1,4 +1,4 @@
-"""Records as text to send on: lines by a format string, JSON lines, messages of syslog. Whole batches at a time."""
+"""Render records as text: lines by a format string, JSON lines, syslog messages. Works on whole batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aggregator.lql.parse.columns import as_text, decoded
 from aggregator.lql.text.predicate import as_binary
 
 ENTERPRISE = "32473"
-"""The number that RFC 5612 sets apart for examples: names of structured data need one."""
+"""The enterprise number that names of structured data need; RFC 5612 reserves this one for examples."""
 _TS = "{ts.format(2006-01-02T15:04:05.999999Z07:00)}"
 _JSON = Template.compile(f'{{{{"ts":"{_TS}","msg":{{msg.json()}},"tags":')
 _TIME = Template.compile(_TS)
@@ -26,14 +26,15 @@ _HEADER = re.compile(r"[^!-~]")
 
 
 def lines(batch: pa.RecordBatch, columns: Columns, template: Template) -> pa.Array:
-    """Each record as a format string says, with a line end where that leaves it out. Binary, one per record."""
+    """Render each record by a format string, adding a line end if that has none. Binary, one per record."""
     texts = template.render_bytes(batch, columns)
     end, nothing = pa.scalar(b"\n", pa.large_binary()), pa.scalar(b"", pa.large_binary())
     return pc.if_else(pc.ends_with(texts, b"\n"), texts, pc.binary_join_element_wise(texts, end, nothing))
 
 
 def json_lines(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
-    """Each record as an object in a line: ts, msg, tags, and fields where there are any. Binary, one per record."""
+    """Render each record as a JSON object in a line: ts, msg, tags, and fields if it has any. Binary, one per record.
+    """
     heads = _JSON.render(batch, columns)
     tags = by_stream(batch, columns, lambda tags: json.dumps(tags.as_dict(), ensure_ascii=False))
     rest = [
@@ -44,7 +45,7 @@ def json_lines(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
 
 
 def fields_of(batch: pa.RecordBatch, columns: Columns) -> list[dict[str, object]]:
-    """The fields of each record that are there: typed columns, and those of the map."""
+    """The fields of each record that are not null: from typed columns and from the map."""
     found: list[dict[str, object]] = [{} for _ in range(len(batch))]
     for name in columns.fields:
         column = decoded(batch.column(name))
@@ -64,7 +65,7 @@ def fields_of(batch: pa.RecordBatch, columns: Columns) -> list[dict[str, object]
 
 
 def by_stream(batch: pa.RecordBatch, columns: Columns, text_of: Callable[[TagSet], str]) -> pa.Array:
-    """A text for each record that its stream decides, made once for each stream."""
+    """A text for each record that depends only on its stream, computed once for each stream."""
     if columns.tags is None:
         return pa.repeat(pa.scalar(text_of(TagSet(())), pa.large_string()), len(batch))
     streams = decoded(batch.column(columns.tags)).dictionary_encode()
@@ -77,7 +78,7 @@ def by_stream(batch: pa.RecordBatch, columns: Columns, text_of: Callable[[TagSet
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """What messages say of where they come from. host, app: of streams without tags of the names host_tag, app_tag."""
+    """The origin that messages name. host, app: for streams without the tags host_tag, app_tag."""
 
     priority: int = 134  # local use 0, informational
     host: str = ""
@@ -87,7 +88,7 @@ class Sender:
 
 
 def syslog_messages(batch: pa.RecordBatch, columns: Columns, sender: Sender) -> pa.Array:
-    """Each record as a message of RFC 5424, with tags and fields as structured data. Binary, one per record."""
+    """Render each record as an RFC 5424 message, with tags and fields as structured data. Binary, one per record."""
     host = sender.host or socket.gethostname()
 
     def header(tags: TagSet) -> str:
@@ -106,7 +107,7 @@ def syslog_messages(batch: pa.RecordBatch, columns: Columns, sender: Sender) -> 
 
 
 def structured(kind: str, held: Mapping[str, object]) -> str:
-    """An element of structured data, nothing where none of the names may stand in one."""
+    """An element of structured data; empty if none of the names is allowed in one."""
     written = [f' {name}="{_escaped(value)}"' for name, value in held.items() if _SD_NAME.fullmatch(name)]
     return f"[{kind}@{ENTERPRISE}{''.join(written)}]" if written else ""
 
@@ -121,14 +122,14 @@ def _header(text: str, most: int) -> str:
 
 
 def framed(messages: pa.Array) -> memoryview:
-    """Messages as a stream: each behind its length (RFC 6587, octet counting)."""
+    """Messages as a stream, each preceded by its length (RFC 6587, octet counting)."""
     lengths = pc.binary_length(messages).cast(pa.string()).cast(pa.large_string())
     counts = _binary(_joined(lengths, " "))
     return contents(pc.binary_join_element_wise(counts, messages, pa.scalar(b"", pa.large_binary())))
 
 
 def contents(texts: pa.Array) -> memoryview:
-    """The bytes of a large_binary array without nulls, one text behind the other."""
+    """The concatenated bytes of a large_binary array without nulls."""
     _, offsets, stored = texts.buffers()
     if stored is None or not len(texts):
         return memoryview(b"")

@@ -1,1 +1,1 @@
-"""Verbs that keep a catalog."""
+"""Subcommands that create, maintain and repair a catalog."""

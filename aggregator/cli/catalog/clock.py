@@ -1,4 +1,4 @@
-"""`aggregator clock`: whether a catalog trusts the machine's clock for the ages of events."""
+"""`aggregator clock`: show whether a catalog trusts the machine's clock for the ages of events."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @catalog_argument
-@click.option("--believe", is_flag=True, help="Trust the clock and count ages by it. No other process may write now.")
+@click.option("--believe", is_flag=True, help="Trust the clock and count ages from it. No other process may write now.")
 @json_option
 def clock(catalog: str, believe: bool, as_json: bool) -> int:
     """Show the time from which CATALOG counts the ages of events, and whether it trusts the clock.
 
-    A clock that leaps ahead would make everything old at once, so it is doubted: retention by age waits until the clock
-    and the events that come in have agreed for a day, or until --believe. Exit status 1 if the clock is doubted.
+    A clock that jumps ahead would suddenly make every event old, so the catalog doubts it: retention by age waits until
+    the clock and incoming events have agreed for a day, or until --believe. Exit status 1 if the clock is doubted.
     """
     with writing(catalog) if believe else reading(catalog) as opened:
         report = opened.believe_clock() if believe else opened.clock()

@@ -28,9 +28,9 @@ Examples:
 @optional_topic
 @json_option
 def compact(catalog: str, topic: str | None, as_json: bool) -> None:
-    """Merge the segments of CATALOG, or of one TOPIC, into larger ones, and take what was erased off the disk.
+    """Merge the segments of CATALOG, or of one TOPIC, into larger ones, and remove erased events from the disk.
 
-    An open catalog does so by itself, little by little. Record indexes stay as they are.
+    An open catalog does this in the background, a little at a time. Record indexes do not change.
     """
     with progress("compacting"), writing(catalog) as opened:
         report = opened.compact(topic)

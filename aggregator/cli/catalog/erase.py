@@ -38,10 +38,11 @@ Examples:
 def erase(
     catalog: str, topic: str, space: str | None, space_hex: bytes | None, now: bool, dry_run: bool, as_json: bool
 ) -> int:
-    """Erase every event of SPACE from TOPIC: hidden at once, and off the disk soon after, while the catalog is open.
+    """Erase every event of SPACE from TOPIC.
 
-    Exit status 1 if --now found events left, as in a file that another process still reads, and if there was no event
-    to erase: the space may be misspelled.
+    The events are hidden immediately, and removed from the disk soon after, while the catalog is open. Exit status 1 if
+    --now found events left, for example in a file that another process still reads, or if SPACE has no events: it may
+    be misspelled.
     """
     if (space is None) == (space_hex is None):
         raise click.UsageError("give SPACE or --space-hex, one of them")
@@ -68,13 +69,13 @@ def erase(
 
 
 def _unknown(topic: str, space: str | bytes) -> int:
-    """Say that no event was there, and give the status: nobody may take a misspelled space for one that was erased."""
+    """Warn that the space has no events, and return status 1: a misspelled space must not look erased."""
     warn(f"{topic} has no events of {space!r}: they were erased before, or the events write the space otherwise")
     return 1
 
 
 def _tell(traces: aggregator.Traces) -> int:
-    """Say where something is left, and give the status."""
+    """Warn about traces that are left, and return the exit status."""
     if traces.manifest:
         warn(f"the manifest contains the bytes of the key {traces.manifest:,} times, perhaps as part of other keys")
     if traces.visible or traces.segments or traces.unsealed or traces.logged or traces.set_aside or traces.hidden:

@@ -1,4 +1,4 @@
-"""`aggregator init`: make an empty catalog."""
+"""`aggregator init`: create an empty catalog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Examples:
 @click.option("--file-mode", metavar="OCTAL", help="Mode of the catalog's files, such as 0640. Default: 0600.")
 @json_option
 def init(catalog: str, file_mode: str | None, as_json: bool) -> None:
-    """Make the directory CATALOG and an empty catalog in it. Of a catalog that exists only the file mode changes."""
+    """Create the directory CATALOG with an empty catalog. If the catalog exists, change only its file mode."""
     with aggregator.open(catalog, file_mode=None if file_mode is None else parse_mode(file_mode)) as opened:
         topics = opened.topics()
     if as_json:

@@ -1,4 +1,4 @@
-"""`aggregator promote`: make a follower's directory a catalog of its own."""
+"""`aggregator promote`: turn a follower's copy into an independent catalog."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ Examples:
 @catalog_argument
 @json_option
 def promote(catalog: str, as_json: bool) -> None:
-    """Make CATALOG, a follower's copy, a catalog that takes events. The follower must have stopped.
+    """Turn CATALOG, a follower's copy, into a catalog that accepts events. The follower must have stopped.
 
-    If the server still runs, stop it first: what it takes in from now on is in no copy. 2^32 record indexes of each
-    partition are skipped, as the server may have given out some since the follower last heard from it.
+    If the server is still running, stop it first: the copy does not get events that it accepts from now on. 2^32 record
+    indexes of each partition are skipped, because the server may have assigned some since the follower last heard from
+    it.
     """
     told = aggregator.promote(catalog)
     if as_json:

@@ -1,4 +1,4 @@
-"""`aggregator quarantine`: what a catalog set aside because it was damaged or could not be sealed."""
+"""`aggregator quarantine`: manage the damaged files and unsealable batches that a catalog set aside."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ Examples:
 
 @click.group(cls=Group, epilog=_EXAMPLES)
 def quarantine() -> None:
-    """List, show, export, retry and drop what a catalog set aside.
+    """List, show, export, retry and drop batches and files that a catalog set aside.
 
-    Batches that cannot be sealed have numbers; damaged files have names. No scan reads either.
+    Batches that cannot be sealed have numbers; damaged files have names. Scans read neither.
     """
 
 
@@ -50,7 +50,7 @@ def quarantine() -> None:
 @catalog_argument
 @json_option
 def list_(catalog: str, as_json: bool) -> None:
-    """List what CATALOG has in quarantine."""
+    """List the batches and files in the quarantine of CATALOG."""
     with reading(catalog) as opened:
         entries = opened.quarantine.entries()
     if as_json:
@@ -87,7 +87,7 @@ def _row(entry: aggregator.Quarantined) -> tuple[str, ...]:
 @click.argument("number", type=int)
 @json_option
 def show(catalog: str, number: int, as_json: bool) -> None:
-    """Show the batch with that NUMBER, and its first events."""
+    """Show the batch NUMBER and its first events."""
     with reading(catalog) as opened:
         entry = next((each for each in opened.quarantine.entries() if each.number == number), None)
         events = opened.quarantine.events(number).slice(0, SHOWN).to_pylist()
@@ -108,7 +108,7 @@ def show(catalog: str, number: int, as_json: bool) -> None:
 @json_option
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def export(catalog: str, number: int, file: str, as_json: bool, force: bool) -> None:
-    """Write the events of the batch with that NUMBER to FILE: .arrow or .jsonl, by its name; JSON lines to "-"."""
+    """Write the events of the batch NUMBER to FILE, which ends with .arrow or .jsonl, or as JSON lines to "-"."""
     format_ = "jsonl" if file == "-" else next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
     if format_ is None:
         raise click.UsageError(f"cannot tell a format from the name {file!r}: it must end with .arrow or .jsonl")
@@ -127,7 +127,7 @@ def export(catalog: str, number: int, file: str, as_json: bool, force: bool) -> 
 @click.argument("numbers", type=int, nargs=-1, required=True)
 @json_option
 def retry(catalog: str, numbers: tuple[int, ...], as_json: bool) -> None:
-    """Append the events of batches again, for example after an upgrade. A batch that is refused stays."""
+    """Append the events of batches again, for example after an upgrade. A refused batch stays in quarantine."""
     done: list[dict[str, Any]] = []
     with writing(catalog) as opened, told(done, as_json):
         for number in numbers:
@@ -147,7 +147,7 @@ def retry(catalog: str, numbers: tuple[int, ...], as_json: bool) -> None:
 @click.argument("names", nargs=-1, required=True)
 @json_option
 def drop(catalog: str, names: tuple[str, ...], as_json: bool) -> None:
-    """Delete batches, by number, and damaged files, by name. They cannot be brought back."""
+    """Permanently delete batches, by number, and damaged files, by name."""
     done: list[dict[str, Any]] = []
     with writing(catalog) as opened, told(done, as_json):
         for name in names:
@@ -159,7 +159,7 @@ def drop(catalog: str, names: tuple[str, ...], as_json: bool) -> None:
 
 @contextmanager
 def told(done: list[dict[str, Any]], as_json: bool) -> Iterator[None]:
-    """Print what was done as JSON, also where the rest fails."""
+    """Print the completed work as JSON, even if the rest fails."""
     try:
         yield
     finally:

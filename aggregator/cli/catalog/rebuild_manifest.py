@@ -1,4 +1,4 @@
-"""`aggregator rebuild-manifest`: rebuild the manifest from segments, log and facts."""
+"""`aggregator rebuild-manifest`: rebuild the manifest from segments, the log and the manifest backup."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Examples:
 
 @click.command("rebuild-manifest", epilog=_EXAMPLES)
 @catalog_argument
-@click.option("--store", metavar="ADDRESS", help="Object store that has segments. Default: as catalog.facts has it.")
+@click.option("--store", metavar="ADDRESS", help="Object store that has segments. Default: the one in catalog.facts.")
 @json_option
 def rebuild_manifest(catalog: str, store: str | None, as_json: bool) -> int:
-    """Rebuild a lost or damaged manifest from the segments of CATALOG, which must be closed everywhere.
+    """Rebuild a lost or damaged manifest from the segments of CATALOG, which no process may have open.
 
-    Every segment is read from end to end, those that are only in its object store as well. What neither they nor the
-    log can tell (topics without events, policies, pipes, erasures under way, record indexes) comes from the file
-    catalog.facts. What cannot be read goes to quarantine/, the old manifest, too. Exit status 1 if a segment was set
-    aside, or something is not brought back.
+    Every segment is read from end to end, including those that are only in its object store. Facts that are in neither
+    the segments nor the log (topics without events, policies, pipes, unfinished erasures, record indexes) come from the
+    file catalog.facts. Unreadable files and the old manifest are moved to quarantine/. Exit status 1 if a segment was
+    set aside, or something could not be recovered.
     """
     with progress("reading") as show:
         report = aggregator.rebuild_manifest(catalog, store=store, progress=show)

@@ -1,4 +1,4 @@
-"""`aggregator restore`: bring a catalog back from its store."""
+"""`aggregator restore`: restore a catalog from its object store."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("store")
 @click.argument("directory", type=click.Path(readable=False))
-@click.option("--at", metavar="TIME", help="As it was then: ISO 8601, UTC unless it names a zone. Default: now.")
+@click.option("--at", metavar="TIME", help="Restore its state at TIME: ISO 8601, UTC without a zone. Default: now.")
 @json_option
 def restore(store: str, directory: str, at: str | None, as_json: bool) -> int:
     """Restore the catalog in the object store at STORE into DIRECTORY, which must be empty or absent.
 
-    Record indexes, producers, policies and pipes come back, too. After an interruption, run it again: it goes on. The
-    restored catalog is independent and has no store. What is damaged or missing in the store is reported, and the rest
-    restored: exit status 1.
+    Record indexes, producers, policies and pipes are restored, too. If interrupted, run it again: it continues. The
+    restored catalog is independent and has no store. If objects are damaged or missing in the store, they are reported,
+    the rest is restored, and the exit status is 1.
     """
     with progress("restoring") as show:
         report = aggregator.restore(store, directory, at=parsed_time(at), progress=show)

@@ -1,4 +1,4 @@
-"""`aggregator retain`: remove now what topics no longer keep."""
+"""`aggregator retain`: remove expired segments now."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Examples:
 @click.option("--dry-run", is_flag=True, help="Print what would be removed; remove nothing.")
 @json_option
 def retain(catalog: str, topic: str | None, dry_run: bool, as_json: bool) -> None:
-    """Remove the segments that CATALOG, or one TOPIC of it, no longer keeps, oldest first.
+    """Remove the expired segments of CATALOG, or of one TOPIC, oldest first.
 
-    An open catalog does so by itself. `aggregator topics --alter` says what a topic keeps.
+    An open catalog does this in the background. `aggregator topics --alter` sets what a topic keeps.
     """
     with reading(catalog) if dry_run else writing(catalog) as opened:
         report = opened.retain(topic, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""`aggregator stats`: what a catalog holds and takes."""
+"""`aggregator stats`: show the contents and the size of a catalog."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Examples:
 @optional_topic
 @json_option
 def stats(catalog: str, topic: str | None, as_json: bool) -> None:
-    """Show what a catalog, or one TOPIC of it, holds: events, segments, bytes on disk, partitions."""
+    """Show the events, segments, bytes on disk and partitions of a catalog, or of one TOPIC."""
     with asking(catalog) as opened:
         facts = opened.stats() if topic is None else opened.topic(topic).stats()
         for name in ("schema", "indexes", "keys") if topic is not None else ():
-            facts.pop(name, None)  # a server tells them as well; they are `aggregator topics`'
+            facts.pop(name, None)  # a server returns these as well; `aggregator topics` shows them
         if as_json:
             say_json(facts)
             return
@@ -53,7 +53,7 @@ def stats(catalog: str, topic: str | None, as_json: bool) -> None:
 
 
 def shipped(stored: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """How far the store is behind, and what is wrong with it, as far as is known here."""
+    """Rows for the lag of the store and for its problems, as far as this process knows them."""
     facts = stored["shipping"] or {}
     if "lag_bytes" in facts:
         lag = f"all but {size(facts['lag_bytes'])}, of {facts['lag_seconds']:.1f} s"

@@ -1,4 +1,4 @@
-"""`aggregator store`: the object store that has a catalog's segments besides the disk."""
+"""`aggregator store`: manage the object store that has copies of a catalog's segments."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ keep_local_option = click.option(
     type=Pair(),
     multiple=True,
     metavar="WHAT=LIMIT",
-    help="What stays on the disk: bytes, age; none: no limit. E.g. bytes=50GiB; of one topic debug:age=1d. Repeatable.",
+    help="Limit of local files: bytes, age; none: no limit. E.g. bytes=50GiB; for one topic debug:age=1d. Repeatable.",
 )
 _topic = click.argument("topic", required=False)
 
 
 def _kept(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
-    """What --keep-local says, as `open` takes it: limits, and those of topics by name."""
+    """Convert the --keep-local options to the argument of `open`: limits, and limits of topics by name."""
     of_topics: dict[str, list[tuple[str, str]]] = {}
     for what, limit in pairs:
         topic, _, what = what.rpartition(":")
@@ -50,23 +50,24 @@ def _kept(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
 def store() -> None:
     """Keep a catalog's sealed segments in an object store: S3, GCS, Azure or a directory.
 
-    An open catalog does it by itself: segments go up soon after they are sealed, files go as --keep-local says, and
-    what was removed from the catalog leaves the store. These verbs tell of it, and do it now.
+    An open catalog does this in the background: it uploads segments soon after they are sealed, deletes local files
+    down to the limits of --keep-local, and deletes the objects of removed segments. These commands show the state of
+    that work, and do it now.
     """
 
 
 @store.command("set", epilog=_EXAMPLES)
 @catalog_argument
 @click.option(
-    "--store", metavar="ADDRESS", help="Where it is: s3://, gs://, az:// or file://, with a prefix of its own."
+    "--store", metavar="ADDRESS", help="Address of the store: s3://, gs://, az:// or file://, with a prefix of its own."
 )
 @keep_local_option
-@click.option("--cache", metavar="SIZE", help="What may be kept on the disk of what is read of it. Default: 1 GiB.")
+@click.option("--cache", metavar="SIZE", help="Disk space for caching data read from the store. Default: 1 GiB.")
 @json_option
 def set_(
     catalog: str, store: str | None, keep_local: Sequence[tuple[str, str]], cache: str | None, as_json: bool
 ) -> None:
-    """Give CATALOG a store, or change what of it stays on the disk. What is not given stays as it is."""
+    """Give CATALOG a store, or change the limits of its local files and cache. Options left out change nothing."""
     with aggregator.open(catalog, store=store, keep_local=_kept(keep_local), store_cache=cache) as opened:
         _tell(opened.store.status(), as_json)
 
@@ -75,7 +76,7 @@ def set_(
 @catalog_argument
 @json_option
 def status(catalog: str, as_json: bool) -> None:
-    """Show where the store of CATALOG is, and how much is there, not there yet, and only there."""
+    """Show the address of the store of CATALOG, and how much is stored there, not there yet, and only there."""
     with reading(catalog) as opened:
         _tell(opened.store.status(), as_json)
 
@@ -84,7 +85,7 @@ def status(catalog: str, as_json: bool) -> None:
 @catalog_argument
 @json_option
 def push(catalog: str, as_json: bool) -> None:
-    """Put every sealed segment of CATALOG into its store that is not there yet."""
+    """Upload every sealed segment of CATALOG that is not in its store yet."""
     with progress("putting"), writing(catalog) as opened:
         waiting = opened.store.status()["waiting"]
         opened.store.push()
@@ -100,9 +101,10 @@ def push(catalog: str, as_json: bool) -> None:
 @keep_local_option
 @json_option
 def evict(catalog: str, topic: str | None, keep_local: Sequence[tuple[str, str]], as_json: bool) -> None:
-    """Delete files of CATALOG, or of one TOPIC, that the store has, by this --keep-local or the catalog's own.
+    """Delete local files of CATALOG, or of one TOPIC, that are in the store, down to the limits of --keep-local.
 
-    Each object is read back first, and its checksum compared.
+    The default limits are the catalog's own. Each object is read back and its checksum compared before the file is
+    deleted.
     """
     with progress("reading back"), writing(catalog) as opened:
         gone = opened.store.evict(topic, keep_local=_kept(keep_local))
@@ -116,7 +118,7 @@ def evict(catalog: str, topic: str | None, keep_local: Sequence[tuple[str, str]]
 def fetch(catalog: str, topic: str | None, as_json: bool) -> None:
     """Copy segments of CATALOG, or of one TOPIC, from the store back to the disk.
 
-    They go again unless its --keep-local keeps them.
+    The copies are deleted again unless they are within the limits of the catalog's --keep-local.
     """
     with progress("fetching"), writing(catalog) as opened:
         back = opened.store.fetch(topic)
@@ -125,14 +127,14 @@ def fetch(catalog: str, topic: str | None, as_json: bool) -> None:
 
 @store.command(epilog=_EXAMPLES)
 @catalog_argument
-@click.option("--read", is_flag=True, help="Read every object, and compare its checksum; else its size.")
+@click.option("--read", is_flag=True, help="Read every object and compare its checksum, not only its size.")
 @json_option
 def verify(catalog: str, read: bool, as_json: bool) -> int:
     """Check that the store has every segment of CATALOG that it should. Exit status 1 if it does not.
 
-    A segment that is also on the disk is put there again. The events of any other are lost unless its object comes
-    back: restore an earlier version, if the store keeps them, or delete the object and then go on without it:
-    `aggregator verify --accept-losses`.
+    A segment that is also on the disk is uploaded again. The events of any other are lost unless its object comes
+    back: restore an earlier version of the object, if the store keeps versions, or delete the object and continue
+    without it: `aggregator verify --accept-losses`.
     """
     with progress("verifying"), looking(catalog) as opened:
         problems = opened.store.verify(read=read)
@@ -149,11 +151,11 @@ def verify(catalog: str, read: bool, as_json: bool) -> int:
 
 @store.command(epilog=_EXAMPLES)
 @catalog_argument
-@click.option("--grace", metavar="TIME", help="How old an object must be, by the store's clock. Default: 24h.")
+@click.option("--grace", metavar="TIME", help="Minimum age of deleted objects, by the store's clock. Default: 24h.")
 @click.option("--dry-run", is_flag=True, help="Print what would be deleted; delete nothing.")
 @json_option
 def gc(catalog: str, grace: str | None, dry_run: bool, as_json: bool) -> None:
-    """Delete objects that are not needed: of segments that CATALOG does not know, as a crash can leave, and others."""
+    """Delete objects that CATALOG does not need, such as segments that a crash left behind."""
     with writing(catalog) as opened:
         found = opened.store.gc(grace=grace, dry_run=dry_run)
     if as_json:

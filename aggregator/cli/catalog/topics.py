@@ -1,4 +1,4 @@
-"""`aggregator topics`: list, make, alter, rename and delete topics."""
+"""`aggregator topics`: list, create, alter, rename and delete topics."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def topics(
     retention: tuple[tuple[str, str], ...],
     as_json: bool,
 ) -> None:
-    """List the topics of a catalog, or make, alter, rename or delete one."""
+    """List the topics of a catalog, or create, alter, rename or delete one."""
     if sum(each is not None for each in (create, alter, rename, delete)) > 1:
         raise click.UsageError("give one of --create, --alter, --rename and --delete")
     if create is None and (indexes or keys):
@@ -103,7 +103,7 @@ def _done(catalog: AnyCatalog, name: str, what: str, as_json: bool) -> None:
 def _facts(catalog: AnyCatalog, name: str) -> dict[str, Any]:
     topic = catalog.topic(name)
     facts = topic.stats()
-    facts.pop("schema", None)  # a server tells the columns as well
+    facts.pop("schema", None)  # a server returns the schema as well
     return {"indexes": topic.indexes, "keys": topic.keys, **facts}
 
 
@@ -133,7 +133,7 @@ def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def kept(retention: dict[str, int | None]) -> str:
-    """What a topic keeps, in words."""
+    """Describe the retention of a topic in words."""
     words: dict[str, Callable[[int], str]] = {
         "bytes": size,
         "age_us": length,

@@ -27,17 +27,17 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @catalog_argument
-@click.option("--accept-losses", is_flag=True, help="Go on without segments that are missing or set aside.")
+@click.option("--accept-losses", is_flag=True, help="Continue without segments that are missing or set aside.")
 @click.option("--forget", is_flag=True, help="Report known problems one last time, then drop them.")
 @json_option
 def verify(catalog: str, accept_losses: bool, forget: bool, as_json: bool) -> int:
-    """Read every segment of CATALOG against its checksums; recover the log, look for missing and orphaned files.
+    """Check every segment of CATALOG against its checksums, recover the log, and find missing and orphaned files.
 
     A damaged segment is set aside in quarantine/, where `esdb repair` can make a copy of it; scans that need it fail
-    until it is put back, or --accept-losses says to go on without. Exit status 1 if the catalog knows of a problem. A
-    problem with a segment that is whole again is dropped; others, such as losses, are listed until --forget. While
-    another process writes, such as a server, or in a directory that is read-only, problems are reported and nothing is
-    set aside.
+    until it is put back, or until --accept-losses says to continue without it. Exit status 1 if the catalog has
+    recorded a problem. The problem of a segment that is intact again is dropped; others, such as losses, are listed
+    until --forget. If another process writes, such as a server, or the directory is read-only, problems are reported
+    and nothing is set aside.
     """
     changing = accept_losses or forget
     with progress("verifying"), writing(catalog) if changing else looking(catalog) as opened:

@@ -1,1 +1,1 @@
-"""Verbs that bring events in and give them out."""
+"""Subcommands that append and read events."""

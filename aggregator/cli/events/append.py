@@ -32,7 +32,7 @@ Examples:
 
 
 def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say where and how events are appended."""
+    """Add the options for where and how events are appended to a command."""
     for option in (
         durability_option,
         click.option(
@@ -41,12 +41,12 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default=10_000,
             show_default=True,
             metavar="N",
-            help="Number of events that are acknowledged together.",
+            help="Number of events to acknowledge together.",
         ),
         click.option(
             "--producer",
             metavar="NAME",
-            help="Name of the producer: run again after an error, what it has stored is passed over.",
+            help="Name of the producer. A second run after an error skips the batches it already stored.",
         ),
         click.option(
             "--receipts", is_flag=True, help="Print a line of JSON for each batch as soon as it is acknowledged."
@@ -68,8 +68,8 @@ def append(catalog: str, topic: str, inputs: tuple[str, ...], as_json: bool, **o
     """Append the events of files to TOPIC, which must exist.
 
     INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst): a file, a directory, a pattern,
-    a place in a store, or "-" for standard input, which is appended as it comes. Columns have the types that the topic
-    has; a new column is added to it. What was appended before an error stays.
+    an address in a store, or "-" for standard input, which is appended as it arrives. Columns get their types from the
+    topic; new columns are added to it. Events appended before an error stay.
     """
     started = perf_counter()
     sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None)
@@ -80,7 +80,7 @@ def append(catalog: str, topic: str, inputs: tuple[str, ...], as_json: bool, **o
 
 
 def report(fed: Fed, seconds: float, as_json: bool) -> None:
-    """Say what was appended."""
+    """Print a summary of what was appended."""
     if as_json:
         say_json({**asdict(fed), "seconds": round(seconds, 6)})
         return

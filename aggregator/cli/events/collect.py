@@ -1,4 +1,4 @@
-"""`aggregator collect`: lines of files into streams as they are written."""
+"""`aggregator collect`: collect lines of files into streams as they are written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from esformat.cli.parts import (
 )
 
 ONCE_PATIENCE_S = 60.0
-"""How long `--once` waits until a batch is taken."""
+"""Longest time that `--once` waits for a batch to be accepted."""
 _PLAIN = ("time", "multiline", "encoding", "max_line_bytes", "begin", "compressed", "container", "path_tags", "zone")
 _EXAMPLES = """\b
 Examples:
@@ -39,7 +39,7 @@ Examples:
 
 
 class _Config(click.Path):
-    """A TOML file. The error for a directory says where to give a catalog."""
+    """A TOML file. The error for a directory points to --into."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if Path(value).is_dir():
@@ -64,13 +64,13 @@ class _Config(click.Path):
 )
 @click.option("--topic", metavar="TOPIC", help="Topic of the streams. Default: logs.")
 @click.option("--tags", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Tags of the streams. Repeatable.")
-@click.option("--file-tag", metavar="NAME", help='Tag that holds the file\'s path. Default: file; "" for none.')
+@click.option("--file-tag", metavar="NAME", help='Tag for the file\'s path. Default: file; "" for none.')
 @click.option("--line-format", metavar="FORMAT", help=f"{', '.join(collecting.FORMATS[:-1])}, or regex=PATTERN.")
 @click.option(
     "--time",
     metavar="NAME",
-    help="The key or group with the time. Default: time; of a regex ts. "
-    "none: dates in lines of text are not looked for.",
+    help="The key or group with the time. Default: time; for a regex, ts. "
+    "none: do not look for dates in lines of text.",
 )
 @click.option("--tag-from", "tags_from", multiple=True, metavar="NAME", help="A key or group that becomes a tag.")
 @click.option("--field", "fields", multiple=True, metavar="NAME", help="A key that becomes a field.")
@@ -113,9 +113,9 @@ def collect(
 ) -> int:
     """Collect lines of files into streams as they are written, each exactly once, until interrupted.
 
-    It keeps up with rotation by renaming and by copying, and goes on after restarts and kills: it notes what it stored
-    of which file in which catalog. CONFIG is a TOML file with the same settings and one or more [[files]]. With --once,
-    exit status 1 if no file matched a pattern.
+    Follows files that are rotated by renaming or by copying, and continues after restarts and kills: it records how
+    much of each file it stored in which catalog. CONFIG is a TOML file with the same settings and one or more
+    [[files]]. With --once, exit status 1 if a pattern matched no file.
     """
     settings = _settings(config, path, options)
     notes = state_file(settings.state, f"collect-{_digest(config, settings)}")
@@ -158,10 +158,10 @@ def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any
 
 
 def _digest(config: Path | None, settings: collecting.Settings) -> str:
-    """Tells collectors apart that have no file for their notes named.
+    """Return the digest that names the progress file of a collector without --state.
 
-    Those that write the same tags to one topic share their notes, whatever their patterns and wherever they run: a file
-    that two of them name is collected once.
+    Collectors that write the same tags to the same topic share their progress, whatever their patterns and wherever
+    they run, so that a file that two of them match is collected once.
     """
     into = settings.into.rstrip("/").lower() if "://" in settings.into else str(Path(settings.into).resolve())
     facts = f"{into} {settings.topic} {sorted(settings.files[0].tags.items())}"
@@ -183,7 +183,7 @@ def _now_us() -> int:
 
 @contextmanager
 def ended_by_signals(stop: Event, end: Any) -> Iterator[None]:
-    """Let SIGTERM and Ctrl-C end the work, after what is under way."""
+    """Let SIGTERM and Ctrl-C end the work after the current step."""
 
     def ended(number: int, frame: Any) -> None:
         stop.set()

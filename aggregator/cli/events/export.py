@@ -59,8 +59,8 @@ Examples:
     type=Where(),
     multiple=True,
     metavar="CONDITION",
-    help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Odd names go into double "
-    "quotes. Repeatable.",
+    help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Quote unusual names with "
+    "double quotes. Repeatable.",
 )
 @target_format_option(*_FORMATS, text="Default: by the name of FILE.")
 @json_option
@@ -71,8 +71,8 @@ def export(
     """Write the events of TOPIC, or some of them, to FILE: .esdb, Parquet, JSON lines, CSV or Arrow.
     "-" is standard output.
 
-    FILE appears when it is complete. An .esdb file has the topic's indexes and kind of keys; a column of signed and
-    unsigned numbers of 64 bits is written as decimals, which have no index.
+    FILE appears only when it is complete. An .esdb file has the topic's indexes and kind of keys; a column that mixes
+    signed and unsigned 64-bit numbers is written as decimals, which cannot be indexed.
     """
     started = perf_counter()
     if format_ is not None:

@@ -1,4 +1,4 @@
-"""`aggregator forward`: send on the records that a statement selects, as they arrive."""
+"""`aggregator forward`: send the records that a statement selects to another system as they arrive."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Examples:
     metavar="FILE",
     help="File that records progress. Default: in ~/.local/state/aggregator.",
 )
-@click.option("--once", is_flag=True, help="Exit when all existing records are sent, or none is taken for a minute.")
+@click.option("--once", is_flag=True, help="Exit when all existing records are sent, or none is accepted for a minute.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new records as they arrive. This is the default.")
 @click.option(
     "--http-header", "headers", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Header of HTTP requests."
@@ -65,11 +65,11 @@ Examples:
 )
 @json_option
 def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, as_json: bool, **options: Any) -> None:
-    """Send the records that a SELECT chooses to another place, at least once, in order, until interrupted.
+    """Send the records that a SELECT chooses to another system, at least once, in order, until interrupted.
 
-    It begins with what arrives from now on, unless the statement has a POSITION, and goes on where it stopped when it
-    is started again. A destination that fails is tried again with growing pauses. JSON lines are sent, or lines by the
-    statement's format string; syslog gets messages of RFC 5424.
+    It begins with records that arrive from now on, unless the statement has a POSITION; a later run continues where the
+    last one stopped. A destination that fails is retried with growing pauses. Records are sent as JSON lines, or as
+    lines in the statement's format string; syslog gets RFC 5424 messages.
     """
     if once and follow:
         raise click.UsageError("--once and --follow contradict each other")

@@ -1,4 +1,4 @@
-"""`aggregator import`: append files to a topic, which is made if it does not exist."""
+"""`aggregator import`: append files to a topic, which is created if it does not exist."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def import_(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Append the events of files to TOPIC, which is made if it does not exist.
+    """Append the events of files to TOPIC, which is created if it does not exist.
 
-    INPUT is an .esdb file, whose columns, indexes and kind of keys a new topic takes on, or one of those that `append`
-    reads: a file, a directory, a pattern, a place in a store. Events go on in the order of their file. Bytes in text
-    may be {"base64": "…"}, as `export` writes them.
+    INPUT is an .esdb file, from which a new topic gets its columns, indexes and kind of keys, or any input that
+    `append` reads: a file, a directory, a pattern, an address in a store. Events are appended in the order of their
+    file. Text formats may have bytes as {"base64": "…"}, as `export` writes them.
     """
     started = perf_counter()
     sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None, segments=True)
@@ -82,7 +82,7 @@ def _topic(
 
 
 def _checked(topic: Topic, indexes: tuple[str, ...], keys: str | None) -> Topic:
-    """The existing topic, if it has the settings asked for: the same command can run twice."""
+    """Return the existing topic if it has the requested settings, so that the same command can run twice."""
     new = [index for index in indexes if index not in topic.indexes]
     if new or keys not in (None, topic.keys):
         asked, lacks = ("--index", f"no index {new[0]!r}") if new else ("--keys", f"keys of {topic.keys}")

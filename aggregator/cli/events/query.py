@@ -1,4 +1,4 @@
-"""`aggregator query`: run an LQL statement and print its answer."""
+"""`aggregator query`: run an LQL statement and print its result."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Examples:
 @statement_format_option
 @output_options
 def query(catalog: str, statement: str, format_: str | None, output: str, force: bool) -> None:
-    """Run a statement over the streams of a catalog and print the answer. "-": the statement comes from standard input.
+    """Run an LQL statement over the streams of a catalog and print its result. "-": read it from standard input.
 
-    The name of FILE tells its format. Exit status 2 where the statement is wrong; the place is shown.
+    The format of FILE follows from its name. If the statement is invalid, shows where, and exits with status 2.
     """
     text = sys.stdin.read() if statement == "-" else statement
     if output != "-":
@@ -41,6 +41,6 @@ def query(catalog: str, statement: str, format_: str | None, output: str, force:
     elif format_ is not None:
         format_ = chosen_format(format_, output)
     with shown_errors():
-        lql.parse_statement(text)  # before anything is opened for it
+        lql.parse_statement(text)  # refused before anything is opened
         with opened_output(output, force=force) as sink:
             run_statement(catalog, text, format_, sink=sink)

@@ -1,4 +1,4 @@
-"""`aggregator scan`: the events of a topic that answer a question, in many formats."""
+"""`aggregator scan`: print the events of a topic that match, in many formats."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ Examples:
 def scan(
     catalog: str, topic: str, format_: str | None, output: str, force: bool, only_count: bool, **question: Any
 ) -> None:
-    """Print the events of TOPIC that answer a question: by time, oldest first, over all partitions.
+    """Print the events of TOPIC that match the options: by time, oldest first, over all partitions.
 
-    Sealed or not, what was acknowledged is there, also while another process appends. The columns record_index and
-    partition can be asked for by name. Times without a zone are UTC.
+    Every acknowledged event is visible, sealed or not, even while another process appends. --columns can also name
+    record_index and partition. Times without a zone are UTC.
     """
     chosen_format(format_, output)  # refused before the catalog is opened
     with asking(catalog) as opened:

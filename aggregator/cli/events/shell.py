@@ -1,4 +1,4 @@
-"""`aggregator shell`: statements one after the other, typed with history and completion, or from a pipe."""
+"""`aggregator shell`: run statements, typed with history and completion, or from a pipe."""
 
 from __future__ import annotations
 
@@ -44,10 +44,9 @@ _HELPS = "help"
 @catalog_or_server
 @statement_format_option
 def shell(catalog: str, format_: str | None) -> None:
-    """Type statements, each ended with a semicolon, and see their answers; Ctrl-C stops one.
+    """Type statements, each ended with a semicolon, and see their results; Ctrl-C stops a statement.
 
-    Where standard input is no terminal, the statements in it are run one after the other; the first that fails ends
-    the command.
+    If standard input is not a terminal, the statements in it are run in order; the first that fails ends the command.
     """
     with asking(catalog) as opened:
         made = Shell(catalog, opened, format_)
@@ -62,13 +61,13 @@ def shell(catalog: str, format_: str | None) -> None:
 
 
 class Shell:
-    """A session over a catalog."""
+    """A session of statements over one catalog."""
 
     def __init__(self, path: str, catalog: AnyCatalog, format_: str | None) -> None:
         self._path, self._catalog, self._format = path, catalog, format_
 
     def take(self, text: str) -> bool:
-        """Run a statement, or a command that begins with a backslash. False: the session ends."""
+        """Run a statement, or a command that begins with a backslash. Return False if the session ends."""
         text = text.strip()
         if text.startswith("\\") or text.lower() == _HELPS:
             return self._command(text)
@@ -105,7 +104,7 @@ class Shell:
     # ------------------------------------------------------------ at a terminal
 
     def interact(self) -> None:
-        """Prompt until the user ends it. Raises click.UsageError where prompt_toolkit is missing."""
+        """Prompt until the user ends the session. Raises click.UsageError if prompt_toolkit is not installed."""
         session = self._session()
         say(f"{self._path}: {count(len(self._catalog.streams()), 'stream')}. Type \\help for help.")
         while True:
@@ -180,6 +179,6 @@ class Shell:
 
 
 def is_whole(text: str) -> bool:
-    """Whether Enter runs what was typed: a command, a statement with its semicolon, or an empty line behind one."""
+    """Whether Enter runs the text: it is a command, or ends with a semicolon or an empty line."""
     _, rest = split(text)
     return text.startswith("\\") or rest.strip().lower() in ("", *_ENDS, _HELPS) or text.endswith("\n")

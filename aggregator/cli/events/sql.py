@@ -1,4 +1,4 @@
-"""`aggregator sql`: a statement in SQL over topics and streams, its answer printed or written."""
+"""`aggregator sql`: run an SQL statement over topics and streams, and print or write its result."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Examples:
 @format_option(*ROWS)
 @output_options
 def sql(catalog: str, statement: str | None, format_: str | None, output: str, force: bool) -> None:
-    """Run a statement over a catalog and print its answer; without one, at a terminal, type statements.
+    """Run an SQL statement over a catalog and print its result. Without SQL, at a terminal: type statements.
 
-    Topics are tables, unsealed events included; the table "streams" has the records of streams, with their tags as a
-    map. The dialect is DuckDB's. Times without a zone are UTC. "-": the statement comes from standard input. With a
-    directory, Parquet, CSV and JSON files can be named as well, in quotes.
+    Topics are tables, which include unsealed events; the table "streams" has the records of streams, with their tags as
+    a map. The dialect is DuckDB's. Times without a zone are UTC. "-": read the statement from standard input. If the
+    catalog is a directory, statements can also read Parquet, CSV and JSON files, named in quotes.
     """
     chosen = chosen_format(format_, output)  # refused before the catalog is opened
     with asking(catalog) as opened:

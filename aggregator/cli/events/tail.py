@@ -1,4 +1,4 @@
-"""`aggregator tail`: the newest events, and what comes after them."""
+"""`aggregator tail`: print the newest events, and follow those that arrive later."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ Examples:
     default=10,
     show_default=True,
     metavar="N",
-    help="Number of last events to start with.",
+    help="Number of newest events to print first.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Follow new events until interrupted.")
 @click.option("--partition", metavar="NAME", help="Only this partition.")
 @statement_format_option
 def tail(catalog: str, topic: str, limit: int, follow: bool, partition: str | None, format_: str | None) -> None:
-    """Print the events of TOPIC that were appended last, as JSON lines with their partition and record index.
+    """Print the most recently appended events of TOPIC as JSON lines with their partition and record index.
 
-    Events that are printed together are in order of time, others as they were appended. TOPIC may also be an LQL
-    statement that begins with SELECT: its last records, and with -f new ones, also of streams made later. --format
-    needs a statement.
+    Events that are printed together are sorted by time; otherwise the order is that of appending. TOPIC may also be an
+    LQL statement that begins with SELECT: this prints its last records and, with -f, new ones, including those of
+    streams created later. --format needs a statement.
     """
     with asking(catalog) as opened:
         if topic not in opened.topics() and topic.split(None, 1)[:1] and topic.split()[0].upper() == "SELECT":
@@ -82,7 +82,7 @@ def tail(catalog: str, topic: str, limit: int, follow: bool, partition: str | No
 
 
 def _tail_statement(catalog: AnyCatalog, text: str, limit: int, follow: bool, format_: str | None) -> None:
-    """The last records that a SELECT chooses, or those from its POSITION on, and what comes after them."""
+    """Print the last records that a SELECT chooses, or those from its POSITION on; with `follow`, also later ones."""
     from aggregator.lql.parse.tree import Position, Select
 
     statement = lql.parse_statement(text)
@@ -107,19 +107,19 @@ def _tail_statement(catalog: AnyCatalog, text: str, limit: int, follow: bool, fo
 
 
 class _Followed:
-    """A topic, and how far each of its partitions was read."""
+    """A topic, with the position that has been read in each of its partitions."""
 
     def __init__(self, topic: Topic | RemoteTopic, partition: str | None) -> None:
         self._topic, self._only = topic, partition
         self._ends: dict[str, int] = {}
 
     def _known(self) -> dict[str, int]:
-        """The record index behind the last event of each partition, as it is now."""
+        """The current end of each partition: the record index after its last event."""
         facts = self._topic.stats()["partitions"]
         return {name: mine["end_index"] for name, mine in facts.items() if self._only in (None, name)}
 
     def newest(self, limit: int) -> pa.Table:
-        """The last events, and remember where they end."""
+        """Return the last events, and remember where they end."""
         self._ends = self._known()
         tables = {
             name: self._topic.read(name, end - 1, limit, reverse=True).to_table()
@@ -130,7 +130,7 @@ class _Followed:
         return found.slice(max(0, found.num_rows - limit))
 
     def fresh(self) -> pa.Table:
-        """What came since."""
+        """Return the events appended since the last call."""
         import pyarrow.compute as pc  # here: slow to import
 
         tables = {}
@@ -144,7 +144,7 @@ class _Followed:
 
 
 def _in_order(tables: dict[str, pa.Table]) -> pa.Table:
-    """Events of several partitions as one table, by time."""
+    """Return the events of several partitions as one table, sorted by time."""
     import pyarrow as pa  # here: slow to import
 
     named = [

@@ -1,1 +1,1 @@
-"""Verbs of servers."""
+"""Subcommands that run, follow and measure servers."""

@@ -1,4 +1,4 @@
-"""`aggregator bench`: how fast this machine, or a server, takes events in, and how long an append waits."""
+"""`aggregator bench`: measure how fast this machine, or a server, appends events, and the latency of appends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Examples:
   aggregator bench --url http://127.0.0.1:3030 --work read --rate 200 --threads 8
   aggregator bench --url http://127.0.0.1:3030 --interface plateau --rate 1000
 """
-_SHAPES = 16  # batches made beforehand, appended in turn
+_SHAPES = 16  # batches generated in advance and appended in turn
 
 
 @click.command(epilog=_EXAMPLES)
@@ -76,8 +76,8 @@ _SHAPES = 16  # batches made beforehand, appended in turn
 @click.option(
     "--rate",
     type=click.FloatRange(min=0.1),
-    help="With --url: requests per second, even if answers lag. "
-    "Default: each thread sends a request after the previous answer.",
+    help="With --url: requests per second, even if responses lag. "
+    "Default: each thread sends a request after the previous response.",
 )
 @click.option("--work", type=click.Choice(WORKS), default="append", show_default=True, help="With --url: kind of work.")
 @click.option(
@@ -115,12 +115,12 @@ def bench(
 ) -> None:  # fmt: skip
     """Append generated events for some seconds, and print rates and latencies.
 
-    Without --url, to a catalog of its own, which lies in a new directory and is removed at the end. Segments are sealed
-    meanwhile, as always.
+    Without --url, to a temporary catalog in a new directory, which is removed at the end. Segments are sealed during
+    the run, as usual.
 
-    With --url, to a topic of a server, where they stay. Reports the requests that succeeded (the goodput), those that
-    the server refused with 429, and how long each took, counted from when it was due: waiting for a free connection
-    counts. --work read asks for the newest events of one space after another.
+    With --url, to a topic of a server, where the events stay. Reports the requests that succeeded (the goodput), those
+    that the server refused with 429, and the latency of each, measured from when it was due: waiting for a free
+    connection counts. --work read asks for the newest events of one space after another.
     """
     if url is not None:
         bench_url(url, seconds, rate, threads, (work, interface, body, compression, topic, token), load, as_json)
@@ -155,7 +155,7 @@ def bench(
 
 
 def _run(topic: Topic, seconds: float, threads: int, load: dict[str, Any]) -> dict[str, Any]:
-    """Append from several threads; gives events, rates and latencies."""
+    """Append from several threads, and return the number of events, rates and latencies."""
     batches = [_batch(number, load) for number in range(_SHAPES)]
     latencies: list[list[float]] = [[] for _ in range(threads)]
     overloads = [0] * threads
@@ -174,7 +174,7 @@ def _run(topic: Topic, seconds: float, threads: int, load: dict[str, Any]) -> di
                 overloads[thread] += 1
                 stopped.wait(error.retry_after_s)
                 continue
-            except Exception as error:  # noqa: BLE001 who waits for the threads raises it
+            except Exception as error:  # noqa: BLE001 raised by the thread that joins the workers
                 failed.append(error)
                 return
             latencies[thread].append(perf_counter() - now)
@@ -186,7 +186,7 @@ def _run(topic: Topic, seconds: float, threads: int, load: dict[str, Any]) -> di
             worker.start()
         for worker in workers:
             worker.join()
-    finally:  # also where we are interrupted: the catalog is closed next
+    finally:  # also after an interrupt, because the catalog is closed next
         stopped.set()
         for worker in workers:
             if worker.ident is not None:
@@ -219,7 +219,7 @@ def _batch(number: int, load: dict[str, Any]) -> pa.RecordBatch:
     rng = np.random.default_rng(number)
     spaces = pa.array(np.char.add("space-", rng.integers(0, load["spaces"], count).astype(str)))
     data = np.frombuffer(os.urandom(count * payload), dtype=np.uint8)
-    text = pa.py_buffer((data % 64 + 32).astype(np.uint8).tobytes())  # printable: compresses as text does
+    text = pa.py_buffer((data % 64 + 32).astype(np.uint8).tobytes())  # printable, so that it compresses like text
     payloads = pa.FixedSizeBinaryArray.from_buffers(pa.binary(payload), count, [None, text]) if payload else None
     columns = {"space": spaces.cast(pa.string()), "timestamp": pa.array(number * count + np.arange(count))}
     if payloads is not None:

@@ -1,4 +1,4 @@
-"""`aggregator bench --url`: a server under load."""
+"""`aggregator bench --url`: measure a server under load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from esformat.cli.parts import (
 )
 
 WORKS = ("append", "read")
-_SWITCH_S = 0.0005  # a thread whose answer is there shall not wait long for the others to be measured
+_SWITCH_S = 0.0005  # short, so that a thread whose response has arrived is not measured late
 
 
 def bench_url(
@@ -28,7 +28,7 @@ def bench_url(
     """Put a server under load and report rates and latencies. what: work, interface, body, compression,
     topic, token.
 
-    Raises InvalidRequestError where nothing at all was done.
+    Raises InvalidRequestError if no request succeeded.
     """
     work, interface, body, compression, topic, token = what
     if interface == "plateau" and (body, compression) != ("arrow", "none"):

@@ -1,4 +1,4 @@
-"""`aggregator follow`: keep a directory as the catalog behind a server is."""
+"""`aggregator follow`: keep a directory an up-to-date copy of a server's catalog."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Examples:
 @click.option(
     "--once",
     is_flag=True,
-    help="Exit when the copy has caught up, or could not for a minute.",
+    help="Exit when the copy has caught up, or has failed to for a minute.",
 )
 @json_option
 def follow(url: str, directory: str, once: bool, as_json: bool) -> None:
     """Copy the catalog of the server at URL into DIRECTORY, and keep the copy up to date until SIGTERM or Ctrl-C.
 
-    The copy is a catalog that can be read meanwhile: topics, events with their record indexes, erasures, producers and
-    pipes are as there. It goes on where it was, whichever side was stopped or killed. The token must have the scope
-    admin. `aggregator stats DIRECTORY` tells how far behind it is; `aggregator promote DIRECTORY` makes it a catalog of
-    its own when the server is gone.
+    The copy is a catalog that can be read at any time, with the same topics, events, record indexes, erasures,
+    producers and pipes. It continues where it was after either side was stopped or killed. The token must have the
+    scope admin. `aggregator stats DIRECTORY` shows how far behind the copy is; `aggregator promote DIRECTORY` makes it
+    an independent catalog when the server is gone.
     """
     if not is_address(url):
         raise click.UsageError(f"{url} is not the address of a server, such as http://127.0.0.1:3030")

@@ -1,4 +1,4 @@
-"""`aggregator serve`: a catalog over HTTP."""
+"""`aggregator serve`: serve a catalog over HTTP."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page),
 @click.option("--config", type=click.Path(readable=False), metavar="FILE", help="A TOML or YAML file with settings.")
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Set any setting by its key. Repeatable.")
 @click.option("--durability", metavar="HOW", help="fsync (default), interval, interval:200ms, none, store.")
-@click.option("--store", metavar="ADDRESS", help="Where log, manifest and segments go as well: s3://bucket/prefix.")
+@click.option("--store", metavar="ADDRESS", help="Store to copy log, manifest and segments to: s3://bucket/prefix.")
 @click.option("--standby", is_flag=True, help="Follow the store, serve reads, and take over when its writer is gone.")
 @click.option(
     "--tls-certificate", type=click.Path(readable=False), metavar="FILE", help="Speak TLS with this certificate."
@@ -47,7 +47,7 @@ then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page),
 )
 @click.option("--syslog", metavar="HOST:PORT", help="Receive syslog messages at this address, over TCP and UDP.")
 @click.option("--syslog-tls", metavar="HOST:PORT", help="Receive syslog messages at this address, over TLS.")
-@click.option("--follow", metavar="URL", help="Copy the catalog of that server, and serve it for reading.")
+@click.option("--follow", metavar="URL", help="Copy the catalog of the server at URL, and serve it for reading.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of the server's own log.")
 @click.option("--public", is_flag=True, help="Listen on a public address without requiring tokens.")
 @click.option("--settings", "keys", is_flag=True, help="List the keys of all settings, and exit.")
@@ -56,10 +56,10 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
           tls_certificate: str | None, tls_key: str | None, client_ca: str | None, syslog: str | None,
           syslog_tls: str | None, follow: str | None, log_format: str | None, public: bool,
           keys: bool) -> None:  # fmt: skip
-    """Serve the catalog in DIRECTORY, made if it does not exist, over HTTP until SIGTERM or Ctrl-C.
+    """Serve the catalog in DIRECTORY, created if it does not exist, over HTTP until SIGTERM or Ctrl-C.
 
-    What was acknowledged is on disk; requests that are open when it stops are finished first. With --follow it is a
-    copy of another server's: see `aggregator follow`.
+    Acknowledged events are on disk; open requests are finished before it stops. With --follow, serves a copy of another
+    server's catalog: see `aggregator follow`.
     """
     with none_looked_for():
         from aggregator.server import serve as run

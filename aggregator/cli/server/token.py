@@ -1,4 +1,4 @@
-"""`aggregator token`: the bearer tokens of a server."""
+"""`aggregator token`: manage the bearer tokens of a server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Examples:
 def token() -> None:
     """Create, list and revoke the bearer tokens of a server.
 
-    As soon as there is one, every request needs one. A running server notices changes within a second.
+    Once a token exists, every request needs one. A running server notices changes within a second.
     """
 
 
@@ -47,7 +47,7 @@ def token() -> None:
     help="Scope of the token; admin includes all. Repeatable.",
 )
 @click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC", help="Topics that it may use, e.g. clicks or 'web-*'."
+    "--topic", "topics", multiple=True, metavar="TOPIC", help="Topic it may use, e.g. clicks or 'web-*'. Repeatable."
 )
 @click.option("--expires", metavar="AGE", help="Lifetime of the token, e.g. 90d.")
 @json_option
@@ -59,7 +59,7 @@ def token() -> None:
 )
 def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, ...], expires: str | None,
            as_json: bool, file: str | None) -> None:  # fmt: skip
-    """Make a token for NAME, and print it: only its hash is kept."""
+    """Create a token for NAME, and print it: only its hash is stored."""
     from aggregator.policy import checked_duration
     from aggregator.server.control.tokens import create as make
 
@@ -112,7 +112,7 @@ def list_(catalog: str, as_json: bool, file: str | None) -> None:
     help="Token file to use instead of tokens.json in CATALOG.",
 )
 def revoke(catalog: str, token: str, as_json: bool, file: str | None) -> None:
-    """Revoke a TOKEN, given by its id or its name."""
+    """Revoke TOKEN, an id or a name."""
     from aggregator.server.control.tokens import revoke as take_away
 
     revoked = take_away(_file(catalog, file), token)

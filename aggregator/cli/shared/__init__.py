@@ -1,1 +1,1 @@
-"""What several verbs need: a catalog or a server opened, answers printed."""
+"""Code that several subcommands share: opening a catalog or a server, printing results."""

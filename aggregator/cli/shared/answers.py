@@ -1,4 +1,4 @@
-"""Answers to statements, printed: as a table, JSON lines, CSV, Arrow, or by the statement's format string."""
+"""Print the results of statements: as a table, JSON lines, CSV, Arrow, or by the statement's format string."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 FORMATS = (*TABLES, *ROWS, "template")
 _FOLLOWED = (*TABLES, "jsonl", "template")
 ROWS_SHOWN = 50
-"""Records of a SELECT without LIMIT in a table, and in the shell."""
+"""Number of records shown for a SELECT without LIMIT, in a table or in the shell."""
 
 
 def statement_format_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the option --format."""
+    """Add the option --format to a command."""
     text = (
-        "template is the statement's format string. Default: that where it has one, else table on a terminal and "
+        "template is the statement's format string. Default: template if it has one, else table on a terminal and "
         "jsonl in a pipe."
     )
     return cast("Callable[..., Any]", format_option(*FORMATS[len(TABLES) :], text=text)(command))
@@ -38,7 +38,7 @@ def statement_format_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def shown_errors() -> Iterator[None]:
-    """End the command with status 2 for a wrong statement, and show where it is wrong."""
+    """End the command with status 2 if a statement is invalid, and show where."""
     try:
         yield
     except lql.LqlError as error:
@@ -47,7 +47,7 @@ def shown_errors() -> Iterator[None]:
 
 
 def changes(statement: Statement) -> bool:
-    """Whether it needs a catalog that is open for writing."""
+    """Whether the statement needs a catalog that is open for writing."""
     from aggregator.lql.parse.tree import CreatePipe, DeletePipe, Truncate
 
     return isinstance(statement, CreatePipe | DeletePipe) or (isinstance(statement, Truncate) and not statement.dry_run)
@@ -56,11 +56,11 @@ def changes(statement: Statement) -> bool:
 def run_statement(
     place: str, text: str, format_: str | None, catalog: AnyCatalog | None = None, sink: BinaryIO | None = None
 ) -> None:
-    """Run a statement and print its answer. catalog: one that is open for reading already, or a server.
+    """Run a statement and print its result. catalog: one that is already open for reading, or a server.
 
-    sink: instead of standard output.
+    sink: written to instead of standard output.
 
-    Raises LqlError, AggregatorError and what else reading raises.
+    Raises LqlError, AggregatorError, and any error of reading.
     """
     statement = lql.parse_statement(text)
     limit = None if catalog is None else ROWS_SHOWN
@@ -79,7 +79,7 @@ def show(
     limit: int | None,
     sink: BinaryIO | None = None,
 ) -> None:
-    """Print the answer of a statement. limit: of a SELECT that has none."""
+    """Print the result of a statement. limit: applies to a SELECT without LIMIT."""
     from aggregator.lql.parse.tree import Select
 
     if format_ is not None and sink is None:
@@ -97,7 +97,7 @@ def show(
     if shortened:
         text = lql.to_text(replace(statement, limit=limit))
     selection: Any = catalog.query(text)
-    answer = selection.to_reader()  # one question: a server is not asked for the schema apart
+    answer = selection.to_reader()  # one request: a server is not asked separately for the schema
     rows = 0
 
     def counted() -> Iterator[pa.RecordBatch]:
@@ -119,14 +119,14 @@ def _warn(warnings: Iterable[str]) -> None:
 
 
 def format_of(statement: Select, format_: str | None) -> str:
-    """The format to print records in."""
+    """The format to print records in; `format_` if it is not None."""
     if format_ is not None:
         return format_
     return "template" if statement.format is not None else "table" if is_terminal(sys.stdout) else "jsonl"
 
 
 def followed_format(statement: Select, format_: str | None) -> str:
-    """The format to print records in as they arrive. Raises click.UsageError for one that cannot be followed."""
+    """The format to print records in as they arrive. Raises click.UsageError if it does not suit a stream."""
     chosen = format_of(statement, format_)
     if chosen not in _FOLLOWED:
         raise click.UsageError(f"--format {chosen} cannot be followed: use {', '.join(_FOLLOWED)}")
@@ -136,7 +136,7 @@ def followed_format(statement: Select, format_: str | None) -> str:
 def write_records(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, statement: Select, chosen: str, sink: BinaryIO
 ) -> None:
-    """Write the records of a SELECT."""
+    """Write the records of a SELECT in the format `chosen`."""
     if chosen in ("arrow", "arrows", "parquet"):
         convert.write_batches(batches, schema, chosen, sink)
         return
@@ -158,7 +158,7 @@ def write_records(
         texts = forward.lines(batch, columns, template) if as_lines else forward.json_lines(batch, columns)
         written = b"".join(texts.to_pylist())
         if chosen == "json" and written:
-            written = before + b"\n" + written[:-1].replace(b"\n", b",\n")  # lines of JSON have no others
+            written = before + b"\n" + written[:-1].replace(b"\n", b",\n")  # JSON lines have no other newlines
             before = b","
         sink.write(written)
         sink.flush()
@@ -168,7 +168,7 @@ def write_records(
 
 
 def plain_schema() -> pa.Schema:
-    """Of records as rows for people: tags as they are written, fields as JSON."""
+    """The schema of records as people read them: tags as written in LQL, fields as JSON."""
     import pyarrow as pa  # here: slow to import
 
     texts = [(name, pa.string()) for name in ("tags", "msg", "fields")]

@@ -1,4 +1,4 @@
-"""Append batches of events to a topic, one after the other; try again where the catalog was busy."""
+"""Append batches of events to a topic in order, and retry while the catalog is busy."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from aggregator.client import RemoteTopic
 
 AnyTopic: TypeAlias = "aggregator.Topic | RemoteTopic"
-"""A topic in a directory, or behind a server."""
+"""A topic of a local catalog or of a server."""
 
 DISK_PATIENCE_S = 60.0
-"""So long a batch waits for room on a full disk, which retention may make; then somebody has to."""
+"""How long a batch waits for retention to make room on a full disk; after that, a person has to."""
 _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
 
 
 @dataclass(slots=True)
 class Fed:
-    """What was appended. first, last: record indexes, None where nothing was."""
+    """Summary of what was appended. first, last: record indexes, None if nothing was appended."""
 
     topic: str
     partition: str
@@ -43,13 +43,13 @@ class Fed:
     assumptions: tuple[str, ...] = ()
 
     def take_forgotten(self, rows: int) -> None:
-        """Count a batch that must have been stored, as later ones of its producer were."""
+        """Count a batch that must have been stored, because later ones of its producer were."""
         self.batches += 1
         self.events += rows
         self.duplicates += 1
 
     def take(self, receipt: aggregator.Receipt) -> None:
-        """Count a receipt."""
+        """Count the batch of a receipt."""
         self.batches += 1
         self.events += len(receipt)
         self.duplicates += receipt.duplicate
@@ -67,11 +67,11 @@ def feed(
     fed: Fed | None = None,
     receipts: bool = False,
 ) -> Fed:
-    """Append `batches`, cut to `batch_rows`, in order; each is acknowledged before the next is begun.
+    """Append `batches`, cut to `batch_rows`, in order; each is acknowledged before the next is sent.
 
-    producer: the batches are its sequences 0, 1, 2 …, so that those that are there already are not stored again. Where
-    there are more than the catalog remembers, the first are passed over, if the next one proves to be the same.
-    receipts: print each as soon as there is one.
+    producer: the batches are its sequences 0, 1, 2 …, so that batches stored before are not stored again. Sequences
+    that the catalog no longer remembers are skipped, provided that a later one is accepted.
+    receipts: print each as soon as it arrives.
     """
     fed = fed or Fed(topic.name, partition)
     forgotten: aggregator.SequenceForgottenError | None = None
@@ -88,7 +88,7 @@ def feed(
             fed.take(receipt)
             if receipts:
                 say(json.dumps(asdict(receipt), ensure_ascii=False))
-        if forgotten is not None:  # nothing shows that these events are those that were stored
+        if forgotten is not None:  # nothing shows that the stored events are these
             raise forgotten
     except BaseException:
         if fed.first is not None:
@@ -120,7 +120,7 @@ def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatc
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic that is made with its first events, so that a file that cannot be read leaves none behind."""
+    """A topic that is created with its first events, so that an unreadable file leaves no topic behind."""
 
     catalog: aggregator.Catalog
     name: str
@@ -129,7 +129,7 @@ class NewTopic:
 
     @contextmanager
     def made(self) -> Iterator[aggregator.Topic]:
-        """Make the topic for some work; delete it again if that fails before it has any event."""
+        """Create the topic for the body of a `with`; delete it again if that fails before any event is stored."""
         topic = self.catalog.create_topic(self.name, indexes=self.indexes, keys=self.keys)
         try:
             yield topic
@@ -143,16 +143,16 @@ class NewTopic:
 
 
 def feed_files(topic: AnyTopic | NewTopic, inputs: Sequence[convert.Input], options: dict[str, Any]) -> Fed:
-    """Append the events of files, or of "-", as a command's options say."""
+    """Append the events of files, or of "-", according to a command's options."""
     roles = _roles(topic, options)
     fed = Fed(topic.name, options["partition"])
     with ExitStack() as opened:
         plan = None
-        if not any(map(convert.is_pipe, inputs)):  # a pipe is appended as it comes
+        if not any(map(convert.is_pipe, inputs)):  # a pipe is appended as it arrives
             plan = _surveyed(inputs, roles, options)
         show = opened.enter_context(progress("appending"))
         bad_rows = bad_rows_of(options, inputs)
-        live = options["producer"] is None  # whose batches are the same when they come again
+        live = options["producer"] is None  # a producer's batches must be the same in the next run
         load = opened.enter_context(
             convert.Load(inputs, roles, input_options_of(options), bad_rows=bad_rows, progress=show, live=live)
         )
@@ -175,13 +175,13 @@ def feed_files(topic: AnyTopic | NewTopic, inputs: Sequence[convert.Input], opti
 
 
 def _surveyed(inputs: Sequence[convert.Input], roles: convert.Roles, options: dict[str, Any]) -> convert.Plan:
-    """Look at all rows for their types."""
+    """Read all rows to find the types of their columns."""
     with progress("looking") as show, convert.Load(inputs, roles, input_options_of(options), progress=show) as load:
         return load.survey()
 
 
 def _roles(topic: AnyTopic | NewTopic, options: dict[str, Any]) -> convert.Roles:
-    """What the columns are: as the options say, else of the types that the topic has where these hold the values."""
+    """The roles and types of the columns: from the options, else the topic's types if the values fit them."""
     roles = roles_of(options, keys=topic.keys)
     if isinstance(topic, NewTopic):
         return replace(roles, null_data=True)
@@ -195,7 +195,7 @@ def _roles(topic: AnyTopic | NewTopic, options: dict[str, Any]) -> convert.Roles
 def showing(
     batches: Iterable[pa.RecordBatch], show: Callable[[int, int], None] | None, total: int
 ) -> Iterator[pa.RecordBatch]:
-    """The batches, while `show`, of `progress`, counts their events."""
+    """Yield the batches, and report the number of their events to `show`, the callback of `progress`."""
     done = 0
     for batch in batches:
         yield batch

@@ -1,4 +1,4 @@
-"""Catalogs as commands open them, and the arguments and options that several verbs share."""
+"""Open catalogs for commands, and the arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from aggregator.cli.shared.remote import RemoteCatalog
 
 AnyCatalog: TypeAlias = "aggregator.Catalog | RemoteCatalog"
-"""A catalog in a directory, or behind a server: the same verbs."""
+"""A catalog in a directory or behind a server; both have the same methods."""
 _ASKED_OF_SERVERS = "append, export, forward, query, scan, shell, sql, stats, tail, topics"
 _ACCESS = "aggregator.access"
 _HOST = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}/?")
 
 
 class _Directory(click.Path):
-    """A catalog's directory; an address is refused with what to do instead."""
+    """A catalog's directory. The error for an address names the commands that accept one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if is_address(value):
@@ -38,21 +38,21 @@ class _Directory(click.Path):
 
 
 def is_address(place: Any) -> bool:
-    """Whether it names a server, not a directory."""
+    """Whether `place` is the address of a server, not a directory."""
     return isinstance(place, str) and place.lower().startswith(("http://", "https://"))
 
 
 def catalog_or_server(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the argument CATALOG, a directory or the address of a server, and the options of access.
+    """Add the argument CATALOG, a directory or the address of a server, and the options of access to a command.
 
-    `asking` and `changing` find the options in the context: the command itself has no use for them.
+    `asking` and `changing` find the options in the context; the command does not receive them.
     """
     argument = click.argument("catalog", type=click.Path(readable=False), metavar="CATALOG|URL")
     return argument(_access_options(command))
 
 
 def server(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the argument URL, of a server, and the options of access, as `catalog_or_server` does."""
+    """Add the argument URL, the address of a server, and the options of access, as `catalog_or_server` does."""
     return click.argument("url", metavar="URL")(_access_options(command))
 
 
@@ -64,7 +64,7 @@ def _access_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--server-ca", type=click.Path(readable=False), metavar="FILE", expose_value=False, callback=keep,
                      help="For a server: CA certificates to trust. Default: the system's."),
         click.option("--token-file", type=click.Path(readable=False), metavar="FILE", expose_value=False, callback=keep,
-                     help="For a server: file that holds the access token."),
+                     help="For a server: file with the access token."),
         click.option("--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", expose_value=False, callback=keep,
                      help="For a server: access token. Prefer AGGREGATOR_TOKEN or --token-file."),
     ):  # fmt: skip
@@ -81,12 +81,12 @@ durability_option = click.option(
     default=DURABILITY,
     show_default=True,
     metavar="HOW",
-    help="What acknowledged events survive: fsync a power cut; interval, interval:200ms, none a crash only.",
+    help="What acknowledged events survive: fsync: a power cut; interval, interval:200ms, none: only a crash.",
 )
 
 
 def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say when a topic rolls and what it keeps."""
+    """Add the options for when a topic rolls and what it keeps to a command."""
     for name, text in (
         (
             "retention",
@@ -99,7 +99,7 @@ def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def policy(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
-    """A policy as `create_topic` takes it: counts are numbers, "none" is no limit, other limits have units."""
+    """Convert pairs to a policy for `create_topic`: counts become int, "none" no limit, others stay text with units."""
     limits: dict[str, Any] = {}
     for name, text in pairs:
         counts = name == "rows" or name.endswith("segments")
@@ -108,19 +108,19 @@ def policy(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
 
 
 def reading(path: str) -> aggregator.Catalog:
-    """Open a directory for reading; whoever writes goes on."""
+    """Open a directory for reading. A process that writes to it is not disturbed."""
     _must_be(path)
     return aggregator.open(path, read_only=True)
 
 
 def writing(path: str, durability: str = DURABILITY) -> aggregator.Catalog:
-    """Open a directory for writing; only `init` makes a catalog."""
+    """Open a directory for writing. It must exist: only `init` creates a catalog."""
     _must_be(path, hint=f"`aggregator init {path}` makes one")
     return aggregator.open(path, durability=durability)
 
 
 def looking(path: str) -> aggregator.Catalog:
-    """Open a directory for writing, or for reading where another process writes to it or nobody here may."""
+    """Open a directory for writing, or for reading if another process writes to it or permissions forbid writing."""
     _must_be(path)
     try:
         return writing(path)
@@ -133,12 +133,12 @@ def looking(path: str) -> aggregator.Catalog:
 
 
 def asking(place: str) -> AnyCatalog:
-    """Open a directory for reading, or the server at an address. Raises click.UsageError for options of the other."""
+    """Open a directory for reading, or the server at an address. Raises click.UsageError if an option does not fit."""
     return _server(place) if is_address(place) else reading(_without_access(place))
 
 
 def changing(place: str, durability: str = DURABILITY) -> AnyCatalog:
-    """Open a directory for writing, or the server at an address. Raises click.UsageError for options of the other."""
+    """Open a directory for writing, or the server at an address. Raises click.UsageError if an option does not fit."""
     if not is_address(place):
         return writing(_without_access(place), durability)
     if durability != DURABILITY:
@@ -147,14 +147,17 @@ def changing(place: str, durability: str = DURABILITY) -> AnyCatalog:
 
 
 def _without_access(path: str) -> str:
-    """The path of a directory, which needs no token. AGGREGATOR_TOKEN may be there for other commands."""
+    """Return the path of a directory. Raises click.UsageError if access options were typed for it.
+
+    AGGREGATOR_TOKEN is ignored: it may be set for other commands.
+    """
     for name in typed_options("server_ca", "token_file", "token"):
         raise click.UsageError(f"--{name.replace('_', '-')} goes with the address of a server; {path} is a directory")
     return path
 
 
 def access() -> tuple[str | None, str | None]:
-    """The token, and the file of certificates, that the options of access give. Raises click.UsageError, OSError."""
+    """The token and the certificate file from the options of access. Raises click.UsageError, OSError."""
     if len(typed_options("token", "token_file")) == 2:
         raise click.UsageError("give either --token or --token-file, not both")
     given = click.get_current_context().meta[_ACCESS]
@@ -173,7 +176,7 @@ def _server(address: str) -> RemoteCatalog:
 
 
 def typed_options(*names: str) -> list[str]:
-    """The options given on the command line."""
+    """Those of the named options that were given on the command line, not in the environment."""
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
     return [name for name in names if context.get_parameter_source(name) is typed]
@@ -182,7 +185,7 @@ def typed_options(*names: str) -> list[str]:
 def _must_be(path: str, hint: str = "name the directory of one, or the address of a server") -> None:
     root = Path(path)
     if "://" in path:
-        return  # opening says what a catalog is
+        return  # opening it raises a better error
     if not (root / "manifest.sqlite").exists() and not (root / "log").is_dir() and not (root / "segments").is_dir():
         if root.is_file():
             reads = f"`esdb scan {path}` reads it" if path.endswith(".esdb") else None
@@ -193,17 +196,17 @@ def _must_be(path: str, hint: str = "name the directory of one, or the address o
 
 
 def parsed_time(given: str | None) -> int | None:
-    """A time that was given, µs since the epoch; ISO 8601 text, in UTC where it names no zone."""
+    """Convert ISO 8601 text, UTC unless it names a zone, to µs since the epoch; None if no time was given."""
     return None if given is None else to_bound(given, "at")
 
 
 def state_folder() -> Path:
-    """The folder for the progress of commands; made if it does not exist."""
+    """The folder for the progress of commands, created if it does not exist."""
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "aggregator"
     create_directory(folder)
     return folder
 
 
 def state_file(given: str | None, name: str) -> Path:
-    """A progress file: the one given, or the one of that name in the state folder."""
+    """The progress file: `given`, or a file called `name` in the state folder."""
     return state_folder() / f"{name}.json" if given is None else Path(given)

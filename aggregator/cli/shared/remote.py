@@ -1,4 +1,4 @@
-"""`RemoteCatalog`: a catalog behind a server, with what commands ask of one that lies in a directory."""
+"""`RemoteCatalog`: a catalog behind a server, with the methods of a local one that commands use."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from aggregator.lql.parse.tree import Select
 from aggregator.storage.state.notify import Arrivals
 
 _BRIEF = Retry(attempts=4)
-"""Somebody waits at a terminal: an address where nobody listens is told in less than a second."""
+"""For a person at a terminal: an address where nothing listens is reported within a second."""
 _PATIENT = Retry(deadline_s=None)
-"""Of what follows a statement: it outlasts restarts of the server."""
-_TIMEOUT_S = 300.0  # a statement may read for long before its first record
+"""For following a statement: it outlasts restarts of the server."""
+_TIMEOUT_S = 300.0  # a statement may read for a long time before its first record
 _FIRST_RECORDS = 10_000
 
 
 class RemoteCatalog(Client):
-    """The verbs of `aggregator.Catalog` that commands use, through a server."""
+    """The methods of `aggregator.Catalog` that commands use, through a server."""
 
     def __init__(self, url: str, token: str | None, ca_file: str | None) -> None:
-        """Nothing is sent yet. Raises InvalidRequestError, OSError (a file of certificates)."""
+        """Create the client; sends nothing yet. Raises InvalidRequestError, OSError (the certificate file)."""
         self.path = url.rstrip("/")
         options: dict[str, Any] = {"token": token, "ca_file": ca_file, "timeout_s": _TIMEOUT_S}
         super().__init__(url, retry=_BRIEF, **options)
         self._patient = Client(url, retry=_PATIENT, **options)
         self.arrivals = Arrivals()
-        """Never ends: nobody here closes the server."""
+        """Never ends, because this process cannot close the server."""
 
     def close(self) -> None:
         """Close every connection."""
@@ -40,7 +40,7 @@ class RemoteCatalog(Client):
         self._patient.close()
 
     def stats(self) -> dict[str, Any]:
-        """What the catalog holds and takes; its address stands for the path, which is the server's own."""
+        """The contents and the size of the catalog. `path` is the address: a path on the server means nothing here."""
         return {"path": self.path, **super().stats()}
 
     def streams(self) -> list[dict[str, str]]:
@@ -49,10 +49,10 @@ class RemoteCatalog(Client):
         assert isinstance(table, pa.Table)
         return [TagSet.parse(tags).as_dict() for tags in table.column("tags").to_pylist()]
 
-    def tail(  # type: ignore[override]  # as `Catalog.tail`: the statement says where it begins
+    def tail(  # type: ignore[override]  # like `Catalog.tail`: the statement has the start position
         self, text: str, timeout_s: float | None = None
     ) -> RemoteFollowing:
-        """Follow a SELECT from where its POSITION says, or from now on. Raises InvalidRequestError."""
+        """Follow a SELECT from its POSITION, or from now on. Raises InvalidRequestError."""
         select = parse_statement(text)
         if not isinstance(select, Select):
             raise InvalidRequestError("only a SELECT can be followed", hint="run other statements with query")
@@ -62,27 +62,27 @@ class RemoteCatalog(Client):
 
 
 class RemoteFollowing:
-    """The records of a SELECT as they arrive at a server; `aggregator.Tail` does that for a directory."""
+    """The records of a SELECT as they arrive at a server; `aggregator.Tail` does this for a directory."""
 
     def __init__(
         self, ask: Callable[..., Page], ask_patiently: Callable[..., Page], select: Select, timeout_s: float | None
     ) -> None:
-        """Asks for the first page at once, so that a wrong statement, or no server, is told at once."""
+        """Request the first page immediately, so that an invalid statement or a missing server fails here."""
         limit = None if select.limit is None or select.limit < 0 else select.limit
         start, text = _start_of(select), to_text(replace(select, position=None, limit=None))
         first = ask(text, start, limit=_FIRST_RECORDS)
         self._left, self._first = limit, first.table
         self._tail = RemoteTail(ask_patiently, text, first.position, timeout_s)
         self.gone = first.gone
-        """How many records behind the position that it begins at are gone."""
+        """Number of records after the start position that were removed before they could be read."""
 
     @property
     def position(self) -> str | None:
-        """Where it stands behind the last record that was given; None: at the statement's own beginning."""
+        """The position after the last record yielded; None before the first, at the start of the statement."""
         return None if self._first.num_rows else self._tail.position
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The records as record batches, as soon as they are there."""
+        """Yield the records as record batches as they arrive."""
         if self._left == 0:
             return
         first, self._first = self._first, self._first.slice(0, 0)
@@ -104,7 +104,7 @@ def _joined(first: list[pa.RecordBatch], tail: RemoteTail) -> Iterator[pa.Record
 
 
 def _start_of(select: Select) -> str:
-    """The position of a statement as the server's interface names it."""
+    """The position of a statement in the notation of the server's API."""
     position = select.position
     if position is None:
         return "tail"

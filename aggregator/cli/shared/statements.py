@@ -1,4 +1,4 @@
-"""Statements in a text: where each ends."""
+"""Split text into statements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PIECE = re.compile(rf"{_QUOTED}|\{{(?:[^}}\"'`]|{_QUOTED})*\}}|(?P<end>;)|[^;\"
 
 
 def split(text: str) -> tuple[list[str], str]:
-    """The statements that end with a semicolon, and what comes behind the last of them."""
+    """Return the statements that end with a semicolon, and the text after the last of them."""
     ended: list[str] = []
     begin = 0
     for piece in _PIECE.finditer(text):
