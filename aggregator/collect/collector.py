@@ -126,8 +126,7 @@ class Collector:
                 self._save()
 
     def step(self, *, complete: bool = False) -> bool:
-        """Store up to one batch of new lines, and return whether there were any. complete: take unfinished last lines.
-        """
+        """Store up to one batch of new lines; return whether there were any. complete: take unfinished last lines."""
         with self._turn():
             return self._step(complete=complete)
 

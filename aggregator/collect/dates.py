@@ -71,8 +71,7 @@ _ANY = rf"\b(?:{'|'.join((*(shape.search for shape in _SHAPES), *_OTHERS))})"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Dates that were read. micros: UTC. ok: a date was read. zoned: it names a zone. ends: where it ends in its line.
-    """
+    """Dates that were read. micros: UTC. ok: a date was read. zoned: it names a zone. ends: its end in the line."""
 
     micros: I64
     ok: Mask

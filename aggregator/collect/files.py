@@ -236,8 +236,7 @@ def _continues(found: Found, tracked: Tracked) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes read from a file. head: its first bytes as they are now. before: the bytes before `data`, as far as known.
-    """
+    """Bytes read from a file. head: its first bytes as they are now. before: the bytes before `data`, if known."""
 
     head: Sample
     before: bytes

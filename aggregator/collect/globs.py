@@ -9,8 +9,7 @@ from contextlib import suppress
 
 
 def paths_of(pattern: str) -> Iterator[str]:
-    """Yield the files and folders that match. Hidden ones match only patterns with a dot; unreadable folders are empty.
-    """
+    """Yield matching files and folders. Hidden ones match only patterns with a dot; unreadable folders are empty."""
     parts = pattern.split("/")
     if "**" not in parts:
         yield from glob.iglob(pattern)  # noqa: PTH207 - Path has no absolute patterns

@@ -62,8 +62,7 @@ def measure(data: bytes, cutting: Cutting, *, skipping: bool = False, complete: 
 
 
 def _last_record(data: bytes, cutting: Cutting, skipping: bool) -> int:
-    """The start of the last record, which may get more lines; the end of the data if it is too long to wait for more.
-    """
+    """The start of the last record, which may get more lines; the end of the data if that record is too long."""
     starts = _record_starts(data, cutting, skipping)
     if not len(starts):
         return len(data) if skipping else 0

@@ -189,8 +189,7 @@ class Forwarder:
         return position
 
     def _try_to_note(self) -> None:
-        """Note the position; log a failure. Ending on a full disk, say, would send the same records after each start.
-        """
+        """Note the position; log a failure. Ending on a full disk, say, would resend the same records on each start."""
         try:
             self._note()
         except OSError as error:

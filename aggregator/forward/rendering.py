@@ -33,8 +33,7 @@ def lines(batch: pa.RecordBatch, columns: Columns, template: Template) -> pa.Arr
 
 
 def json_lines(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
-    """Render each record as a JSON object in a line: ts, msg, tags, and fields if it has any. Binary, one per record.
-    """
+    """Render each record as a line of JSON: ts, msg, tags, and fields if it has any. Binary, one per record."""
     heads = _JSON.render(batch, columns)
     tags = by_stream(batch, columns, lambda tags: json.dumps(tags.as_dict(), ensure_ascii=False))
     rest = [

@@ -1,4 +1,4 @@
-"""Catalogs in PySpark: `format("aggregator")`, read and written, in batches and as streams.
+"""Read and write catalogs in PySpark with `format("aggregator")`, in batches and as streams.
 
 spark = esformat.spark.start_session()
 aggregator.spark.register(spark)
@@ -7,7 +7,7 @@ events = spark.read.format("aggregator").option("topic", "activity").load("data/
 
 from typing import TYPE_CHECKING
 
-from esformat import spark as _requirement  # noqa: F401 - first: it says what to install
+from esformat import spark as _requirement  # noqa: F401 - first: its error says what to install
 from esformat.parts import lazily
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How much of what is there a micro-batch reads, decided from values; record indexes with gaps are looked up."""
+"""Decide how many of the available events a micro-batch reads. Record indexes are loaded only if they have gaps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Some events of a partition: `rows` of them have record indexes [first, end), which `load` tells exactly."""
+    """Some events of a partition: `rows` events with record indexes in [first, end). `load` returns the exact ones."""
 
     first: int
     end: int
@@ -30,10 +30,10 @@ def admit(
     max_rows: int | None,
     max_bytes: int | None,
 ) -> dict[str, int]:
-    """Up to which record index to read each partition, from `begin` on and no further than `ends`.
+    """Choose the record index up to which to read each partition, starting from `begin` and not beyond `ends`.
 
-    No more than `max_rows` events, and about `max_bytes` bytes as they are stored, but one event at least. Partitions
-    share them evenly; what one does not need goes to those that have more.
+    Admits at most `max_rows` events, and about `max_bytes` stored bytes, but at least one event. Partitions share the
+    limits evenly; a share that one does not use goes to those that have more.
     """
     rows = math.inf if max_rows is None else float(max_rows)
     size = math.inf if max_bytes is None else float(max_bytes)
@@ -59,7 +59,7 @@ def admit(
 def _cut(
     spans: Sequence[Span], begin: int, end: int, max_rows: float, max_bytes: float, least: int
 ) -> tuple[int, int, float]:
-    """Up to where events from `begin` on fit, how many they are, and about how many bytes."""
+    """The end of the events from `begin` on that fit the limits, their number, and about how many bytes they have."""
     taken, size = 0, 0.0
     for group in _overlapping(spans):
         rows = sum(span.rows for span in group)
@@ -82,7 +82,7 @@ def _cut(
 
 
 def uncovered(begin: int, end: int, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The stretches of [begin, end) that none of the half-open spans covers, in order."""
+    """The ranges of [begin, end) that none of the half-open spans covers, in order."""
     gone: list[tuple[int, int]] = []
     for first, last in sorted(spans):
         if first >= end:
@@ -94,7 +94,7 @@ def uncovered(begin: int, end: int, spans: Iterable[tuple[int, int]]) -> list[tu
 
 
 def _overlapping(spans: Sequence[Span]) -> Iterator[list[Span]]:
-    """Spans in order, those together whose record indexes lie among each other's."""
+    """Yield the spans in order, in groups whose ranges of record indexes overlap."""
     group: list[Span] = []
     end = 0
     for span in sorted(spans, key=lambda span: span.first):

@@ -1,4 +1,4 @@
-"""`load`: files of any format into a topic, a group of them at a time; what was loaded before is passed over."""
+"""`load`: load files of any format into a topic, a group at a time, skipping files that were loaded before."""
 
 from __future__ import annotations
 
@@ -50,15 +50,16 @@ def load(
     progress: Progress | None = None,
     **roles: Any,
 ) -> Summary:
-    """Load files into a topic of the catalog in the directory `root`, clustered by space. Both are made if absent.
+    """Load files into a topic of the catalog in the directory `root`, clustered by space. Creates both if absent.
 
-    inputs: files, directories, patterns. format: one of LOAD_FORMATS; None: by the files' names. read_options: as of
+    inputs: files, directories, patterns. format: one of LOAD_FORMATS; None: by the files' names. read_options: as for
     `esformat.spark.jobs.convert`. roles: `space`, `timestamp`, `grouping`, `indexes` (of a new topic), `partition`,
     `partitions` and others of `aggregator.spark.write`.
-    The catalog remembers the files of a group together with their events, in one transaction: a job that was stopped
-    goes on with its next group, and files that were moved, or segments that were merged, since are passed over. A file
-    that has changed since is an error. Nobody else may have the catalog open for writing, or load into it.
-    Raises UsageError for what cannot be; what goes wrong with a group is in the summary's `failed`.
+    The catalog records the files of a group together with their events, in one transaction. So a stopped job continues
+    with its next group, and files that were loaded before are skipped, even if they were moved, or the segments were
+    merged. A file that has changed since is an error. No other process may have the catalog open for writing, or load
+    into it.
+    Raises UsageError for invalid arguments; errors of a group are in the summary's `failed`.
     """
     root = local_path(root, IN_A_STORE)
     found = Inputs.find(spark, inputs, format, LOAD_FORMATS, read_options, roles)
@@ -87,7 +88,7 @@ def load(
 
 
 def _loaded(root: str, topic: str, partition: str) -> list[ProducerEntry]:
-    """The groups that were loaded into a partition."""
+    """The producer entries of the groups that were loaded into a partition."""
     layout = Layout(Path(root))
     if not layout.manifest.exists():
         return []
@@ -103,7 +104,7 @@ def _loaded(root: str, topic: str, partition: str) -> list[ProducerEntry]:
 
 
 def _published(root: str, entries: Sequence[ProducerEntry]) -> Published:
-    """What a group became."""
+    """The segments, events and bytes that a group became."""
     manifest = Manifest(Layout(Path(root)).manifest, read_only=True)
     try:
         segments = manifest.load().segments

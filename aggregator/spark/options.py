@@ -1,4 +1,4 @@
-"""What can be given with `.option(…)` for catalogs: names, meanings, and values checked."""
+"""The options of catalogs for `.option(…)`: names, meanings, and checks of values."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ HEAD, TAIL = "head", "tail"
 IN_A_STORE = "a catalog is written in a directory that all machines share, not in a store"
 _STREAMING = ("position", "maxRowsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss")
 _KEY = ("producer", "sequence", "note")
-_FOLLOWING = ("checkpointLocation", "queryName")  # which Spark hands to sources and sinks of a stream alike
+_FOLLOWING = ("checkpointLocation", "queryName")  # Spark passes these to both sources and sinks of a stream
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogReadOptions:
     """Options of `spark.read.format("aggregator")`, and of `readStream`.
 
-    root: the catalog's directory, or the address of its store (`load(root)`). topic: whose events.
-    columns: those to read, in this order, `record_index` and `partition` among them if named; None: the topic's own.
-    where: the condition that events must meet, as for files; "": none.
-    partition_bytes (`partitionBytes`): about how many stored bytes a task reads. partitions: how many tasks instead.
-    position: where a stream begins: "head", "tail", or for each partition the record index of its first event.
-    max_rows (`maxRowsPerTrigger`), max_bytes (`maxBytesPerTrigger`): what a micro-batch reads at most; None: all.
-    fail_on_data_loss (`failOnDataLoss`): whether a stream fails where events were removed before it came to them.
-    zone (`timeZone`): of times in the condition that name none.
+    root: the catalog's directory, or the address of its store (`load(root)`). topic: the topic to read.
+    columns: those to read, in this order, which may include `record_index` and `partition`; None: the topic's own.
+    where: the condition that events must satisfy, as for files; "": none.
+    partition_bytes (`partitionBytes`): about how many stored bytes a task reads. partitions: their number instead.
+    position: where a stream begins: "head", "tail", or the record index of the first event for each partition.
+    max_rows (`maxRowsPerTrigger`), max_bytes (`maxBytesPerTrigger`): the most that a micro-batch reads; None: all.
+    fail_on_data_loss (`failOnDataLoss`): whether a stream fails if events were removed before it read them.
+    zone (`timeZone`): the zone of times in the condition that name none.
     """
 
     root: str
@@ -63,7 +63,7 @@ class CatalogReadOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool | None = None, zone: str = "UTC") -> Self:
-        """Read them from what Spark hands over. streaming: None where that is not known yet. Raises UsageError."""
+        """Parse the options that Spark passes. streaming: None if not known yet. Raises UsageError."""
         plain = ("path", "topic", "columns", "where", "partitionBytes", "partitions", "timeZone")
         options = Options(given, plain if streaming is False else (*plain, *_STREAMING, *_FOLLOWING))
         return cls(
@@ -85,14 +85,14 @@ class CatalogReadOptions:
 class CatalogWriteOptions:
     """Options of `df.write.format("aggregator")`, and of `writeStream`.
 
-    root: the catalog's directory (`save(root)`). topic, partition: where events go; they are made if absent.
+    root: the catalog's directory (`save(root)`). topic, partition: where to add events; created if absent.
     space, timestamp, grouping: columns that become those of the events, as for files.
-    indexes, keys: of a topic that is made.
-    segment_bytes (`segmentBytes`), segment_events (`segmentEvents`): a task begins its next segment when it holds so
-    many, in memory and of Arrow.
-    producer, sequence: what tells this write from others, so that it is done once however often it is run; of a stream
-    these are the query and its batch. note: a text that is kept with them.
-    checkpoint: of a stream: where its checkpoint is; "": elsewhere.
+    indexes, keys: for a topic that is created.
+    segment_bytes (`segmentBytes`), segment_events (`segmentEvents`): a task begins its next segment when it has this
+    much in memory as Arrow.
+    producer, sequence: identify this write, so that it is done once even if it is repeated; for a stream they are the
+    query and its batch. note: a text that is stored with them.
+    checkpoint: the location of a stream's checkpoint; "" if not given.
     """
 
     root: str
@@ -112,7 +112,7 @@ class CatalogWriteOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool) -> Self:
-        """Read them from what Spark hands over. Raises UsageError."""
+        """Parse the options that Spark passes. Raises UsageError."""
         known = ("path", "topic", "partition", "space", "timestamp", "grouping", "indexes", "keys", "segmentBytes",
                  "segmentEvents", *(_FOLLOWING if streaming else _KEY))  # fmt: skip
         options = Options(given, known)
@@ -136,7 +136,7 @@ class CatalogWriteOptions:
         return made
 
     def for_files(self) -> WriteOptions:
-        """What the same columns are called in options of files."""
+        """The same columns as options for files."""
         return WriteOptions(self.root, self.space, self.timestamp, self.grouping, indexes=self.indexes, keys=self.keys)
 
 
@@ -149,11 +149,11 @@ def catalog_root(options: Options) -> str:
 
 
 def catalog_place(options: Options) -> str:
-    """Where a catalog is read: its directory, or the address of its store. Raises UsageError."""
+    """The place to read a catalog from: its directory, or the address of its store. Raises UsageError."""
     given = (options.get("path", str) or "").rstrip("/")
     if not is_store(given):
         return catalog_root(options)
-    if given.startswith("file:"):  # of a directory, or of a store in one
+    if given.startswith("file:"):  # a catalog's directory, or a store in a directory
         root = catalog_root(options)
         return given if Path(root, CATALOG).is_file() else root
     return given

@@ -1,4 +1,4 @@
-"""What each task of a read takes: rows of segments, as files are read, and unsealed events, which it is handed."""
+"""Plan a read as tasks. A task reads rows of segments from their files; unsealed events are sent along with it."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ from esformat.spark.parts import (
 )
 
 UNSEALED_BYTES = 16 << 20
-"""Unsealed events, as Arrow, that one task is handed: compressed they are a message of a few MB."""
+"""Bytes of unsealed events, as Arrow, sent to one task: compressed, a message of a few MB."""
 FEW_SPACES = 32
-"""So many spaces are looked up in the manifest's filters of spaces one by one."""
+"""Up to this many spaces are looked up one by one in the manifest's space filters."""
 _ANY = Question()
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentRows:
-    """Rows of a sealed segment; the same events as a share, for when it is gone.
+    """Rows of a sealed segment. share: the same events by their keys, in case the segment is gone.
 
-    indexes: the record indexes [first, end) to read of them; None: all.
-    hidden: spaces of which events are hidden, and which those are.
+    indexes: the range [first, end) of record indexes to read; None: all.
+    hidden: spaces with hidden events, and the cuts that hide them.
     """
 
     rows: RowRange
@@ -71,7 +71,7 @@ class SegmentRows:
 
 @dataclass(frozen=True, slots=True)
 class UnsealedRows:
-    """Unsealed events, in the columns that are read, as a compressed Arrow stream."""
+    """Unsealed events, with the requested columns, as a compressed Arrow stream."""
 
     stream: bytes
 
@@ -80,23 +80,23 @@ Task = tuple[SegmentRows | UnsealedRows, ...]
 
 
 def catalog_schema(schemas: Sequence[SchemaInfo], indexes: tuple[str, ...], *, binary_keys: bool) -> EventSchema:
-    """The columns of a topic's events."""
+    """The schema of a topic's events."""
     if not schemas:  # nothing was appended yet
         return default_schema(indexes, binary_keys=binary_keys)
     return union_schema(schemas, binary_keys=binary_keys)
 
 
 def with_facts(arrow: pa.Schema) -> pa.Schema:
-    """The columns that can be read: those of the events, their record index and the name of their partition."""
+    """Add the other columns that can be read: the record index, and the name of the partition."""
     arrow = arrow.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
     return arrow.append(pa.field(PARTITION, pa.string(), nullable=False))
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is read of a topic: columns `wanted` (in Spark's types) of the events that all of `where` is true of.
+    """A read of a topic: the columns `wanted` (in Spark's types) of the events that satisfy all of `where`.
 
-    union: all columns as the topic has them. filters: others that Spark applies again.
+    union: all columns of the topic, in its types. filters: further filters, which Spark applies again.
     """
 
     wanted: pa.Schema
@@ -107,7 +107,7 @@ class Request:
     whole: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
-        """known: all columns for which Spark has a type, in that; whole: those to read, with what `where` looks at."""
+        """Set known: all columns for which Spark has a type, in that type; whole: the wanted columns and `where`'s."""
         known = readable(self.union)
         looked_at = dict.fromkeys(name for each in self.where for name in columns_of(each))
         extra = [known.field(name) for name in looked_at if name not in self.wanted.names]
@@ -115,21 +115,21 @@ class Request:
         object.__setattr__(self, "whole", pa.schema([*self.wanted, *extra]))
 
     def bounds(self, schema: EventSchema) -> Bounds:
-        """What must hold of keys, times and indexed columns."""
+        """The bounds of keys, times and indexed columns that the conditions imply."""
         return bounds_of_filters((*self.where, *self.filters), schema)
 
     def shaped(self, table: pa.Table, partition: str, hidden: Hidden) -> pa.RecordBatch:
-        """Events of one source, with the columns asked for and those of `where`, in Spark's types."""
+        """Convert events of one source to the requested columns and those of `where`, in Spark's types."""
         target = pa.schema([self.union.field(name) for name in self.whole.names])
         return convert_batch(View(_ANY, target, hidden).shape(table, partition), self.whole)
 
     def answers(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Of events that are shaped, those that `where` is true of, in the columns asked for."""
+        """Select the shaped events that satisfy `where`, with the requested columns only."""
         found = matching(batch, self.where)
         return found if found.schema.names == self.wanted.names else found.select(self.wanted.names)
 
     def admits(self, partition: str) -> bool:
-        """Whether events of a partition can be asked for."""
+        """Whether events of a partition can satisfy `where`."""
         named = tuple(each for each in self.where if columns_of(each) == (PARTITION,))
         return not named or len(matching(pa.record_batch({PARTITION: [partition]}), named)) > 0
 
@@ -147,9 +147,9 @@ def plan_tasks(
     partitions: int | None = None,
     store: StoreSettings | None = None,
 ) -> list[Task]:
-    """Share what a snapshot holds out among tasks. Its files must stay until they have run, or they will say so.
+    """Divide the contents of a snapshot into tasks. Its files must stay until the tasks have run; else they fail.
 
-    indexes: record indexes [first, end) by partition; None: all. store: where segments are that have no file.
+    indexes: the range [first, end) of record indexes by partition; None: all. store: where segments without a file are.
     Raises SegmentMissingError, EsdbError, OSError.
     """
     names = {number: name for number, name in snapshot.partitions if request.admits(name)}
@@ -163,7 +163,7 @@ def plan_tasks(
     try:
         candidates = find_candidates(list(chosen), request.bounds)
     except FileNotFoundError as error:
-        what = "a segment is missing" if error.filename else f"a segment is missing: {error}"  # as stores have it
+        what = "a segment is missing" if error.filename else f"a segment is missing: {error}"  # as stores raise it
         raise SegmentMissingError(what, path=error.filename, hint="`aggregator verify` lists what is missing") from None
     tasks: list[Task] = []
     shared_out = share_out(candidates, partition_bytes=partition_bytes, partitions=partitions)
@@ -187,7 +187,7 @@ def plan_tasks(
 
 
 def _ends(tasks: Sequence[Sequence[RowRange]]) -> list[list[tuple[RowKey | None, RowKey | None]]]:
-    """Between which keys the events of each range lie; None on the sides where no other task has any of the segment."""
+    """The first and end key of each range; None on a side where no other task reads events of the segment."""
     cuts = [
         key_of(following[0]) if task[-1].place == following[0].place else None for task, following in pairwise(tasks)
     ]
@@ -200,7 +200,7 @@ def _ends(tasks: Sequence[Sequence[RowRange]]) -> list[list[tuple[RowKey | None,
 
 
 def _segments(view: SegmentView, partition: int, span: tuple[int, int] | None, bounds: Bounds) -> Iterator[SegmentInfo]:
-    """Segments of a partition that can hold what is within the bounds, as far as the manifest tells."""
+    """Segments of a partition that may have events within the bounds, according to the manifest."""
     times = bounds.get("timestamp", Domain()).hull(lambda moment: moment + 1)
     first, end = span or (None, None)
     if (span is not None and span[0] >= span[1]) or any(domain.empty for domain in bounds.values()):
@@ -232,7 +232,7 @@ def _hidden(snapshot: Snapshot, info: SegmentInfo) -> tuple[tuple[bytes, tuple[C
 def _unsealed(
     snapshot: Snapshot, part: UnsealedPart, name: str, span: tuple[int, int] | None, request: Request
 ) -> Iterator[pa.RecordBatch]:
-    """The answers among unsealed events of a partition."""
+    """Yield the matching unsealed events of a partition."""
     hidden = hidden_in(snapshot.tombstones, part.partition)
     groups: dict[int, list[Piece]] = {}
     for piece in part.pieces:
@@ -248,7 +248,7 @@ def _unsealed(
 
 
 def _between(table: pa.Table, span: tuple[int, int] | None) -> pa.Table:
-    """The rows with record indexes [first, end)."""
+    """The rows with record indexes in [first, end)."""
     if span is None:
         return table
     indexes = numbers(table, RECORD_INDEX)
@@ -257,7 +257,7 @@ def _between(table: pa.Table, span: tuple[int, int] | None) -> pa.Table:
 
 
 def _streams(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[bytes]:
-    """Batches as compressed streams of about so many bytes of Arrow."""
+    """Yield the batches as compressed streams, each of about UNSEALED_BYTES of Arrow."""
     for batch in batches:
         step = max(1, len(batch) * UNSEALED_BYTES // max(1, batch.nbytes))
         for first in range(0, len(batch), step):
@@ -271,7 +271,7 @@ def _streams(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[b
 
 
 def read_task(task: Task, request: Request, root: str) -> Iterator[pa.RecordBatch]:
-    """The answers of one task, whatever became of its segments since. root: where the catalog is, or its store.
+    """Yield the matching events of one task, even if its segments were replaced. root: the catalog, or its store.
 
     Raises EsdbError, OSError.
     """
@@ -302,7 +302,7 @@ def _read_segment(each: SegmentRows, request: Request, root: str) -> Iterator[pa
 
 
 def _scanned(segment: Segment, needed: set[str], request: Request, rows: RowRange | None = None) -> Iterator[pa.Table]:
-    """Events that can be within bounds. rows: None: all."""
+    """Yield the events that may be within the bounds. rows: None: all."""
     columns = [name for name in segment.schema.names if name in needed] or ["timestamp"]
     first, last = (rows.first, rows.last) if rows is not None else (0, segment.num_events)
     scan: Any = scan_rows(segment, first, last, columns=columns, bounds=request.bounds(schema_of(segment)))

@@ -1,4 +1,4 @@
-"""Reading a topic in a batch: planned on the driver from a snapshot, without the writer's help."""
+"""Read a topic in a batch, planned on the driver from a snapshot, without the writer's help."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from esformat.spark.parts import (
 
 
 def known_columns(options: CatalogReadOptions) -> tuple[pa.Schema, TopicInfo]:
-    """All columns that can be read of a topic, as far as is known now. Raises CatalogNotFoundError and others."""
+    """All columns of a topic that can be read, as known now. Raises CatalogNotFoundError and others."""
     if is_store(options.root):
         with closing(follow_catalog(options.root)) as following:
             topic = topic_of(following, options.topic)
@@ -60,7 +60,7 @@ def _no_topic(name: str, place: str, known: Iterable[str]) -> TopicNotFoundError
 
 
 def topic_of(following: ReaderEngine, name: str) -> Topic:
-    """A topic as a reading process has it. Raises TopicNotFoundError."""
+    """Refresh a reader engine, and return its topic of that name. Raises TopicNotFoundError."""
     following.refresh()
     found = following.state.topics.get(name)
     if found is None:
@@ -69,7 +69,7 @@ def topic_of(following: ReaderEngine, name: str) -> Topic:
 
 
 def follow_catalog(root: str) -> ReaderEngine:
-    """The catalog as a process sees it that only reads, in its directory or anywhere from its store. Close it.
+    """Open a catalog for reading only, from its directory or its store. The caller closes it.
 
     Raises CatalogNotFoundError and others.
     """
@@ -77,7 +77,7 @@ def follow_catalog(root: str) -> ReaderEngine:
 
 
 def choose_columns(options: CatalogReadOptions) -> StructType:
-    """The columns of a DataFrame for which none were given with `.schema(…)`. Raises UsageError."""
+    """The columns of a DataFrame without `.schema(…)`. Raises UsageError."""
     known, _ = known_columns(options)
     names = options.columns if options.columns is not None else tuple(known.names[:-2])
     check_known(names, known)
@@ -92,7 +92,7 @@ def check_known(names: Iterable[str], known: pa.Schema) -> None:
 
 
 def make_request(options: CatalogReadOptions, schema: StructType) -> Request:
-    """What a DataFrame with that schema reads. Raises UsageError."""
+    """Create the request of a DataFrame with this schema. Raises UsageError."""
     union, _ = known_columns(options)
     check_known(schema.fieldNames(), union)
     check_requested(schema, spark_schema(pa.schema([union.field(name) for name in schema.fieldNames()])))
@@ -101,7 +101,7 @@ def make_request(options: CatalogReadOptions, schema: StructType) -> Request:
 
 
 class CatalogReader(DataSourceReader):
-    """Reads a topic. Made by Spark on the driver, pickled to the tasks."""
+    """Reads a topic. Spark creates it on the driver, and pickles it for the tasks."""
 
     def __init__(self, options: CatalogReadOptions, schema: StructType) -> None:
         """Raises UsageError, AggregatorError."""
@@ -110,7 +110,7 @@ class CatalogReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> Any:  # noqa: N802 - Spark's name, and a property: see PushFilters
-        """Takes the filters of a query, which Spark applies again; none where they might be another query's."""
+        """Takes the filters of a query, which Spark applies again; none if they might be another query's."""
         return PushFilters(self._take)
 
     def _take(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -120,7 +120,7 @@ class CatalogReader(DataSourceReader):
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What each task reads, of a snapshot that is taken now."""
+        """Plan the tasks from a snapshot taken now."""
         options = self._options
         following = follow_catalog(options.root)
         try:
@@ -141,5 +141,5 @@ class CatalogReader(DataSourceReader):
         return [InputPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of one task. Spark asks for no rows with a partition of None."""
+        """Yield the events of one task. A partition of None, which Spark may pass, has no events."""
         return read_task(partition.value or (), self._request, self._options.root)

@@ -1,8 +1,8 @@
-"""Events of a segment that is gone since a read was planned, found in the segments that took its place.
+"""Find the events of a segment that was replaced after a read was planned, in the segments that replaced it.
 
-A merge keeps the record index, partition and schema of each event, and no two segments of one schema hold the same
-index: so those of a segment are told from all others for ever. Where a segment's rows are shared among tasks, each
-takes what lies between two keys, since row numbers mean nothing in another file.
+A merge keeps the record index, partition and schema of each event, and no two segments of one schema contain the same
+index, so the events of a segment can always be told from others. If several tasks share a segment's rows, each takes
+those between two keys, because row numbers mean nothing in another file.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from esformat import Segment, UsageError
 from esformat.spark.parts import Place, RowRange, locate, opened_as_planned, scan_rows
 
 ATTEMPTS = 10
-"""So often the segments in its place may be replaced in turn before they are open."""
+"""Number of attempts to open the segments that replaced a segment before they are replaced in turn."""
 KEY_COLUMNS = ("space", "grouping", "timestamp", RECORD_INDEX)
 _CACHE_BYTES = 8 << 20
 
 RowKey = tuple[Any, Any, Any, int]
-"""What rows are in order by: space, grouping (text or bytes), timestamp and record index."""
+"""The sort key of rows: space, grouping (text or bytes), timestamp and record index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A task's events of a segment, said without row numbers: those with keys in [first, end).
+    """A task's events of a segment, without row numbers: those with keys in [first, end).
 
-    segment: as the manifest had it. first, end: None: from its beginning, to its end.
+    segment: as the manifest described it. first: None for its start. end: None for its end.
     """
 
     segment: SegmentInfo
@@ -47,7 +47,7 @@ class Share:
     end: RowKey | None = None
 
     def of(self, table: pa.Table) -> pa.Table:
-        """Those of the events of other segments that are in the share."""
+        """Select the events of the share from a table of another segment's events."""
         indexes = table[RECORD_INDEX]
         mask = pc.and_(
             pc.greater_equal(indexes, self.segment.first_index), pc.less_equal(indexes, self.segment.last_index)
@@ -60,7 +60,7 @@ class Share:
 
 
 def _before(table: pa.Table, key: RowKey) -> pa.ChunkedArray:
-    """Which rows have a smaller key."""
+    """Mark the rows with a smaller key."""
     found: pa.ChunkedArray | None = None
     for name, value in reversed(list(zip(KEY_COLUMNS, key, strict=True))):
         column = table[name]
@@ -81,16 +81,16 @@ def key_of(rows: RowRange) -> RowKey:
 
 
 def place_of(layout: Layout, info: SegmentInfo, store: StoreSettings | None) -> Place:
-    """Where a segment is: its file, or its object in the store where it has none."""
+    """The place of a segment: its file or, if it has none, its object in the store."""
     path = layout.segment(info.number)
     return str(path) if store is None or path.exists() else locate(readable_place(store, info))
 
 
 def opened_now(root: str, gone: SegmentInfo, stack: ExitStack) -> list[Segment]:
-    """The segments that hold a segment's events now, open until the stack ends; none where retention removed them.
+    """Open the segments that now contain a segment's events, until the stack ends; none if retention removed them.
 
-    root: the catalog's directory, or the address of its store. Raises SegmentMissingError where the manifest still
-    names the segment; UsageError, EsdbError, OSError.
+    root: the catalog's directory, or the address of its store. Raises SegmentMissingError if the manifest still names
+    the segment; UsageError, EsdbError, OSError.
     """
     for _ in range(ATTEMPTS):
         layout, segments, store = _segments_now(root)

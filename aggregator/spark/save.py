@@ -1,7 +1,7 @@
-"""Writing into a topic: tasks stage segments, and the driver takes them into the catalog in one transaction.
+"""Write to a topic: tasks stage segments, and the driver adds them to the catalog in one transaction.
 
-The driver opens the catalog for writing twice, for a moment each: to make what is missing before the tasks, and to take
-in what they staged. A server that writes to the catalog must not run meanwhile.
+The driver briefly opens the catalog for writing twice: before the tasks to create what is missing, and after them to
+add the staged segments. No server may have the catalog open for writing during the job.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from esformat import UsageError
 from esformat.spark.parts import EventColumns, arrow_schema, portions
 
 LOCK_SECONDS = 20.0
-"""So long the driver waits for others that have the catalog open for writing, as other Spark jobs at their commit."""
+"""Seconds that the driver waits for another writer of the catalog, such as another Spark job in its commit."""
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Spark's local properties that name the query and the micro-batch of a task."""
 
 
 @dataclass
 class TaskResult(WriterCommitMessage):
-    """What one task staged, where, and of which batch it is."""
+    """The segments that one task staged, with their target, batch and folder."""
 
     segments: tuple[StagedSegment, ...]
     target: Target
@@ -51,10 +51,10 @@ class TaskResult(WriterCommitMessage):
 
 
 class _Writer:
-    """What both kinds of writers have: where events go, and how a task stages them. Pickled to the tasks."""
+    """The common part of both writers: the target of the events, and how a task stages them. Pickled for the tasks."""
 
     def __init__(self, options: CatalogWriteOptions, schema: StructType, name: str) -> None:
-        """name: what directories of this write begin with. Raises UsageError, InvalidEventError, AggregatorError."""
+        """name: prefix of this write's directories. Raises UsageError, InvalidEventError, AggregatorError."""
         self._options = options
         self._arrow = arrow_schema(schema)
         self._columns = EventColumns.choose(self._arrow, options.for_files())
@@ -76,7 +76,7 @@ class _Writer:
             manifest.close()
 
     def _prepare(self) -> Target:
-        """Make catalog, topic, partition and schema, as far as they are missing."""
+        """Create the catalog, topic, partition and schema that do not exist."""
         options = self._options
         make_directory_tree(self._layout.root)
         with _writing(self._layout) as writing:
@@ -98,7 +98,7 @@ class _Writer:
         return portions(batches, most_bytes=self._options.segment_bytes, most_events=self._options.segment_events)
 
     def _take_in(self, messages: Sequence[WriterCommitMessage | None]) -> Added | None:
-        """Take in what tasks staged; None where that is nothing."""
+        """Add the staged segments to the catalog; return None if there are none."""
         results = [message for message in messages if isinstance(message, TaskResult)]
         staged = [segment for result in results for segment in result.segments]
         try:
@@ -111,43 +111,43 @@ class _Writer:
             self._clear(messages)
 
     def _clear(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what is left of this write."""
+        """Delete the staged files that are left of this write."""
         for name in {Path(each.folder).name for each in messages if isinstance(each, TaskResult)} | {self._name + "-"}:
             sweep(self._layout, name)
 
 
 class CatalogWriter(_Writer, DataSourceArrowWriter):
-    """Writes a DataFrame's rows into a topic. Made by Spark on the driver, pickled to the tasks."""
+    """Writes a DataFrame's rows to a topic. Spark creates it on the driver, and pickles it for the tasks."""
 
     def __init__(self, options: CatalogWriteOptions, schema: StructType, *, overwrite: bool) -> None:
-        """Make what is missing; so it fails before the work where another process writes to the catalog."""
+        """Create what is missing, and fail before any work if another process writes to the catalog."""
         if overwrite:
             raise UsageError("events are added to a catalog", hint='give .mode("append")')
         super().__init__(options, schema, f"batch-{secrets.token_hex(6)}")
         if is_held(self._layout.writer_lock):
-            with _writing(self._layout):  # waits, and says who has it
+            with _writing(self._layout):  # waits, or raises an error that names the holder
                 pass
         sweep(self._layout)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """One attempt of one task."""
+        """Stage the rows of one attempt of a task."""
         options = self._options
         key = None if options.producer is None or options.sequence is None else (options.producer, options.sequence)
         return self._stage(iterator, Batch(key, options.note))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Take all of it in, in one transaction."""
+        """Add all staged segments to the catalog in one transaction."""
         self._take_in(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave nothing behind."""
+        """Delete the staged files."""
         self._clear(messages)
 
 
 class CatalogStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Writes micro-batches into a topic, each once: the catalog knows query and batch when one comes again.
+    """Writes micro-batches to a topic, each once: the catalog recognises a repeated one by its query and batch.
 
-    Spark makes one of these for each micro-batch, and another to commit it.
+    Spark creates one writer for each micro-batch, and another to commit it.
     """
 
     def __init__(self, options: CatalogWriteOptions, schema: StructType, *, overwrite: bool) -> None:
@@ -158,7 +158,7 @@ class CatalogStreamWriter(_Writer, DataSourceStreamArrowWriter):
         super().__init__(options, schema, f"stream-{named:016x}")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """One attempt of one task of a micro-batch."""
+        """Stage the rows of one attempt of a task of a micro-batch."""
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(QUERY)
         number = None if context is None else context.getLocalProperty(BATCH)
@@ -167,17 +167,17 @@ class CatalogStreamWriter(_Writer, DataSourceStreamArrowWriter):
         return self._stage(iterator, Batch((f"spark:{query}", int(number))))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Take the micro-batch in, unless that was done before a restart."""
+        """Add the micro-batch to the catalog, unless that was done before a restart."""
         self._take_in(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Leave nothing behind of the micro-batch."""
+        """Delete the staged files of the micro-batch."""
         self._clear(messages)
 
 
 @contextmanager
 def _writing(layout: Layout) -> Iterator[WriterEngine]:
-    """The catalog open for writing, for a moment. Raises CatalogLockedError where another process has it for long."""
+    """Open the catalog for writing. Raises CatalogLockedError if another process keeps it for LOCK_SECONDS."""
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The data source `aggregator`, and how a session comes to know it."""
+"""The data source `aggregator`, and its registration with a session."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from esformat.spark.parts import PUSH_DOWN, activate, as_list, clustered, filter
 class AggregatorDataSource(DataSource):
     """`format("aggregator")` of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream`."""
 
-    zone = "UTC"  # of the session, where `register` made the class known to one
+    zone = "UTC"  # or the session's zone in the subclass that `register` creates
 
     @classmethod
     def name(cls) -> str:
-        """What `format(…)` calls it."""
+        """The name for `format(…)`."""
         return "aggregator"
 
     def schema(self) -> StructType:
-        """The columns of the topic; those of the option `columns`, where that is given."""
+        """The columns of the topic, or those of the option `columns`, if set."""
         return choose_columns(CatalogReadOptions.parse(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads the columns of a schema: the topic's own, or what was given with `.schema(…)`."""
+        """Read the columns of a schema: the topic's own, or those of `.schema(…)`."""
         return CatalogReader(self._read_options(schema, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Follows the topic."""
+        """Follow the topic."""
         return CatalogStreamReader(self._read_options(schema, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Adds rows to the topic, all of them or none."""
+        """Add rows to the topic, all of them or none."""
         return CatalogWriter(CatalogWriteOptions.parse(self.options, streaming=False), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Adds micro-batches to the topic, each once."""
+        """Add micro-batches to the topic, each once."""
         return CatalogStreamWriter(CatalogWriteOptions.parse(self.options, streaming=True), schema, overwrite=overwrite)
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> CatalogReadOptions:
@@ -60,7 +60,7 @@ class AggregatorDataSource(DataSource):
 
 
 def register(spark: SparkSession, *, push_down: bool = True) -> None:
-    """Make `format("aggregator")` known to a session. push_down: as of `esformat.spark.register`."""
+    """Register `format("aggregator")` with a session. push_down: as for `esformat.spark.register`."""
     activate(spark)
     spark.dataSource.register(in_zone(AggregatorDataSource, zone_of(spark)))
     if push_down and filters_are_scoped():
@@ -76,9 +76,10 @@ def read(
     columns: Sequence[str] | None = None,
     **options: str | int,
 ) -> DataFrame:
-    """A topic as a DataFrame of the events that meet a condition, sealed or not, as of when Spark plans the read.
+    """Read a topic as a DataFrame: the events that satisfy a condition, sealed or not, when Spark plans the read.
 
-    where, columns and other options as of `format("aggregator")`. Raises what Spark raises for an option that is wrong.
+    where, columns and other options: as for `format("aggregator")`. Raises UsageError, or Spark's error for it, if an
+    option is invalid.
     """
     given = {name: str(value) for name, value in options.items()} | {"path": str(root), "topic": topic}
     if where is not None:
@@ -103,11 +104,11 @@ def write(
     partitions: int | None = None,
     **options: str | int,
 ) -> None:
-    """Add a DataFrame's rows to a topic, clustered: Spark shuffles them by range of space and time first.
+    """Add a DataFrame's rows to a topic, clustered: Spark first shuffles them by range of space and time.
 
-    space, timestamp, grouping: its columns. indexes: of a topic that is made. partitions: ranges to shuffle into, each
-    the work of one task; None: Spark decides. Other options as of `format("aggregator")`.
-    Raises UsageError for columns that cannot be it, and what Spark raises when a task fails; then nothing changes.
+    space, timestamp, grouping: its columns. indexes: for a topic that is created. partitions: number of ranges to
+    shuffle into, each written by one task; None: Spark decides. Other options: as for `format("aggregator")`.
+    Raises UsageError for unsuitable columns, and Spark's error if a task fails; then nothing changes.
     """
     given = {name: str(value) for name, value in options.items()} | {"path": str(root), "topic": topic}
     given |= {"space": space, "timestamp": timestamp, "indexes": as_list(indexes)}

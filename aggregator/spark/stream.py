@@ -1,7 +1,7 @@
-"""Reading a topic as a stream: micro-batches are spans of record indexes, so a batch that is read again is the same.
+"""Read a topic as a stream: micro-batches are ranges of record indexes, so a repeated batch has the same events.
 
-Offsets hold, for each partition, the record index of the first event that was not read. What arrives meanwhile, however
-old its timestamps, lies behind them.
+An offset has, for each partition, the record index of the first event that was not read. Events that arrive later come
+after it, however old their timestamps are.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from aggregator.storage.state.state import Snapshot, Topic
 from esformat import UsageError
 
 Ends = dict[str, int]
-"""A record index for each partition, by its name."""
+"""Record indexes by name of partition."""
 
 
 class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a topic. One on the driver, as long as the query runs; copies of it in the tasks only read."""
+    """Follows a topic. The driver has one for as long as the query runs; its copies in the tasks only read."""
 
     def __init__(self, options: CatalogReadOptions, schema: StructType) -> None:
         """Raises UsageError, AggregatorError."""
@@ -61,7 +61,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------ offsets
 
     def _ends(self) -> Ends:
-        """Where each partition ends now."""
+        """The current end of each partition."""
         topic = self._topic()
         with self._catalog().state.view_lock:
             return {partition.name: partition.visible_end for partition in topic.partitions.values()}
@@ -72,12 +72,12 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {
             "catalog": self._identity(),
             "incarnation": incarnation,
-            "topic": self._topic().info.number,  # its name may be given to another one
+            "topic": self._topic().info.number,  # the name can be reused for another topic
             "ends": dict(ends),
         }
 
     def _numbered(self, ends: Mapping[str, int]) -> dict[int, int]:
-        """The same by the numbers of the partitions; 0 for one that the topic does not have."""
+        """Convert names of partitions to their numbers; 0 for one that the topic does not have."""
         known = self._topic().partitions
         return {known[name].number if name in known else 0: end for name, end in ends.items()}
 
@@ -85,7 +85,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._catalog().manifest.get("identity") or ""
 
     def _read_offset(self, offset: Mapping[str, Any]) -> Ends:
-        """Raises UsageError for an offset of another catalog or topic."""
+        """Return the ends of an offset. Raises UsageError if it belongs to another catalog or topic."""
         if (offset["catalog"], offset["topic"]) != (self._identity(), self._topic().info.number):
             raise UsageError(
                 "the checkpoint is of another catalog or topic, perhaps one of that name that was deleted, or the "
@@ -100,7 +100,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(offset["ends"])
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a new query begins."""
+        """The offset at which a new query begins."""
         position = self._options.position
         if position == TAIL:
             return self._offset(self._ends())
@@ -114,7 +114,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(given)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends. The one before it is done: its files may go."""
+        """The offset at which the next micro-batch ends. Releases the files of the previous one, which is done."""
         self._release()
         begin = self._read_offset(start)
         ends = self._ends()
@@ -129,17 +129,17 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset({**begin, **ends})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options ask for; where both are given, the other one is looked up in them."""
+        """The limit from the options. If both are set, this is the rows; `latestOffset` adds the bytes."""
         if self._options.max_rows is not None:
             return ReadMaxRows(self._options.max_rows)
         return ReadAllAvailable() if self._options.max_bytes is None else ReadMaxBytes(self._options.max_bytes)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where the topic ends, for the query's progress."""
+        """The end of the topic, for the query's progress."""
         return self._offset(self._ends())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read up to what is there now, and no further."""
+        """Limit the query to the events that exist now."""
         self._target = self._ends()
 
     def _admitted(self, begin: Ends, ends: Ends, rows: int | None, size: int | None) -> Ends:
@@ -164,7 +164,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._catalog().snapshot(self._topic(), None)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What each task of a micro-batch reads. Its files stay until the next one is asked for."""
+        """Plan the tasks of a micro-batch. Its files are pinned until the next micro-batch is requested."""
         begin, ends = self._read_offset(start), self._read_offset(end)
         snapshot, pin = self._snapshot()
         self._pins.append(pin)
@@ -185,9 +185,9 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(task) for task in tasks]
 
     def _check_there(self, snapshot: Snapshot, asked: Mapping[int, tuple[int, int]]) -> None:
-        """Raise UsageError where whole stretches of record indexes that were not read yet are gone.
+        """Raise UsageError if whole ranges of unread record indexes are gone.
 
-        Events that are missing here and there were erased, which is no loss.
+        Single missing events were erased, which is not a loss.
         """
         for number, name in snapshot.partitions:
             begin, end = asked.get(number, (0, 0))
@@ -203,7 +203,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of one task."""
+        """Yield the events of one task."""
         return read_task(partition.value or (), self._request, self._options.root)
 
     def _release(self) -> None:
@@ -212,7 +212,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pins.clear()
 
     def stop(self) -> None:
-        """Let go of the catalog."""
+        """Release the files, and close the catalog."""
         self._release()
         if self._following is not None:
             self._following.close()
