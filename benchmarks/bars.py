@@ -1,4 +1,4 @@
-"""What the figures are measured against: bars, and aims beyond them, at 1 M events."""
+"""The requirements for the figures at 1 M events: bars, and aims beyond them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import engines
 
 Figures = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Work -> contender -> the figure as JSON has it."""
+"""Work -> contender -> the figure as JSON."""
 
 SUBJECT = "esformat"
 MEMORY_NOISE_MIB = 16  # allocators and thread stacks differ by this between runs on the same file
@@ -17,14 +17,14 @@ MEMORY_NOISE_MIB = 16  # allocators and thread stacks differ by this between run
 
 @dataclass(frozen=True)
 class Bar:
-    """One demand on one work."""
+    """A requirement for one work."""
 
     work: str
     demand: str
-    value: Callable[[Figures], float]  # raises KeyError where a figure is missing
+    value: Callable[[Figures], float]  # raises KeyError if a figure is missing
     limit: float
     at_least: bool = False
-    aim: bool = False  # to fight for, not to fail by
+    aim: bool = False  # a goal; missing it is not a failure
 
     def judge(self, figures: Figures) -> tuple[float, bool] | None:
         """The value and whether it is good enough; None if a figure it needs is missing."""
@@ -49,19 +49,19 @@ def _ratio(work: str, peer: str) -> Callable[[Figures], float]:
 
 
 def _sql_ratio(work: str, peer: str) -> Callable[[Figures], float]:
-    """The same of the subject's own door to SQL."""
+    """The same for the subject's `Segment.sql`."""
     return lambda figures: _detail(work, engines.BY_SQL)(figures) / _median(work, peer)(figures)
 
 
 def _memory_growth(figures: Figures) -> float:
-    """The large file's peak as a multiple of the small one's, noise taken off."""
+    """The large file's peak as a multiple of the small one's, after subtracting noise."""
     figure = figures["memory"][SUBJECT]
     small = figure["detail"]["small file, MiB"]
     return max(0.0, figure["median"] - MEMORY_NOISE_MIB) / small
 
 
 def _of_memory(figures: Figures) -> float:
-    """The rate of the bounded write as a part of the unbounded one's."""
+    """The rate of the bounded write as a fraction of the unbounded one's."""
     return _median("W2")(figures) / _detail("W2", "in memory, M events/s")(figures)
 
 

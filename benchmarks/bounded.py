@@ -1,7 +1,7 @@
-"""The work about writing more than fits: large events files within bounded memory, beside writing them in memory.
+"""The work about writing more than fits in memory: a large file within bounded memory, compared with writing in memory.
 
-Each write is a process of its own that reads the events from an Arrow file, batch by batch, so that the peak of its
-resident memory is the writer's and the libraries', and no table is held beside it.
+Each write is a separate process that reads the events from an Arrow file, batch by batch. So its peak resident memory
+is that of the writer and the libraries, without a table of the events.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MILLION = 1e6
 
 
 def write(session: Session) -> dict[str, Figure]:
-    """The large file's events within MEMORY and without a bound, in turns; both give the same bytes."""
+    """Write the large file's events within MEMORY and without a bound, in turns; both must write the same bytes."""
     able, figures = session.willing("W2", (SUBJECT,))
     _, events = session.growth_events
     for name in able:
@@ -65,7 +65,7 @@ def write(session: Session) -> dict[str, Figure]:
 
 
 def _stored(session: Session, events: int) -> Path:
-    """An Arrow file of the events in small batches, written now unless a former run left it."""
+    """An Arrow file of the events in small batches, written now unless an earlier run left it."""
     path = session.scratch / "data" / f"batches-{events}-{fingerprint()}.arrow"
     if not path.exists():
         table = session.dataset_of(events).table
@@ -92,7 +92,7 @@ def _batches(source: Path) -> Iterator[pa.Table]:
 
 
 def main() -> None:
-    """Write one file and print seconds, reading left out, and the peak of resident memory: what `_probe` runs."""
+    """Write one file; print the seconds, without reading, and the peak of resident memory. `_probe` runs this."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)

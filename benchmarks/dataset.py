@@ -1,6 +1,6 @@
-"""The events of a run, the questions asked about them and the right answers.
+"""The events of a run, the questions about them, and the correct answers.
 
-The answers come from a plain sort of the generated table, with nothing of any contender in them.
+The answers come from a plain sort of the generated table, independent of every contender.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ SEED = 7
 QUERY_SEED = 11
 
 POINT_INDEX = ("type", "purchase")
-"""The index value asked for within a space: 9 % of the events."""
+"""The index value to look up within a space: 9 % of the events have it."""
 
 FILE_INDEX = ("type", "refund")
-"""The index value asked for over the whole file: 1 % of the events."""
+"""The index value to look up in the whole file: 1 % of the events have it."""
 
 LATEST = 10
 
 
 def fingerprint() -> str:
-    """What decides the events, apart from their number: seed and generator."""
+    """A digest of the seed and the generator, which determine the events apart from their number."""
     return fingerprint_of(str(SEED), Path(inspect.getfile(generate)))
 
 
 def load(events: int, cache: Path) -> pa.Table:
-    """Generate the unsorted events, or take them from the cache, into memory."""
+    """Load the unsorted events into memory, generating them unless they are cached."""
     path = cache / f"events-{events}-{fingerprint()}.arrow"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,14 +52,14 @@ def load(events: int, cache: Path) -> pa.Table:
 
 @dataclass(frozen=True)
 class Questions:
-    """Spaces to ask about: those of the warm-up, then those that count."""
+    """Spaces to ask about: first the warm-up, then those that are measured."""
 
     warmup: Sequence[str]
     counted: Sequence[str]
 
 
 class Dataset:
-    """The events as they arrive, and as they must come back."""
+    """The events in order of arrival, and the correct answers to questions about them."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -69,12 +69,12 @@ class Dataset:
 
     @cached_property
     def ordered(self) -> pa.Table:
-        """Every event by space, time and arrival."""
+        """All events, sorted by space, time and arrival."""
         return in_order(self.table).combine_chunks()
 
     @cached_property
     def _bounds(self) -> tuple[list[str], npt.NDArray[np.int64]]:
-        """The spaces in order, and the row where each begins, with the number of rows at the end."""
+        """The spaces in order, and the first row of each, followed by the number of rows."""
         spaces = self.ordered["space"].combine_chunks().dictionary_encode()
         counts = np.bincount(spaces.indices.to_numpy())
         return spaces.dictionary.to_pylist(), np.concatenate([[0], np.cumsum(counts)])
@@ -85,47 +85,47 @@ class Dataset:
 
     @cached_property
     def last(self) -> Row:
-        """The event that ends the file."""
+        """The last event of the file."""
         return self.history(self.ordered["space"][-1].as_py())[-1]
 
     @cached_property
     def digest(self) -> Digest:
-        """What touching every event must add up to."""
+        """The digest that a scan of every event must produce."""
         timestamps = self.table["timestamp"].cast(pa.int64()).to_numpy()
         data_bytes = pc.sum(pc.binary_length(self.table["data"])).as_py()
         return Digest(int(np.bitwise_xor.reduce(timestamps)), data_bytes)
 
     def history(self, space: str) -> list[Row]:
-        """The right answer to R2."""
+        """The correct answer to R2."""
         starts, position = self._bounds[1], self._positions[space]
         table = self.ordered.slice(starts[position], starts[position + 1] - starts[position]).select(ROW_COLUMNS)
         table = table.set_column(0, "timestamp", table["timestamp"].cast(pa.int64()))
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def latest(self, space: str) -> list[Row]:
-        """The right answer to R4."""
+        """The correct answer to R4."""
         return self.history(space)[: -LATEST - 1 : -1]
 
     def indexed(self, space: str) -> list[Row]:
-        """The right answer to R3."""
+        """The correct answer to R3."""
         index, value = POINT_INDEX
         place = ROW_COLUMNS.index(index)
         return [row for row in reversed(self.history(space)) if row[place] == value]
 
     @cached_property
     def matching(self) -> pa.Table:
-        """The right answer to R5, in file order."""
+        """The correct answer to R5, in file order."""
         index, value = FILE_INDEX
         return self.ordered.filter(pc.equal(self.ordered[index], value)).cast(SCHEMA)
 
     def uniform(self, warmup: int, counted: int) -> Questions:
-        """Spaces drawn uniformly: mostly small ones."""
+        """Draw spaces uniformly: mostly small ones."""
         spaces = self._bounds[0]
         drawn = np.random.default_rng(QUERY_SEED).integers(0, len(spaces), warmup + counted)
         return _questions([spaces[position] for position in drawn], warmup)
 
     def weighted(self, warmup: int, counted: int) -> Questions:
-        """The spaces of events drawn uniformly: mostly large ones."""
+        """Draw events uniformly, and return their spaces: mostly large ones."""
         drawn = np.random.default_rng(QUERY_SEED + 1).integers(0, len(self), warmup + counted)
         return _questions(self.ordered["space"].take(pa.array(drawn)).to_pylist(), warmup)
 

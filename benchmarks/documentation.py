@@ -1,4 +1,4 @@
-"""Rewrites the section about files in `docs/benchmarks.md` from the kept runs."""
+"""Rewrite the section about files in `docs/benchmarks.md` from the saved runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.report import Run, markdown
 
 
 def rewrite(runs: list[tuple[Run, Path]]) -> None:
-    """Put these runs and the pictures in their directories into the section."""
+    """Write these runs, and the plots in their directories, to the section."""
     parts = [part for run, pictures in runs for part in (_pictures(pictures), markdown(run))]
     section.rewrite("benchmarks.run", parts)
 

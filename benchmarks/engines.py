@@ -1,9 +1,9 @@
-"""The works of a query engine: one and the same SQL, put to DuckDB over each file.
+"""The works of a query engine: the same SQL, run by DuckDB on each kind of file.
 
-Each is named as its users name it: `FROM 'x.esdb'`, once `esformat.duckdb.register` was called; `FROM 'x.parquet'`,
-with DuckDB's cache of metadata on; and the table in DuckDB's own database, to compare with. One connection each,
-statements parsed once; answers are fetched as tuples. What is measured is what a user waits for, DuckDB's own work
-included.
+Each file is named as users name it: `FROM 'x.esdb'`, after `esformat.duckdb.register`; `FROM 'x.parquet'`, with
+DuckDB's metadata cache on; and for comparison, the table in DuckDB's own database. Each has one connection, statements
+are parsed once, and answers are fetched as tuples. The figures are the whole time that a user waits, including DuckDB's
+own work.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ FULL = "SELECT type, count(*), epoch_us(max(timestamp)) FROM events GROUP BY 1 O
 
 
 class Engine:
-    """A connection that knows a file."""
+    """A DuckDB connection that reads one file."""
 
     def __init__(self, connect: Callable[[Path, duckdb.DuckDBPyConnection], tuple[str, Any]], target: Path) -> None:
-        """connect: gives what FROM takes, and what is to be closed at the end or None."""
+        """connect: returns the name for FROM, and an object to close at the end or None."""
         self._connection = duckdb.connect()
         self._name, self._kept = connect(target, self._connection)
         self._statements: dict[str, Any] = {}
 
     def ask(self, sql: str, *parameters: Any) -> Rows:
-        """The rows that answer a question about `events`."""
+        """Run SQL over `events`, and return its rows."""
         if (statement := self._statements.get(sql)) is None:
             text = sql.replace("FROM events", f"FROM {self._name}")
             statement = self._statements[sql] = self._connection.extract_statements(text)[0]
         return self._connection.execute(statement, parameters).fetchall()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the connection and the file."""
         self._connection.close()
         if self._kept is not None:
             self._kept.close()
@@ -75,32 +75,32 @@ def _over_duckdb(target: Path, connection: duckdb.DuckDBPyConnection) -> tuple[s
 
 ENGINES = {"esformat": _over_esformat, "parquet": _over_parquet, "duckdb": _over_duckdb}
 BY_SQL = "by segment.sql"
-"""The same question put to esformat's own door to DuckDB, told beside its figure, in the same unit."""
+"""The detail of esformat's figure, in the same unit, for the same SQL through `Segment.sql`."""
 
 
 class Door:
-    """An open segment, asked by its `sql`."""
+    """An open segment, queried with its method `sql`."""
 
     def __init__(self, target: Path) -> None:
         self._segment = esformat.open(target / esformat_file.FILE)
 
     def ask(self, sql: str, *parameters: Any) -> Rows:
-        """The rows that answer a question."""
+        """Run SQL, and return its rows."""
         return self._segment.sql(sql, parameters).fetchall()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._segment.close()
 
 
 @dataclass(frozen=True)
 class EngineWork:
-    """One question, put to DuckDB over every file that it reads."""
+    """One question that DuckDB answers from each kind of file."""
 
     id: str
     sql: str
     expected: Callable[[pa.Table, Any], Rows]
-    argument: str | None = None  # of the question, the same each time; None: a space, another each time
+    argument: str | None = None  # the same for each run; None: a different space each time
 
     def __call__(self, session: Session) -> dict[str, Figure]:
         able, figures = session.willing(self.id, tuple(ENGINES))
@@ -155,7 +155,7 @@ def _history(dataset: Dataset, space: str) -> pa.Table:
 
 
 def _grouped(table: pa.Table, key: str, *aggregates: tuple[Any, ...]) -> Rows:
-    """Rows of a key, ascending, and what its events come to."""
+    """Group by a key, and return its values in ascending order with the aggregates of their events."""
     found = table.group_by(key).aggregate([([], "count_all"), *aggregates]).sort_by(key)
     names = [key, "count_all", *(f"{column}_{how}" for column, how in aggregates)]
     return list(zip(*(found[name].to_pylist() for name in names), strict=True))

@@ -1,4 +1,4 @@
-"""What a run was made on: machine and library versions."""
+"""The environment of a run: machine and library versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.contenders.protocol import Contender
 
 
 def _first_value(path: Path, key: str) -> str:
-    """The first value of a key in a file of `key: value` lines, empty where there is none."""
+    """The first value of a key in a file of `key: value` lines; empty if not found."""
     if not path.exists():
         return ""
     lines = (line.partition(":") for line in path.read_text().splitlines())
@@ -24,7 +24,7 @@ def _first_value(path: Path, key: str) -> str:
 
 
 def describe(contenders: Iterable[Contender]) -> dict[str, Any]:
-    """Machine, versions and time, as the report keeps them."""
+    """Describe machine, versions and time for the report."""
     memory_kib = _first_value(Path("/proc/meminfo"), "MemTotal").split()
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -40,13 +40,13 @@ def describe(contenders: Iterable[Contender]) -> dict[str, Any]:
 
 
 def processes(pid: int) -> list[int]:
-    """A process and those that it has begun. On Linux."""
+    """A process and its direct children. Linux only."""
     lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     return [pid, *map(int, " ".join(lists).split())]
 
 
 def resident_mib(field: str) -> float:
-    """Resident memory now (VmRSS) or at most (VmHWM): the sum of this process and those that it began."""
+    """Current (VmRSS) or peak (VmHWM) resident memory: the sum for this process and its children."""
     found = 0
     for pid in processes(os.getpid()):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""The benchmark's events, written to an Arrow IPC file; `examples.demo.clickstream` makes them."""
+"""Write the benchmark's events to an Arrow IPC file; `examples.demo.clickstream` generates them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The works about large files: what a cold answer reads, and what a full scan holds in memory.
+"""The works about large files: the bytes that a cold answer reads, and the memory that a full scan uses.
 
-Both look at a large file (5 M events, or five times the run's) for which no other work needs readers. Memory is taken
-in a fresh process per file, because a process that has done anything else never gives all of it back.
+Both use a large file (at least 5 M events, or five times the run's) that no other work reads. Memory is measured in a
+fresh process per file, because a process that has done other work never returns all of its memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MEMORY_REPEATS = 3
 
 
 def cold_reads(session: Session) -> dict[str, Figure]:
-    """Histories of the R2 spaces, each on a segment just opened, counted through the segment's source."""
+    """Histories of the R2 spaces, each on a newly opened segment; its source counts reads and bytes."""
     able, figures = session.willing("S1", COLD_CONTENDERS)
     _, events = session.growth_events
     for name, contender in able.items():
@@ -56,7 +56,7 @@ def cold_reads(session: Session) -> dict[str, Figure]:
 
 
 def scan_memory(session: Session) -> dict[str, Figure]:
-    """Private memory that a scan over batches adds at its peak, for a small and a large file."""
+    """The peak of the private memory that a scan over batches adds, for a small and a large file."""
     able, figures = session.willing("memory", MEMORY_CONTENDERS)
     small, large = session.growth_events
     for name, contender in able.items():
@@ -91,7 +91,7 @@ def _probe(contender: Contender, target: Path) -> dict[str, Any]:
 
 
 class PeakMemory:
-    """Follows this process's memory from a thread of its own, above what it is at the start. Linux only."""
+    """Tracks the growth of this process's memory since the start, from a background thread. Linux only."""
 
     def __init__(self) -> None:
         self._before = self._peak = self._now()
@@ -100,7 +100,7 @@ class PeakMemory:
 
     @staticmethod
     def _now() -> tuple[int, int]:
-        """KiB that are private, KiB that are resident at all."""
+        """Private KiB, and all resident KiB."""
         lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
         private, resident = (int(lines[key].split()[0]) for key in ("RssAnon", "VmRSS"))
         return private, resident
@@ -120,13 +120,13 @@ class PeakMemory:
 
     @property
     def added_mib(self) -> tuple[float, float]:
-        """Private and resident memory at the peak, less what there was before."""
+        """Private and resident memory at the peak, minus the memory at the start."""
         private, resident = ((peak - before) / KIB for peak, before in zip(self._peak, self._before, strict=True))
         return private, resident
 
 
 def main() -> None:
-    """Scan one built file and print the peaks: what `_probe` runs."""
+    """Scan one built file and print the peaks. `_probe` runs this."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("contender")
     parser.add_argument("target", type=Path)

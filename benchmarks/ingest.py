@@ -1,8 +1,8 @@
-"""Sustained durable ingest beside the peers: `python -m benchmarks.ingest [--only I1,I2] [--write-docs]`.
+"""Sustained durable ingest compared with peers: `python -m benchmarks.ingest [--only I1,I2] [--write-docs]`.
 
-Every store gets the same batches of 128-byte events from the same threads, each in a process of its own, in turn, and
-acknowledges what would survive a power cut. The clock stops when everything lies in the store's final form. What it
-holds afterwards is compared with what was acknowledged.
+Every store gets the same batches of 128-byte events from the same number of threads, one store after the other, each in
+its own process. It acknowledges only what would survive a power cut. The clock stops when everything is in the store's
+final form. Afterwards its contents are compared with what was acknowledged.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ EVENT_BYTES = 128
 POOL_EVENTS = 200_000
 POOL_BATCHES = 100_000
 MADE_EVENTS, MADE_BATCHES = 4_000_000, 50_000
-"""So much is made before the clock starts, as a pool is gone through again and again: eight seconds' load of small
-batches. Of large ones the rest gets the times of the moment, which is little work beside them.
+"""Number of events and batches that are prepared before the clock starts, by repeating a pool with later timestamps:
+enough small batches for eight seconds. Further large batches get the current time when appended, which costs little
+compared with their size.
 """
 RETENTION_BYTES = 200 << 20
 RESULT = Path(__file__).parent / "results" / "ingest.json"
@@ -56,7 +57,7 @@ WORKS: dict[str, dict[str, Any]] = {
 
 
 def make_batches(rows: int, spaces: int, seed: int) -> list[Batch]:
-    """Batches with 128 bytes of payload an event, half of which nobody can guess; spaces in turn."""
+    """Generate batches with 128 bytes of payload per event, half of it random; spaces take turns."""
     rng = np.random.default_rng(seed)
     count = min(POOL_EVENTS // rows, POOL_BATCHES)
     start = time.time_ns() // 1000
@@ -82,7 +83,7 @@ def make_batches(rows: int, spaces: int, seed: int) -> list[Batch]:
 
 
 def with_rounds(batches: list[Batch]) -> list[Batch]:
-    """The batches, each with copies for the times that it is appended, of ever later timestamps."""
+    """Return the batches, each with copies that have later and later timestamps, one for each time it is appended."""
     rows = len(batches[0].timestamps)
     span = len(batches) * rows
     starts = range(0, span * min(MADE_EVENTS // span, max(1, MADE_BATCHES // len(batches))), span)
@@ -93,7 +94,7 @@ def with_rounds(batches: list[Batch]) -> list[Batch]:
 
 
 class Load:
-    """Appending threads, what they sent, and how long each append took."""
+    """Threads that append, with counts of what they sent and the latency of each append."""
 
     def __init__(self, store: Store, batches: list[Batch], appenders: int) -> None:
         self._store = store
@@ -107,7 +108,7 @@ class Load:
         self._errors: list[BaseException] = []
 
     def run(self, seconds: float, reader: Any = None) -> float:
-        """Append for so long, then bring all into final form; gives the seconds that both took."""
+        """Append for some seconds, then bring everything into final form; return the seconds that both took."""
         begin = time.perf_counter()
         end = begin + seconds
         threads = [Thread(target=self._append, args=(number, end)) for number in range(self._appenders)]
@@ -149,11 +150,11 @@ class Load:
 
     @property
     def events(self) -> int:
-        """How many were acknowledged."""
+        """Number of acknowledged events."""
         return int(self._uses.sum()) * len(self._batches[0].spaces)
 
     def sent(self) -> tuple[Counter[str], Counter[int]]:
-        """Events by space and by partition."""
+        """Number of events sent, by space and by partition."""
         spaces: Counter[str] = Counter()
         for batch, uses in zip(self._batches, self._uses.sum(axis=0).tolist(), strict=True):
             for space, count in Counter(batch.spaces).items():
@@ -165,9 +166,9 @@ class Load:
 
 
 def measure(name: str, work: dict[str, Any], seconds: float, folder: Path) -> dict[str, Any]:
-    """One store under one load, in this process."""
+    """Measure one store under one load, in this process."""
     batches = make_batches(work["batch"], work.get("spaces", 10), 1)
-    if not work.get("reader"):  # who wants the newest events
+    if not work.get("reader"):  # a reader wants the newest events
         batches = with_rounds(batches)
     before = resident_mib("VmRSS")
     retention = RETENTION_BYTES if work.get("retain") and name.startswith("aggregator") else None
@@ -207,7 +208,7 @@ def measure(name: str, work: dict[str, Any], seconds: float, folder: Path) -> di
 
 
 def processor_s() -> float:
-    """Seconds that this process and those that it began have computed."""
+    """Processor seconds of this process and its children."""
     others = (pid for pid in processes(os.getpid()) if pid != os.getpid())
     times = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in others]
     return time.process_time() + sum(int(each[11]) + int(each[12]) for each in times) / os.sysconf("SC_CLK_TCK")
@@ -217,7 +218,7 @@ def processor_s() -> float:
 
 
 def fill_log(folder: Path, log_bytes: int) -> None:
-    """Append until the log has so many bytes, with sealing put off; say so, and wait to be killed."""
+    """Append until the log has `log_bytes`, without sealing; print the number of events, and wait to be killed."""
     import aggregator
 
     limits = {"memory_bytes": 4 * log_bytes, "log_bytes": 4 * log_bytes}
@@ -235,7 +236,7 @@ def fill_log(folder: Path, log_bytes: int) -> None:
 
 
 def measure_reopening(work: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Seconds to open a catalog whose writer was killed."""
+    """Measure the seconds to open a catalog whose writer was killed."""
     import aggregator
 
     command = [sys.executable, "-m", "benchmarks.ingest", "--fill-log", str(folder), str(work["log_bytes"])]
@@ -262,7 +263,7 @@ def measure_reopening(work: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def measure_planning(work: dict[str, Any]) -> dict[str, Any]:
-    """Milliseconds to choose the segments of a space among many whose spans of keys all hold it."""
+    """Measure the milliseconds to choose the segments of a space among many whose key ranges all include it."""
     from aggregator.model import SegmentInfo
     from aggregator.storage.segments.signature import signature_of_spaces
     from aggregator.storage.segments.table import Bounds, SegmentTable
@@ -304,13 +305,13 @@ def measure_planning(work: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_histories(work: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Milliseconds for the whole history of a space, as events, over many segments and after they were merged."""
+    """Measure the milliseconds to read the history of a space as events, from many segments and after merging them."""
     import aggregator
 
     figures: dict[str, Any] = {}
     batches = make_batches(work["rows"], work["spaces"], 1)
     with aggregator.open(folder / "aggregator", durability="none") as catalog:
-        topic = catalog.create_topic("events", retention={"segments": 1 << 30})  # merges wait until they are asked for
+        topic = catalog.create_topic("events", retention={"segments": 1 << 30})  # prevents automatic merges
         for number in range(work["segments"]):
             topic.append(batches[number % len(batches)].stamped())
             catalog.seal()
@@ -323,7 +324,7 @@ def measure_histories(work: dict[str, Any], folder: Path) -> dict[str, Any]:
                     events = list(topic.scan(space=f"customer-{space:06d}"))
                     took, busy = (time.perf_counter() - begin) * 1000, (time.thread_time() - busy) * 1000
                     assert len(events) == work["segments"] * work["rows"] // work["spaces"]
-                    if round_ > 1:  # the first warm the caches
+                    if round_ > 1:  # the first two warm the caches
                         times.append(took)
                         work_times.append(busy)
             figures |= {
@@ -339,7 +340,7 @@ def measure_histories(work: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def run_child(name: str, id_: str, seconds: float) -> dict[str, Any]:
-    """Measure in a fresh process; gives what it says, or the failure."""
+    """Measure in a fresh process; return its figures, or the failure."""
     with tempfile.TemporaryDirectory(dir=RESULT.parent, prefix="ingest-") as folder:
         command = [sys.executable, "-m", "benchmarks.ingest", "--child", name, id_, str(seconds), folder]
         found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -349,7 +350,7 @@ def run_child(name: str, id_: str, seconds: float) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Returns 0, or 1 if a store failed or lost something."""
+    """Measure; return 0, or 1 if a store failed or lost events."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(WORKS), help=f"of {', '.join(WORKS)}")
     parser.add_argument("--stores", default=",".join(STORES), help=f"of {', '.join(STORES)}")

@@ -1,4 +1,4 @@
-"""What `benchmarks.ingest` measured, as tables on the terminal and in docs/benchmarks.md."""
+"""Tables of the results of `benchmarks.ingest`, for the terminal and docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _flatness(works: Works) -> float | None:
 
 
 def _beside(id_: str, *peers: str) -> Callable[[Works], float | None]:
-    """How many times the rate of the quickest of some peers; None where one was not measured."""
+    """Return a function for the ratio of our rate to that of the fastest peer; None if one was not measured."""
 
     def ratio(works: Works) -> float | None:
         mine, theirs = _of(works, id_, "rate"), [_of(works, id_, "rate", peer) for peer in peers]
@@ -37,7 +37,7 @@ def _beside(id_: str, *peers: str) -> Callable[[Works], float | None]:
 
 
 def _most_memory(works: Works) -> float | None:
-    """Of the aggregator, without what the process held before it was opened: mostly the load."""
+    """Peak memory of the aggregator, minus that of the process before opening it, which is mostly the load."""
     found = [
         _own_memory(works[id_][subject])
         for id_ in ("I1", "I2", "I2-1", "I3-10", "I3-50000", "I4")
@@ -100,7 +100,7 @@ TARGETS = [
 
 
 def rates(works: Works) -> list[tuple[str, ...]]:
-    """Work, store, events a second, latency, memory, disk."""
+    """Rows of work, store, events per second, latency, memory, disk, processor time, load."""
     rows = []
     for id_, stores in works.items():
         for name, found in stores.items():
@@ -118,7 +118,7 @@ def rates(works: Works) -> list[tuple[str, ...]]:
 
 
 def _per_event(found: Mapping[str, Any]) -> str:
-    """Bytes of the files for each event; says nothing where retention took some."""
+    """Bytes of the files per event; a dash if retention removed some."""
     return "–" if found.get("retained") else f"{found['disk_mib'] * (1 << 20) / found['events']:.0f}"
 
 

@@ -1,8 +1,8 @@
-"""The stores of `benchmarks.ingest`: each takes batches so that they survive a power cut when `append` returns.
+"""The stores of `benchmarks.ingest`: in each, a batch survives a power cut once `append` has returned.
 
-Each is used as its users would use it, and gets batches in the form it takes best, made before the clock starts. Stores
-with one writer, which is all but the aggregator, get what waits in one transaction (`Group`): group commit, without
-which they would sync once for every batch.
+Each is used as its users would use it, and gets batches in the form that suits it best, prepared before the clock
+starts. Stores with a single writer, which are all but the aggregator, get waiting batches in one transaction (`Group`):
+without this group commit they would sync once per batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SCHEMA = pa.schema([("space", pa.string()), ("timestamp", _TIMES), ("data", pa.
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of events in every form that a store takes."""
+    """A batch of events in every form that a store accepts."""
 
     spaces: tuple[str, ...]
     timestamps: tuple[int, ...]
@@ -39,14 +39,14 @@ class Batch:
     made: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
 
     def stamped(self) -> pa.RecordBatch:
-        """The batch with timestamps that it never had before, a microsecond apart: one that was made before the clock
-        started, as the keys of other stores are; when there are no more of these, as if its events happened now.
+        """Return the batch with new timestamps, a microsecond apart: a copy prepared before the clock started, like the
+        keys of other stores; when these are used up, one that starts at the current time.
         """
         found = next(self.made, None)
         return self.stamped_from(time.time_ns() // 1000) if found is None else found
 
     def stamped_from(self, first: int) -> pa.RecordBatch:
-        """The batch with timestamps from one on."""
+        """Return the batch with consecutive timestamps from `first` on."""
         rows = len(self.timestamps)
         times = pa.Array.from_buffers(_TIMES, rows, [None, pa.py_buffer(np.arange(first, first + rows))])
         spaces, data = self.arrow.column(0), self.arrow.column(2)
@@ -54,7 +54,7 @@ class Batch:
 
     @property
     def rows(self) -> list[tuple[str, int, bytes]]:
-        """As tuples."""
+        """The events as tuples."""
         return list(zip(self.spaces, self.timestamps, self.data, strict=True))
 
 
@@ -62,26 +62,26 @@ class Store(Protocol):
     """A store under test."""
 
     def prepare(self, batch: Batch) -> Any:
-        """The form in which the store takes a batch; not timed."""
+        """Convert a batch to the form that the store accepts. Not timed."""
 
     def append(self, prepared: Any, appender: int) -> None:
-        """Store a batch, durably."""
+        """Store a batch durably."""
 
     def finish(self) -> None:
-        """Bring everything into the store's final form; timed."""
+        """Bring everything into the store's final form. Timed."""
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
 
     def check(self, sent: Counter[str], partitions: Counter[int]) -> None:
-        """Raise AssertionError where something is missing; the store is open anew. Not timed.
+        """Raise AssertionError if events are missing; the store was reopened before. Not timed.
 
-        sent: events by space. partitions: events by partition.
+        sent: number of events by space. partitions: number of events by partition.
         """
 
 
 class Group:
-    """One thread that writes what waits in one transaction."""
+    """A thread that writes all waiting items in one transaction."""
 
     def __init__(self, write: Callable[[list[Any]], None]) -> None:
         self._write = write
@@ -91,7 +91,7 @@ class Group:
         self._thread.start()
 
     def append(self, item: Any) -> None:
-        """Have it written; it is when this returns."""
+        """Queue an item, and return when it is written."""
         done = Event()
         self._queue.put((item, done))
         done.wait()
@@ -110,19 +110,19 @@ class Group:
             try:
                 if self._failure is None:
                     self._write([item for item, _ in waiting])
-            except BaseException as error:  # noqa: BLE001 - told to those who wait
+            except BaseException as error:  # noqa: BLE001 - raised in `append`
                 self._failure = error
             for _, done in waiting:
                 done.set()
 
     def close(self) -> None:
-        """Stop when all is written."""
+        """Stop the thread after everything is written."""
         self._queue.put(None)
         self._thread.join()
 
 
 class Aggregator:
-    """The aggregator, while it seals and retention works."""
+    """The aggregator, including concurrent sealing and retention."""
 
     SEALING = "thread"
 
@@ -165,7 +165,7 @@ class Aggregator:
                 indexes.append((int(found.min()), int(found.max()), len(found)))
             first, last = min(low for low, _, _ in indexes), max(high for _, high, _ in indexes)
             assert last == count - 1, (number, last, count)
-            assert sum(rows for _, _, rows in indexes) == last - first + 1  # all but what retention took
+            assert sum(rows for _, _, rows in indexes) == last - first + 1  # all but those that retention removed
             assert first == 0 or self._limit is not None
         if self._limit is None:
             for space in list(sent)[:20]:
@@ -173,7 +173,7 @@ class Aggregator:
 
 
 class AggregatorWithProcess(Aggregator):
-    """The same with segments written by a process of their own."""
+    """The same, with a separate process that writes segments."""
 
     SEALING = "process"
 
@@ -216,14 +216,14 @@ class SQLite:
 
 
 def _suffixes(prepared: tuple[list[bytes], list[bytes]], number: int) -> list[tuple[bytes, bytes]]:
-    """Keys that are unique and in order of arrival within a space, with their values."""
+    """Return the items of a batch; the batch number makes keys unique and, within a space, ordered by arrival."""
     keys, values = prepared
     head = struct.pack(">Q", number)
     return [(key[:16] + head + key[16:], value) for key, value in zip(keys, values, strict=True)]
 
 
 class _KeyValue(ABC):
-    """Keys of 16 bytes of space, the number of the batch, the place in it and the timestamp; the payload as value."""
+    """A store of keys (16 bytes of space, batch number, position in the batch, timestamp) and payloads as values."""
 
     def __init__(self) -> None:
         self._number = time.time_ns()
@@ -311,7 +311,7 @@ class RocksDB(_KeyValue):
 
 
 class DuckDB:
-    """A table without an index, which would make it several times slower; batches go in as Arrow tables."""
+    """A table without an index, which would make it several times slower; batches are inserted as Arrow tables."""
 
     def __init__(self, path: Path, retention_bytes: int | None) -> None:
         import duckdb

@@ -1,7 +1,7 @@
-"""Instructions that small pieces of work take: `python -m benchmarks.instructions`.
+"""Instruction counts of small operations: `python -m benchmarks.instructions`.
 
-They do not depend on who else uses the machine, so a test compares them with those that are kept in
-`instructions.json`; `--keep` writes these anew. Valgrind's callgrind counts them, on the processor that it simulates.
+They do not depend on other load on the machine, so a test compares them with those in `instructions.json`, which
+`--keep` rewrites. Valgrind's callgrind counts them on the processor that it simulates.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _INDEXES = ("type", "country")
 
 
 def counted(module: str = "benchmarks.instructions", folder: Path | None = None) -> dict[str, int]:
-    """Instructions of one piece of each work, by its name: what a module does that is told to be `--measured`, with a
-    folder as argument, and calls `measure` for. Raises OSError (no valgrind), CalledProcessError.
+    """Instructions per operation of each work, by its name. Runs `module` with `--measured FOLDER` under valgrind; the
+    module calls `measure` with its works. Raises OSError (no valgrind), CalledProcessError.
     """
     with tempfile.TemporaryDirectory() as directory:
         parts = Path(directory) / "parts"
@@ -43,7 +43,7 @@ def counted(module: str = "benchmarks.instructions", folder: Path | None = None)
             command, env=os.environ | settings, cwd=KEPT.parents[1], check=True, capture_output=True, text=True
         )
         pieces: dict[str, int] = json.loads(done.stdout)
-        # part 1 is what comes before the first work, and the last one what comes behind all
+        # part 1 is from before the first work, the last one from after all works
         totals = [_total(parts.with_name(f"parts.{number}")) for number in range(2, 2 + len(pieces))]
     return {name: total // count for (name, count), total in zip(pieces.items(), totals, strict=True)}
 
@@ -55,12 +55,12 @@ def _total(part: Path) -> int:
 
 
 def machine() -> dict[str, str]:
-    """What the counts depend on, beside the code."""
+    """The facts that the counts depend on, apart from the code."""
     return {"python": platform.python_version().rpartition(".")[0], "machine": platform.machine()}
 
 
 def _works(directory: Path) -> dict[str, tuple[Callable[[], object], int]]:
-    """What is counted, and how many pieces it is of."""
+    """The works to count, each with the number of operations it consists of."""
     table, path = generate(EVENTS, 7), directory / "events.esdb"
     with esformat.create(path, indexes=_INDEXES, threads=1) as writer:
         writer.add_table(table)
@@ -94,7 +94,7 @@ def _works(directory: Path) -> dict[str, tuple[Callable[[], object], int]]:
 
 
 def measure(works: Mapping[str, tuple[Callable[[], object], int]]) -> None:
-    """Do each work between two calls of `getpgrp`, where callgrind writes its counts; print their numbers of pieces."""
+    """Run each work between two calls of `getpgrp`, where callgrind dumps counts; print the numbers of operations."""
     os.getpgrp()
     for work, _ in works.values():
         work()
@@ -103,7 +103,7 @@ def measure(works: Mapping[str, tuple[Callable[[], object], int]]) -> None:
 
 
 def main() -> None:
-    """Print the counts beside those that are kept, or keep them."""
+    """Print the counts next to the saved ones; with `--keep`, save them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
     parser.add_argument("--keep", action="store_true", help=f"write {KEPT.name}, for the test")
     parser.add_argument("--measured", type=Path, help=argparse.SUPPRESS)

@@ -1,8 +1,8 @@
 """Files of up to 100 M events: `python -m benchmarks.large [--only growth,newest] [--write-docs]`.
 
-The files grow by pieces of a million clicks, each of customers of its own, so that a space has as many events in a
-large file as in a small one. What the questions must answer is taken from the pieces before they are written. All files
-take some 20 GB; `--folder FOLDER` keeps them for the next time.
+The files consist of pieces of a million clicks, each with different customers, so that a space has as many events in a
+large file as in a small one. The correct answers are taken from the pieces before they are written. All files together
+take about 20 GB; `--folder FOLDER` keeps them for the next run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from esformat.tools import erase
 RESULT = Path(__file__).parent / "results" / "large.json"
 MILLION = 1_000_000
 SIZES = (1, 10, 30, 100)
-"""Millions of events."""
+"""Sizes of the files in millions of events."""
 WITH_PEERS = 30
 WITH_PATHS = 10
 WITH_ERASING = 5
@@ -53,24 +53,24 @@ MEMORY = "512MiB"
 WARM_UP = 50
 COUNTED_QUESTIONS = 100
 RARE_URL, NO_URL = "/account/199", "/account/none"
-"""One event in 8,000 has it; none has."""
+"""A URL that one event in 8,000 has, and one that none has."""
 PEERS: Mapping[str, Contender] = {"lmdb": lmdb_contender.CONTENDER, "sqlite": sqlite.CONTENDER}
 
 # ------------------------------------------------------------ files
 
 
 def piece_of(number: int) -> pa.Table:
-    """The events of a piece, unsorted. Its spaces come behind those of the pieces before."""
+    """The unsorted events of a piece. Its spaces sort after those of earlier pieces."""
     events = generate(MILLION, 7 + number)
     spaces = pc.replace_substring(events["space"], "customer-", f"customer-{number:03d}-")
     return events.set_column(events.column_names.index("space"), "space", spaces)
 
 
 class Files:
-    """The files of one run, and what they must answer."""
+    """The files of one run, and the correct answers."""
 
     def __init__(self, folder: Path, questions: int, largest: int) -> None:
-        """Write what is not there yet. largest: no file of more millions of events."""
+        """Write the files unless they exist. largest: size of the largest file, in millions of events."""
         self.folder, self.sizes = folder, [size for size in SIZES if size <= largest]
         self._questions = questions
         facts = folder / "facts.json"
@@ -79,7 +79,7 @@ class Files:
         self.facts: dict[str, Any] = json.loads(facts.read_text())
 
     def segment(self, size: int) -> Path:
-        """The file of so many million events."""
+        """The path of the file with `size` million events."""
         return self.folder / str(size) / ours.FILE
 
     def asked(self, size: int) -> dict[str, list[Row]]:
@@ -132,14 +132,14 @@ class Files:
 
 
 def _chosen(ordered: pa.Table, count: int, seed: int) -> pa.Table:
-    """The events of some spaces of a piece."""
+    """The events of `count` randomly drawn spaces of a piece."""
     spaces = ordered["space"].unique()
     drawn = np.random.default_rng(seed).choice(len(spaces), count, replace=False)
     return ordered.filter(pc.is_in(ordered["space"], spaces.take(pa.array(drawn))))
 
 
 class _Lmdb:
-    """The events as keys and values, without indexes: what the newest of a space need."""
+    """An LMDB file of the events, without index entries, which the newest events of a space do not need."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "lmdb").mkdir()
@@ -148,7 +148,7 @@ class _Lmdb:
             map_size=1 << 36, subdir=False, max_dbs=1 + len(INDEXES), sync=False, metasync=False, lock=False,
         )  # fmt: skip
         self._events = self._env.open_db(lmdb_contender.EVENTS)
-        for name in INDEXES:  # which a reader opens
+        for name in INDEXES:  # empty, because a reader opens them
             self._env.open_db(name.encode(), dupsort=True, dupfixed=True)
 
     def add(self, ordered: pa.Table) -> None:
@@ -162,7 +162,7 @@ class _Lmdb:
 
 
 class _Sqlite:
-    """The events as rows, with one index, over space and time."""
+    """An SQLite file of the events, with one index, on space and time."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "sqlite").mkdir()
@@ -187,7 +187,7 @@ class _Sqlite:
 
 
 def growth(files: Files, _: int) -> dict[str, Any]:
-    """Questions about spaces that were not asked before, and a file opened for one, by millions of events."""
+    """Question each space once, and open the file for each, by millions of events; count instructions if possible."""
     found: dict[str, Any] = {}
     counts = instructions.counted("benchmarks.large", files.folder) if shutil.which("valgrind") else {}
     for size in files.sizes:
@@ -208,7 +208,7 @@ COUNTED: Mapping[str, Callable[[Path, esformat.Segment, str], object]] = {
     "index value": lambda _, segment, space: list(segment.find(space).scan_index(*POINT_INDEX, reverse=True)),
     "open": lambda path, _, space: _first_history(path, space),
 }
-"""What is asked of a file without caches, so that none is quicker for being small, on a simulated processor."""
+"""Questions to a file without caches, so that small files have no advantage, on a simulated processor."""
 
 
 def _first_history(path: Path, space: str) -> list[esformat.Event]:
@@ -217,7 +217,7 @@ def _first_history(path: Path, space: str) -> list[esformat.Event]:
 
 
 def count_instructions(folder: Path) -> None:
-    """Do what is counted, for `instructions.counted`: all files are asked about the spaces that the smallest has."""
+    """Run the works that `instructions.counted` counts. All files are asked about spaces of the smallest one."""
     sizes = [size for size in SIZES if (folder / f"asked-{size}.arrow").exists()]
     files = Files(folder, COUNTED_QUESTIONS, max(sizes))
     works: dict[str, tuple[Callable[[], object], int]] = {}
@@ -233,13 +233,13 @@ def count_instructions(folder: Path) -> None:
                 for space in spaces[low:]:
                     ask(path, segment, space)
 
-            work(low=len(spaces) - 2)  # what is done once
+            work(low=len(spaces) - 2)  # so that one-time work is not counted
             works[f"{name} {size}"] = (work, len(spaces) - COUNTED_QUESTIONS)
     instructions.measure(works)
 
 
 def newest(files: Files, _: int) -> dict[str, Any]:
-    """The newest ten of spaces that were not asked before, in turns with the peers."""
+    """Read the newest ten events of each space once, taking turns with the peers."""
     places = {"esformat": (ours.CONTENDER, files.folder / str(WITH_PEERS))}
     places |= {name: (contender, files.folder / name) for name, contender in PEERS.items()}
     for _, folder in places.values():
@@ -272,7 +272,7 @@ _ASKED: Mapping[str, tuple[Ask, Right]] = {
 def _micros(
     places: Mapping[str, tuple[Contender, Path]], ask: Ask, asked: Mapping[str, list[Row]], right: Right
 ) -> dict[str, list[float]]:
-    """Median and 99th percentile of what each takes for an answer, µs, each space asked once."""
+    """Median and 99th percentile of each contender's time for an answer, in µs; each space is asked once."""
     readers = {name: contender.open(folder, MAIN) for name, (contender, folder) in places.items()}
     try:
         spaces = list(asked)
@@ -295,14 +295,14 @@ def _typical(figure: Figure) -> list[float]:
 
 
 def _median(figure: Figure) -> float:
-    """The median of a figure, which must be there."""
+    """The median of a figure. Raises WrongAnswerError if it is missing."""
     if figure.missing:
         raise WrongAnswerError(figure.missing)
     return figure.median
 
 
 def _opening(path: Path, asked: Mapping[str, list[Row]]) -> list[float]:
-    """A file opened, and one history."""
+    """Median and 99th percentile of opening a file and reading one history, in µs."""
 
     def ask(space: str) -> list[esformat.Event]:
         return _first_history(path, space)
@@ -315,7 +315,7 @@ def _opening(path: Path, asked: Mapping[str, list[Row]]) -> list[float]:
 
 
 def scans(files: Files, repeats: int) -> dict[str, Any]:
-    """The first event of a full scan, ms, and M rows a second of scans with every column and with one."""
+    """Milliseconds to the first event of a full scan, and M rows per second of scans of all columns and of one."""
     size = WITH_PEERS if WITH_PEERS in files.sizes else files.sizes[-1]
     path = files.segment(size)
     into_memory(path)
@@ -348,7 +348,7 @@ def scans(files: Files, repeats: int) -> dict[str, Any]:
 
 
 def _rate(work: Callable[[], Any], expected: Any, rows: int, repeats: int) -> list[float]:
-    """M rows a second, and a second of all processors: medians."""
+    """Median M rows per second, and per processor second."""
     taken, used = [], []
     for _ in range(repeats):
         gc.collect()
@@ -362,7 +362,7 @@ def _rate(work: Callable[[], Any], expected: Any, rows: int, repeats: int) -> li
 
 
 def paths(files: Files, repeats: int) -> dict[str, Any]:
-    """M rows a second that `esdb scan --where '$.url = TEXT' --count` looks through, its start left out."""
+    """M rows per second that `esdb scan --where '$.url = TEXT' --count` scans, without its start."""
     path, found = files.segment(WITH_PATHS), {}
     into_memory(path)
     for name, url in {"none matches": NO_URL, "1 in 8,000": RARE_URL}.items():
@@ -377,7 +377,7 @@ def paths(files: Files, repeats: int) -> dict[str, Any]:
 
 
 def erasing(files: Files, repeats: int) -> dict[str, Any]:
-    """A space out of a file, what is left checked, beside copying the file; both synced."""
+    """Erase a space from a file, including checks, compared with copying the file; both synced."""
     path, out = files.segment(WITH_ERASING), files.folder / "without.esdb"
     with esformat.open(path) as segment:
         spaces = list(segment.spaces())
@@ -427,7 +427,7 @@ def _of(work: str, key: str, place: int | None = None) -> Callable[[Mapping[str,
 
 
 def _grown(work: str) -> Callable[[Mapping[str, Any]], float | None]:
-    """How many times as many instructions a question takes in the largest file as in the smallest."""
+    """Return a function for the ratio of a question's instructions in the largest file to those in the smallest."""
 
     def value(works: Mapping[str, Any]) -> float | None:
         sizes = sorted(works.get("growth", ()), key=int)
@@ -496,7 +496,7 @@ def _pair(figures: Sequence[float]) -> str:
 
 
 def main() -> int:
-    """A wrong answer raises."""
+    """Measure, and return 0. A wrong answer raises."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(WORKS), help=f"of {', '.join(WORKS)}")
     parser.add_argument("--largest", type=int, default=max(SIZES), help="millions of events of the largest file")
@@ -524,7 +524,7 @@ def main() -> int:
 
 
 def _folders(kept: Path | None) -> Iterator[Path]:
-    """One folder: the one that is to be kept, or one that is deleted afterwards."""
+    """Yield one folder: the given one, or a temporary one that is deleted afterwards."""
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
         yield kept

@@ -1,7 +1,7 @@
-"""Statements over streams, beside ripgrep and DuckDB: `python -m benchmarks.lql [--only L1,L3] [--write-docs]`.
+"""Statements over streams, compared with ripgrep and DuckDB: `python -m benchmarks.lql [--only L1,L3] [--write-docs]`.
 
-Every tool is asked the same of the same text, warm, and has to find the same lines. What it is asked about lies in a
-temporary directory, which is deleted at the end.
+Every tool searches the same text for the same patterns, warm, and must find the same lines. The data is in a temporary
+directory, which is deleted at the end.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ SHAPES = (
     "INFO  db-# commit tx=@@@@@@@@ rows=## lock_wait=#.###ms fsync=#.###ms wal=@@@@@@@@/@@@@@@@@ ck=##",
 )
 RARE = "ERROR db-# connection reset by peer 10.##.##.## after ###ms, retry # of 5 tx=@@@@@@@@ trace=@@@@@@@@@@@@@@@@"
-"""One line in ten thousand. # is a digit, @ a hexadecimal one, nobody can guess which."""
+"""One line in ten thousand. # is a random decimal digit, @ a random hexadecimal digit."""
 FILTERS = {"L1": "connection reset", "L1-none": "no such thing", "L1-many": "status=304"}
 
 
 def lines(count: int, seed: int) -> np.ndarray:
-    """Log lines of 128 bytes, without line ends, as a matrix of bytes."""
+    """Generate log lines of 128 bytes, without line ends, as a matrix of bytes."""
     rng = np.random.default_rng(seed)
     shapes = np.stack([np.frombuffer(s.ljust(LINE_BYTES)[:LINE_BYTES].encode(), np.uint8) for s in (*SHAPES, RARE)])
     kinds = rng.integers(0, len(SHAPES), count)
@@ -57,7 +57,7 @@ def lines(count: int, seed: int) -> np.ndarray:
 
 
 def write_all(catalog: aggregator.Catalog, text: Path, records: int, streams: int) -> None:
-    """The same lines into a catalog, of each stream some thousand in turn, and into a file of text."""
+    """Write the same lines to a catalog, some thousands to each stream in turn, and to a text file."""
     begin, batch = 0, 5_000
     with text.open("wb") as file:
         for seed in range(-(-records // CHUNK)):
@@ -78,7 +78,7 @@ def write_all(catalog: aggregator.Catalog, text: Path, records: int, streams: in
 
 
 def patiently(append: Callable[[], Any]) -> None:
-    """Append, again after a while where there is too much to do."""
+    """Append, and retry while the catalog is overloaded."""
     while True:
         try:
             append()
@@ -88,7 +88,7 @@ def patiently(append: Callable[[], Any]) -> None:
 
 
 def timed(work: Callable[[], Any], repeats: int) -> tuple[float, float, Any]:
-    """Seconds, and those of all processors, as medians of some runs behind a first one; and what the work gave."""
+    """Run some work several times after a warm-up; return the median seconds and processor seconds, and its result."""
     answer = work()
     taken, used = [], []
     for _ in range(repeats):
@@ -101,7 +101,7 @@ def timed(work: Callable[[], Any], repeats: int) -> tuple[float, float, Any]:
 
 
 def processors() -> float:
-    """Seconds of processors that this process and those that it ran have used."""
+    """Processor seconds that this process and its children have used."""
     own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
 
@@ -110,7 +110,7 @@ def processors() -> float:
 
 
 def measure_filters(records: int, folder: Path, repeats: int) -> dict[str, Any]:
-    """Lines that hold a text, found by each tool: in a catalog whose segments are merged, and before they were."""
+    """Find the lines that contain a text with each tool; in the catalog both before and after merging segments."""
     text = folder / "text.log"
     if not text.exists():
         with aggregator.open(folder / "data", durability="none") as catalog:
@@ -143,7 +143,7 @@ def measure_filters(records: int, folder: Path, repeats: int) -> dict[str, Any]:
 def _measure_catalog(
     found: dict[str, Any], expected: Mapping[str, list[bytes]], folder: Path, state: str, records: int, repeats: int
 ) -> None:
-    """Add what a catalog's records, and their count alone, take to find."""
+    """Add the rates of finding a catalog's records, and of only counting them."""
     with aggregator.open(folder / "data", read_only=True) as catalog:
         for id_, wanted in FILTERS.items():
             statement = f'SELECT WHERE msg CONTAINS "{wanted}"'
@@ -157,18 +157,18 @@ def _measure_catalog(
 
 
 def rates(records: int, seconds: list[float]) -> list[float]:
-    """Records a second, and a second of processors."""
+    """Records per second, and per processor second."""
     return [records / each for each in seconds]
 
 
 def greps(wanted: str, text: Path) -> dict[str, list[str]]:
-    """Commands that print the lines of a file."""
+    """Commands that print the matching lines of a file, by the name of the tool."""
     commands = {"ripgrep": ["rg", "-F", "--no-line-number", "--color=never"], "grep": ["grep", "-F"]}
     return {name: [*words, wanted, str(text)] for name, words in commands.items() if shutil.which(words[0])}
 
 
 def databases(folder: Path, text: Path) -> Iterator[tuple[str, Callable[[str], pa.Table]]]:
-    """DuckDB, over a table of its own."""
+    """DuckDB, on a table in its own database file."""
     try:
         import duckdb
     except ImportError:
@@ -194,7 +194,7 @@ def _bytes(path: Path) -> int:
 
 
 def measure_merging(records: int, folder: Path, repeats: int) -> dict[str, Any]:
-    """All records of 1,000 streams, by time."""
+    """Read all records of 1,000 streams, by time."""
     with aggregator.open(folder / "merged", durability="none") as catalog:
         rng = np.random.default_rng(1)
         for first in range(0, records, 10_000):
@@ -225,7 +225,7 @@ def measure_merging(records: int, folder: Path, repeats: int) -> dict[str, Any]:
 
 
 def measure_tail(seconds: float, folder: Path) -> dict[str, Any]:
-    """From the call of append to the reader, at 50,000 records a second, each append synced."""
+    """Measure the latency from appending to reading, at 50,000 records per second, each append synced."""
     batch, every_s = 500, 0.01
     sent: list[float] = []
     latencies: list[float] = []
@@ -263,7 +263,7 @@ def measure_tail(seconds: float, folder: Path) -> dict[str, Any]:
 
 
 def measure_idle(seconds: float, folder: Path) -> dict[str, Any]:
-    """What a hundred tails take of a processor while nothing comes."""
+    """Measure how much of a processor a hundred tails use while nothing arrives."""
     with aggregator.open(folder / "idle") as catalog:
         tails = [catalog.tail("SELECT FROM app = none") for _ in range(100)]
         threads = [threading.Thread(target=list, args=(tail,)) for tail in tails]
@@ -282,7 +282,7 @@ def measure_idle(seconds: float, folder: Path) -> dict[str, Any]:
 
 
 def _rate(filter_: str, what: str) -> Callable[[Mapping[str, Any]], float]:
-    """Of the works, M records a second that a filter looks through, as a catalog's `what` is asked for."""
+    """Return a function of the works: the M records per second that a filter scans, for the row `what`."""
     return lambda works: float(works["L1"][filter_][what][0]) / 1e6
 
 
@@ -325,7 +325,7 @@ def page(run: dict[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Returns 0; a wrong answer raises."""
+    """Measure, and return 0. A wrong answer raises."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="L1,L2,L3,L4", help="of L1, L2, L3, L4")
     parser.add_argument("--records", type=int, default=10_000_000, help="that L1 looks through")

@@ -1,4 +1,4 @@
-"""A catalog of very many topics, streams and segments, for `benchmarks.ingest`: opened, asked, closed."""
+"""A catalog with many topics, streams and segments, for `benchmarks.ingest`: open it, query it, close it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def measure_opening(work: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Seconds to open such a catalog, to ask it once of a topic and once of streams, and to close it."""
+    """Measure the seconds to open such a catalog, to query a topic and the streams once each, and to close it."""
     import aggregator
 
     root = folder / "aggregator"
@@ -37,7 +37,7 @@ def measure_opening(work: dict[str, Any], folder: Path) -> dict[str, Any]:
             begin = time.perf_counter()
             catalog.close()
             closing.append(time.perf_counter() - begin)
-            del catalog  # or it would be among what lives when the next turn begins
+            del catalog  # or it would still be alive when the next repeat begins
     return {
         "seconds": statistics.median(opening), "first_answer_s": statistics.median(first_answer),
         "first_streams_s": statistics.median(first_streams), "close_s": statistics.median(closing),
@@ -46,7 +46,7 @@ def measure_opening(work: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def make(root: Path, topics: int, streams: int, segments: int) -> None:
-    """One topic, stream and segment as the aggregator makes them, and copies of their rows and files."""
+    """Create a topic, a stream and a segment with the aggregator, and copy their rows and files."""
     import aggregator
 
     with aggregator.open(root) as catalog:
@@ -69,7 +69,7 @@ def make(root: Path, topics: int, streams: int, segments: int) -> None:
         def placed(row: Row, number: int) -> None:
             place, index = number % made, number // made
             row.update(partition=partition + place, schema=schema + place, first_index=index, last_index=index)
-            row["level"] = index  # so that none are to be merged
+            row["level"] = index  # so that none of them are merged
 
         segment = _copy(db, "segments", made * each, placed)
         db.executemany("INSERT INTO stream_marks VALUES (?, ?)", [(partition + n, each) for n in range(made)])
@@ -89,7 +89,7 @@ def _tags(number: int) -> tuple[tuple[str, str], ...]:
 
 
 def _copy(db: sqlite3.Connection, table: str, count: int, change: Callable[[Row, int], None]) -> int:
-    """Copy the first row of a table so many times, each with the next number and changed; gives the first number."""
+    """Copy the first row of a table `count` times, numbering and changing each copy; return the first number."""
     cursor = db.execute(f"SELECT * FROM {table} ORDER BY number LIMIT 1")
     names = [column[0] for column in cursor.description]
     first = cursor.fetchone()

@@ -1,8 +1,8 @@
-"""How times are taken: contenders in turn, garbage collection off, checks outside the timed region.
+"""Time measurement: contenders take turns, garbage collection is off, checks are outside the timed region.
 
-Contenders take turns within every repeat (bulk works) or every few questions (point works), each time starting with
-another one, so that whatever else the machine does meanwhile meets all alike. One that fails or answers wrongly drops
-out of that work with the reason as its figure; the others go on.
+Contenders take turns within every repeat (bulk works) or every few questions (point works), starting with a different
+one each time, so that other load on the machine affects all equally. A contender that fails or answers wrongly drops
+out of that work with the reason as its figure; the others continue.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class WrongAnswerError(Exception):
 
 @dataclass
 class Figure:
-    """One contender's result in one work, or why there is none."""
+    """One contender's result in one work, or the reason why it has none."""
 
     samples: list[float] = field(default_factory=list)
     missing: str = ""  # why there is no figure: not this contender's work, failed, wrong
-    failed: bool = False  # the reason is a fault
+    failed: bool = False  # the reason is an error
     detail: dict[str, Any] = field(default_factory=dict)
     layout: str = ""
     points: bool = False  # the samples are single questions: too many to keep, and their p99 means something
@@ -44,11 +44,11 @@ class Figure:
 
     @property
     def p99(self) -> float:
-        """What one question in a hundred exceeds."""
+        """The 99th percentile."""
         return float(np.percentile(self.samples, 99))
 
     def to_json(self) -> dict[str, Any]:
-        """The figure as it is kept."""
+        """The figure as saved in JSON."""
         kept: dict[str, Any] = {"layout": self.layout, "detail": self.detail}
         if self.missing:
             return kept | {"missing": self.missing, "failed": self.failed}
@@ -58,10 +58,10 @@ class Figure:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Garbage is collected before, and not within.
+    """Collect garbage before the block, and not within it.
 
-    What lives then is not looked at by later collections: all that the run holds would pass through the processor's
-    caches just before each turn, and its first question, one in 25, would take several times as long.
+    Later collections skip the objects that are alive now. Otherwise all objects of the run would pass through the
+    processor's caches just before each turn, and its first question, one in 25, would take several times as long.
     """
     gc.collect()
     gc.freeze()
@@ -74,7 +74,7 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def excused(figure: Figure) -> Iterator[None]:
-    """Turn a failure within into the figure's reason."""
+    """Record an exception of the block as the figure's reason."""
     try:
         yield
     except WrongAnswerError as error:
@@ -84,7 +84,7 @@ def excused(figure: Figure) -> Iterator[None]:
 
 
 def _turns(figures: Mapping[str, Figure], turn: int) -> list[str]:
-    """The contenders still in, starting with another one each turn."""
+    """The contenders without a failure, starting with a different one each turn."""
     names = [name for name, figure in figures.items() if not figure.missing]
     start = turn % len(names) if names else 0
     return names[start:] + names[:start]
@@ -120,7 +120,7 @@ def measure_points(
 ) -> dict[str, Figure]:
     """Ask every contender every question once; the samples are microseconds.
 
-    Not timed: `settle`, right after each question, which gives what is checked; and `check`, after the turn.
+    Not timed: `settle`, called right after each question to get the value to check, and `check`, called after the turn.
     """
     figures = {name: Figure(points=True) for name in asked}
     for turn, first in enumerate(range(0, len(questions), TURN_QUESTIONS)):

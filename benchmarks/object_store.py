@@ -1,7 +1,7 @@
-"""The works over an object store: one history, from an open file and from nothing, near and 50 ms away.
+"""The works over an object store: a history from an open file, or including opening, near and 50 ms away.
 
-The store is moto's S3 server in a process of its own. It counts requests and bytes, and holds every request back for as
-long as a distant store would. All contenders go through the same Arrow filesystem.
+The store is moto's S3 server in a separate process. It counts requests and bytes, and delays every request like a
+distant store. All contenders use the same Arrow filesystem.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KIB = 1024
 
 
 def histories(session: Session, work: str, *, latency: float, cold: bool) -> dict[str, Figure]:
-    """Histories of the R2 spaces, each on a file opened for it; cold: opening is part of what is timed and counted."""
+    """Histories of the R2 spaces, each on a newly opened file. cold: opening is timed and counted, too."""
     able, figures = session.willing(work, CONTENDERS)
     questions = session.dataset.uniform(WARMUP_QUESTIONS, min(QUESTIONS, session.questions))
     with _store(latency) as (url, filesystem):
@@ -90,7 +90,7 @@ def _store(latency: float) -> Iterator[tuple[str, Any]]:
 
 
 def _log(url: str) -> list[dict[str, Any]]:
-    """The requests since the last time."""
+    """The requests since the last call."""
     with urllib.request.urlopen(url + s3_endpoint.LOG_PATH) as answer:
         log: list[dict[str, Any]] = json.load(answer)
     return log

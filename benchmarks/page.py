@@ -1,7 +1,7 @@
-"""What the page in the browser waits for: python -m benchmarks.page [--segments 1000] [--write-docs]
+"""Response times of the web page: python -m benchmarks.page [--segments 1000] [--write-docs]
 
-A catalog whose segments are not merged, served read-only by a process of its own, is asked over HTTP for what Explore
-asks: a histogram of 80 bars, and the newest 200 rows. Then, where there is a browser, the page is loaded in it.
+A separate process serves, read-only, a catalog whose segments are not merged. It gets the requests of Explore over
+HTTP: a histogram of 80 bars, and the newest 200 rows. If a browser is installed, the page is then loaded in it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TYPES = pa.array(["page", "click", "purchase", "signup", "refund"])
 _BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 _HISTOGRAM_S, _ROWS_S, _LOAD_S, _LOAD_BYTES = 0.5, 0.2, 1.0, 300_000
 _SETTLED_S = 3.0
-"""After a start, until segments are open."""
+"""Seconds after a start until segments are open."""
 _STATEMENT = {"query": "SELECT FROM topic = clicks"}
 _ASKED: dict[str, tuple[str, dict[str, Any] | None]] = {
     "histogram of a topic": ("v1/topics/clicks/histogram?buckets=80", None),
@@ -53,7 +53,7 @@ _ASKED: dict[str, tuple[str, dict[str, Any] | None]] = {
 
 
 def fill(root: Path, events: int, segments: int, shape: str) -> None:
-    """A topic with an index, in so many segments."""
+    """Fill a catalog: one topic with an index, in the given number of segments."""
     size = events // segments
     rng = np.random.default_rng(1)
     with aggregator.open(root, durability="none", tuning=replace(Tuning(), fan_in=1 << 30)) as catalog:
@@ -73,13 +73,13 @@ def fill(root: Path, events: int, segments: int, shape: str) -> None:
 
 
 def _serve(root: Path, told: Connection) -> None:
-    hide_pandas()  # as `aggregator serve` does
-    with quick_imports():  # and this as well
+    hide_pandas()  # as in `aggregator serve`
+    with quick_imports():  # likewise
         from aggregator.server import RunningServer, Settings
     settings = Settings()
     settings = replace(settings, http=replace(settings.http, bind="127.0.0.1:0"))
     with aggregator.open(root, read_only=True) as catalog, RunningServer(catalog, settings) as server:
-        gc.freeze()  # the same
+        gc.freeze()  # likewise
         told.send(server.url)
         while told.recv():
             told.send(time.process_time())
@@ -87,7 +87,7 @@ def _serve(root: Path, told: Connection) -> None:
 
 @contextmanager
 def serving(root: Path) -> Iterator[tuple[str, Callable[[], float]]]:
-    """A server over a catalog, which it does not change: its address, and what tells its processor time in seconds."""
+    """A read-only server for a catalog: its address, and a function that returns its processor seconds."""
 
     def spent() -> float:
         ours.send(True)
@@ -106,7 +106,7 @@ def serving(root: Path) -> Iterator[tuple[str, Callable[[], float]]]:
 
 
 def ask(url: str, body: Mapping[str, Any] | None) -> tuple[float, bytes]:
-    """Seconds, and the answer."""
+    """Send a request; return the seconds it took, and the response body."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Accept": "application/x-ndjson"} if "histogram" not in url else {}
     request = urllib.request.Request(url, data, {"Content-Type": "application/json", **headers})
@@ -117,18 +117,18 @@ def ask(url: str, body: Mapping[str, Any] | None) -> tuple[float, bytes]:
 
 
 def part(events: int, turn: int) -> tuple[dict[str, int], int]:
-    """Another part of the time in each turn, and how many events it has."""
+    """A different time range for each turn, and the number of its events."""
     first, last = events // 10 + 777 * turn, events - 333 * turn
     return {"start": START_US + first * STEP_US, "end": START_US + last * STEP_US}, last - first
 
 
 def measure(root: Path, events: int, repeats: int) -> dict[str, dict[str, float]]:
-    """Seconds of each question: the first since the start, at once and a moment later, the median and the best of some,
-    and processor time.
+    """Measure the seconds of each request: the first after a start, immediately and a moment later; the median and the
+    best of some repeats; and processor time.
     """
     found = {}
     for name, (path, body) in _ASKED.items():
-        turns = iter(range(events))  # of what was asked before, the server keeps counts
+        turns = iter(range(events))  # never the same range: the server caches counts
 
         def answered(url: str, name: str = name, path: str = path, body: Any = body, turns: Any = turns) -> float:
             span, within = part(events, next(turns))
@@ -153,7 +153,7 @@ def measure(root: Path, events: int, repeats: int) -> dict[str, dict[str, float]
 
 
 def load(root: Path, repeats: int) -> dict[str, float] | None:
-    """Bytes and seconds of a first look in a browser that knows nothing; None where there is none."""
+    """Bytes and seconds of a first page load with an empty browser cache; None if no browser is installed."""
     program = next((path for name in _BROWSERS if (path := shutil.which(name))), None)
     try:
         from playwright.sync_api import sync_playwright
@@ -184,7 +184,7 @@ def _keep(finished: list[Any], request: Any) -> None:
 
 
 def targets() -> list[Target]:
-    """What is demanded, of segments of either shape."""
+    """The targets, for segments of both shapes."""
     bars = {name: _HISTOGRAM_S if "histogram" in name else _ROWS_S for name in _ASKED}
     asked = [Target(f"{name}, {told}", f"≤ {bar} s", partial(_of, names=(shape, name, "median")), bar, False,
                     "{:.2f} s")
@@ -205,7 +205,7 @@ def _of(works: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
 
 
 def tables(works: Mapping[str, Any]) -> list[Headed]:
-    """Verdicts, and the seconds of each question by shape."""
+    """Tables of the verdicts, and of the seconds of each request by shape."""
     shapes = [shape for shape in SHAPES if shape in works]
     rows = [(name, *(" / ".join(_seconds(works[shape][name].get(each))
                      for each in ("median", "best", "first", "later", "processor"))
@@ -220,7 +220,7 @@ def _seconds(taken: float | None) -> str:
 
 
 def main() -> int:
-    """Returns 0, or 1 if an answer was not whole."""
+    """Measure, and return 0. An incomplete answer raises."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--segments", type=int, default=1_000)

@@ -1,4 +1,4 @@
-"""The report's pictures: one per group of works, one panel per work."""
+"""The plots of the report: one per group of works, with one panel per work."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from benchmarks.bars import SUBJECT
 from benchmarks.report import Run, headline, number, unit
 
 GROUPS = {"write": "Writing and size", "scan": "Reading in bulk", "point": "Questions about one space"}
-LEAST_BARS = 3  # a panel with fewer compares nothing
-LOG_SPAN = 12  # largest over smallest figure from which only a logarithmic scale shows both
+LEAST_BARS = 3  # fewer make no comparison
+LOG_SPAN = 12  # ratio of largest to smallest figure above which the scale is logarithmic
 COLUMNS = 3
 SUBJECT_COLOUR, PEER_COLOUR, INK, FAINT = "#d1495b", "#9fb3c8", "#22303c", "#8796a5"
 
 
 def draw(run: Run, directory: Path) -> list[Path]:
-    """Draw every group that has figures; the paths of the pictures."""
+    """Draw every group that has figures, and return the paths of the plots."""
     directory.mkdir(parents=True, exist_ok=True)
     drawn = []
     for group, title in GROUPS.items():
@@ -32,7 +32,7 @@ def draw(run: Run, directory: Path) -> list[Path]:
 
 
 def _measured(work: dict[str, Any]) -> dict[str, Any]:
-    """The figures there are, empty if they are too few for a picture."""
+    """The measured figures, empty if they are too few for a plot."""
     figures = {name: figure for name, figure in work["figures"].items() if "median" in figure}
     return figures if len(figures) >= LEAST_BARS else {}
 
@@ -52,7 +52,7 @@ def _draw_group(title: str, works: dict[str, Any], path: Path) -> None:
 
 
 def _draw_panel(panel: Axes, id_: str, work: dict[str, Any]) -> None:
-    """Bars with the best on top; a thin line reaches to p99 where there is one."""
+    """Draw bars, the best on top, with a thin line to p99 if there is one."""
     more = work["more_is_better"]
     figures = sorted(_measured(work).items(), key=lambda item: item[1]["median"], reverse=not more)
     medians = [figure["median"] for _, figure in figures]

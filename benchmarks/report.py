@@ -1,4 +1,4 @@
-"""The report: a run as JSON turned into tables, on the terminal and in Markdown."""
+"""The report: tables of a run, on the terminal and in Markdown."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from benchmarks.bars import BARS, SUBJECT
 from benchmarks.section import machine, table
 
 Run = Mapping[str, Any]
-"""What `run.to_json` makes."""
+"""A run as JSON: the result of `run.measure`."""
 
 
 def number(value: float) -> str:
-    """Three significant digits, without an exponent."""
+    """Format a number with about three significant digits, without an exponent."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def advantage(work: Mapping[str, Any], name: str) -> float | None:
-    """How many times better than this contender's the subject's figure is; None where either is missing."""
+    """How many times better the subject's figure is than this contender's; None if either is missing."""
     figures = work["figures"]
     try:
         ratio = figures[name]["median"] / figures[SUBJECT]["median"]
@@ -33,7 +33,7 @@ def advantage(work: Mapping[str, Any], name: str) -> float | None:
 
 
 def cell(work: Mapping[str, Any], name: str) -> tuple[str, str]:
-    """A contender's figure in a work, and the ratio beneath it."""
+    """A contender's figure in a work, and the ratio to show below it."""
     figure = work["figures"].get(name)
     if figure is None:
         return "", ""
@@ -47,12 +47,12 @@ def cell(work: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 
 def contenders_of(run: Run) -> list[str]:
-    """Everybody with a column."""
+    """The names of all contenders, each of which has a column."""
     return list(run["environment"]["contenders"])
 
 
 def verdicts(run: Run) -> list[dict[str, Any]]:
-    """Each bar with its value and whether it is met; those whose figures were not measured are left out."""
+    """Each bar with its value and whether it is met, without bars whose figures were not measured."""
     figures = {id_: work["figures"] for id_, work in run["works"].items()}
     judged = ((bar, bar.judge(figures)) for bar in BARS)
     return [
@@ -63,14 +63,14 @@ def verdicts(run: Run) -> list[dict[str, Any]]:
 
 
 def verdict(found: Mapping[str, Any]) -> str:
-    """One word for a bar, another for an aim."""
+    """The verdict as a word, which differs between bars and aims."""
     if found["aim"]:
         return "reached" if found["met"] else "not reached"
     return "met" if found["met"] else "MISSED"
 
 
 def failures(run: Run) -> list[str]:
-    """What went wrong, one line each."""
+    """A line for each failure."""
     return [
         f"{id_} {name}: {figure['missing']}"
         for id_, work in run["works"].items()
@@ -80,7 +80,7 @@ def failures(run: Run) -> list[str]:
 
 
 def notes(run: Run) -> list[str]:
-    """What the figures' layouts and details say."""
+    """A line for each figure that has details."""
     lines = []
     for id_, work in run["works"].items():
         for name, figure in work["figures"].items():
@@ -124,12 +124,12 @@ LEGEND = (
 
 
 def unit(work: Mapping[str, Any]) -> str:
-    """The unit and which way is good."""
+    """The unit, and an arrow in the direction that is better."""
     return f"{work['unit']} {'↑' if work['more_is_better'] else '↓'}"
 
 
 def headline(run: Run) -> str:
-    """One line that says what was measured."""
+    """One line about the size of the run."""
     options = run["options"]
     return (
         f"{options['events']:,} events, {options['repeats']} repeats of bulk works,"
@@ -138,7 +138,7 @@ def headline(run: Run) -> str:
 
 
 def markdown(run: Run) -> str:
-    """The run's tables, notes and circumstances for the documentation."""
+    """The run's tables, notes, machine and versions, for the documentation."""
     names = contenders_of(run)
     rows = (
         (f"**{id_}** {work['title']}, {unit(work)}", *(" · ".join(filter(None, cell(work, name))) for name in names))

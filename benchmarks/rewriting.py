@@ -1,4 +1,4 @@
-"""The works that make new files of old ones: merging and erasing, beside copying the same bytes."""
+"""The works that rewrite files: merging and erasing, compared with copying the same bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = 4
 
 
 def erase_space(session: Session) -> dict[str, Figure]:
-    """One space of the built file, the report's checks included."""
+    """Erase one space from the built file, including the checks of the report."""
     able, figures = session.willing("erase", (SUBJECT,))
     for name, contender in able.items():
         figures[name] = figure = Figure()
@@ -35,7 +35,7 @@ def erase_space(session: Session) -> dict[str, Figure]:
 
 
 def merge_parts(session: Session) -> dict[str, Figure]:
-    """Parts of the built file, one after another in key order, into one again."""
+    """Merge parts of the built file, which follow each other in key order, into one file."""
     able, figures = session.willing("merge", (SUBJECT,))
     for name, contender in able.items():
         figures[name] = figure = Figure()
@@ -52,7 +52,7 @@ def merge_parts(session: Session) -> dict[str, Figure]:
 
 
 def _file(target: Path) -> Path:
-    """The one file of a built segment."""
+    """The only file of a built segment."""
     return target if target.is_file() else next(target.glob("*.esdb"))
 
 

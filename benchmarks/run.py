@@ -1,7 +1,7 @@
-"""The side-by-side benchmark: `python -m benchmarks.run`.
+"""The comparison benchmark: `python -m benchmarks.run`.
 
-Without options everything at 1 M events; `--only R2 --contenders esformat,sqlite` repeats one row and builds only the
-files that row needs. Prints tables, writes JSON and, for a full run, pictures.
+Without options it runs everything at 1 M events; `--only R2 --contenders esformat,sqlite` repeats one row and builds
+only the files for that row. It prints tables, and writes JSON and, for a full run, plots.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from benchmarks.works import WORKS
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 STANDARD_EVENTS = 1_000_000
-KEPT_EVENTS = (STANDARD_EVENTS, 5_000_000)  # of the runs that the documentation shows
-WIDTH_UNSEEN = 200  # where the output is not a terminal
+KEPT_EVENTS = (STANDARD_EVENTS, 5_000_000)  # sizes of the runs that the documentation shows
+WIDTH_UNSEEN = 200  # if the output is not a terminal
 
 
 def _choice(text: str, known: Sequence[str]) -> list[str]:
-    """Names from a list with commas, in the known order; a name with hyphens may be cut at one: R1 is all of R1-…"""
+    """Parse a comma-separated list of names, in the known order; the part before a hyphen selects all: R1 is R1-…"""
     asked = {part.strip().lower() for part in text.split(",")}
     chosen = [name for name in known if {name.lower(), name.partition("-")[0].lower()} & asked]
     found = {form for name in chosen for form in (name.lower(), name.partition("-")[0].lower())}
@@ -81,7 +81,7 @@ def measure(args: argparse.Namespace, console: Console) -> dict[str, Any]:
         contenders, args.events, args.repeats, args.questions, scratch=args.scratch.absolute(), console=console
     )
     environment = describe(contenders.values())
-    gc.freeze()  # what is there now is not worth looking at before every turn
+    gc.freeze()  # so that no collection scans the objects that exist now
     works = {}
     for id_ in args.only:
         work = WORKS[id_]
@@ -117,13 +117,13 @@ def _as_json(figures: dict[str, Figure], order: dict[str, Contender]) -> dict[st
 
 
 def kept(events: int) -> tuple[Path, Path]:
-    """Where the last full run of this size lies: its JSON and the directory of its pictures."""
+    """The JSON file of the last full run of this size, and the directory of its plots."""
     stem = "latest" if events == STANDARD_EVENTS else f"latest-{events}"
     return RESULTS / f"{stem}.json", RESULTS / stem
 
 
 def keep(run: dict[str, Any], args: argparse.Namespace, console: Console) -> None:
-    """Write JSON and pictures: a full run where the documentation finds it, a part where it disturbs nothing."""
+    """Write JSON and plots: a full run where the documentation finds it, a partial run to the scratch directory."""
     file, pictures = kept(args.events)
     if args.output:
         file, pictures = args.output / file.name, args.output / pictures.name
@@ -139,7 +139,7 @@ def keep(run: dict[str, Any], args: argparse.Namespace, console: Console) -> Non
 
 
 def write_docs(console: Console) -> bool:
-    """Rewrite the page from the runs that are kept; False if there is none."""
+    """Rewrite the page from the saved runs; return False if there are none."""
     runs = [(json.loads(file.read_text()), pictures) for file, pictures in map(kept, KEPT_EVENTS) if file.exists()]
     if not runs:
         console.print(f"no full run is kept in {RESULTS}: run the benchmark first", style="bold red")
@@ -150,7 +150,7 @@ def write_docs(console: Console) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0, or 1 if a contender failed or answered wrongly."""
+    """Run the command; return 0, or 1 if a contender failed or answered wrongly."""
     args = parse(arguments)
     console = Console(width=None if sys.stdout.isatty() else WIDTH_UNSEEN)
     failed = False

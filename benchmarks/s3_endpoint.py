@@ -1,8 +1,8 @@
-"""A real S3 endpoint on this machine: moto's server, with a log of every request, added latency and failures to order.
+"""A real S3 endpoint on this machine: moto's server, with a log of every request, added latency and injected failures.
 
-`AGGREGATOR_S3`: the address of another S3 server, to which requests are passed on instead. Counted is what arrives over
-HTTP, whoever sent it. In a process of its own (`python -m benchmarks.s3_endpoint`) it serves until its standard input
-is closed, and answers `GET /_log` with the requests since the last time.
+`AGGREGATOR_S3`: the address of another S3 server, to which requests are forwarded instead. The log has every HTTP
+request, from any client. As a separate process (`python -m benchmarks.s3_endpoint`) it serves until its standard input
+is closed, and answers `GET /_log` with the requests since the last call.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ KEY, SECRET, REGION = "testing", "testing", "us-east-1"
 LOG_PATH = "/_log"
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-"""What WSGI calls for each request."""
+"""A WSGI application."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it arrived."""
+    """A received request. began, ended: on the monotonic clock."""
 
     method: str
     path: str
@@ -49,16 +49,16 @@ class Request:
 
     @property
     def bytes(self) -> int:
-        """Bytes that a range request asked for."""
+        """Number of bytes that a range request asked for; 0 without a range."""
         return 0 if self.range is None else self.range[1] - self.range[0]
 
 
 class S3Endpoint:
-    """The server, in threads of this process."""
+    """The server, running in threads of this process."""
 
     def __init__(self) -> None:
         behind = os.environ.get("AGGREGATOR_S3")
-        # S3 alone: to find the service of a request, moto's own server looks through all two hundred of them
+        # S3 alone: moto's own server searches all two hundred services to find the one for a request
         self._app = _writing_in_turns(create_backend_app("s3")) if behind is None else _passing_on(behind)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
         self._thread = Thread(target=self._server.serve_forever, daemon=True)
@@ -66,10 +66,10 @@ class S3Endpoint:
         self._requests: list[Request] = []
         self.latency_seconds = 0.0
         self.listed_late_seconds = 0.0
-        """For so long a list does not show what was put."""
+        """Seconds after which a new object appears in lists."""
         self._put: dict[str, float] = {}  # by address of the object
         self.refuse: Callable[[str, str, str], int | None] = lambda method, path, query: None
-        """Asked about every request: the status to refuse it with."""
+        """Called for every request (method, path, query): returns the status to refuse it with, or None."""
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
     def __enter__(self) -> S3Endpoint:
@@ -82,17 +82,17 @@ class S3Endpoint:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables with which every S3 client finds it."""
+        """Environment variables that make every S3 client use it."""
         return environment(self.url)
 
     @functools.cached_property
     def client(self) -> Any:
-        """A boto3 client: the way to look at the store that is not ours."""
+        """A boto3 client, to inspect the store without our own code."""
         return client(self.url)
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -101,14 +101,14 @@ class S3Endpoint:
             start_response("200 OK", [("Content-Type", "application/json")])
             return [json.dumps([asdict(request) for request in self.take_requests()]).encode()]
         began = time.monotonic()
-        in_chunks = environ.get("wsgi.input_terminated", False)  # whose reader refuses what is cut short
+        in_chunks = environ.get("wsgi.input_terminated", False)  # the reader raises if the body is cut short
         told = environ.get("CONTENT_LENGTH")
         length = -1 if in_chunks else int(told or 0)
         body = environ["wsgi.input"].read(length)
         environ["wsgi.input"] = BytesIO(body)
         time.sleep(self.latency_seconds)
         whole = in_chunks or (len(body) == length and (method != "PUT" or told is not None))
-        status = self.refuse(method, path, query) if whole else 400  # else what came would be stored
+        status = self.refuse(method, path, query) if whole else 400  # else a truncated body would be stored
         if status is not None:
             start_response(f"{status} Refused", [("Content-Length", "0")])
             answer: Iterable[bytes] = []
@@ -123,7 +123,7 @@ class S3Endpoint:
         return answer
 
     def _listed_late(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes] | None:
-        """A list without what came just now; None where lists show everything."""
+        """Answer a list request without recent objects; return None if lists show everything."""
         if not self.listed_late_seconds:
             return None
         told: list[Any] = []
@@ -141,14 +141,14 @@ class S3Endpoint:
         return [shorter]
 
     def take_requests(self) -> list[Request]:
-        """The requests since the last time, in the order in which they were answered."""
+        """Return the requests since the last call, in the order of their answers."""
         with self._lock:
             taken, self._requests = self._requests, []
         return taken
 
     @contextmanager
     def recorded(self) -> Iterator[list[Request]]:
-        """The requests within, in a list that is filled at the end."""
+        """Record the requests within a `with` block, in a list that is filled at its end."""
         self.take_requests()
         requests: list[Request] = []
         yield requests
@@ -156,7 +156,7 @@ class S3Endpoint:
 
 
 def _writing_in_turns(app: Application) -> Application:
-    """`app` with one write at a time: moto looks at an ETag and then puts, in two steps, so that two could win."""
+    """Wrap `app` to allow one write at a time: moto checks an ETag and then writes, so two writers could both win."""
     writing = Lock()
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -167,7 +167,7 @@ def _writing_in_turns(app: Application) -> Application:
 
 
 def _passing_on(url: str) -> Application:
-    """An application that asks the server at `url`, with the headers as they came: they are signed."""
+    """An application that forwards to the server at `url`, with unchanged headers, because they are signed."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         headers = {name[5:].replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")}
@@ -194,7 +194,7 @@ def _range(header: str | None) -> tuple[int, int] | None:
 
 
 def environment(url: str) -> dict[str, str]:
-    """Variables with which every S3 client finds the endpoint at `url`."""
+    """Environment variables that make every S3 client use the endpoint at `url`."""
     return {
         "AWS_ENDPOINT_URL": url,
         "AWS_ACCESS_KEY_ID": KEY,
@@ -205,9 +205,9 @@ def environment(url: str) -> dict[str, str]:
 
 
 def client(url: str) -> Any:
-    """A boto3 client of the endpoint at `url`.
+    """A boto3 client for the endpoint at `url`.
 
-    It tries nothing twice: of two attempts the first could arrive last, after what was done next.
+    It does not retry: a delayed first attempt could arrive after later requests.
     """
     return boto3.client(
         "s3", endpoint_url=url, aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name=REGION,

@@ -1,4 +1,4 @@
-"""Files that a run builds once and later runs find again, under names that say all that they depend on."""
+"""Files that a run builds once and later runs reuse; their names identify everything they depend on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.contenders.protocol import Contender
 
 
 def empty(directory: Path) -> Path:
-    """Make the directory anew, without anything in it."""
+    """Create the directory, deleting any previous contents."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     return directory
@@ -30,7 +30,7 @@ def size_bytes(directory: Path) -> int:
 
 
 def sync(directory: Path) -> None:
-    """Bring every file below a directory, and the directories themselves, to disk."""
+    """Sync every file below a directory, and the directories themselves, to disk."""
     for path in (*files(directory), *(p for p in directory.rglob("*") if p.is_dir()), directory):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -40,9 +40,9 @@ def sync(directory: Path) -> None:
 
 
 def built(contender: Contender, layout: str, events: int, data: str, table: Callable[[], pa.Table], root: Path) -> Path:
-    """The directory that holds what the contender made of the events; written first if it is not there yet.
+    """Return the directory with the events as written by the contender, writing them if they do not exist.
 
-    `data` is the fingerprint of the events, `table` makes them.
+    `data` is the fingerprint of the events; `table` generates them.
     """
     stem = f"{contender.name}-{layout}-{events}-"
     target = root / f"{stem}{data}-{contender.fingerprint()}"

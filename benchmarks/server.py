@@ -1,8 +1,8 @@
-"""A server under load over loopback, client and server sharing the machine: python -m benchmarks.server
+"""A server under load over loopback, with client and server on the same machine: python -m benchmarks.server
 
-The server is `aggregator serve` in a process of its own, over a new catalog, durable at acknowledgement; the load comes
-from `aggregator bench --url` in others. After each work the server is stopped, the catalog is opened, and what it holds
-is compared with what was acknowledged.
+The server is `aggregator serve` in a separate process, with a new catalog; acknowledged events are durable. The load
+comes from `aggregator bench --url` in other processes. After each work the server is stopped, the catalog is opened,
+and its contents are compared with what was acknowledged.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ class Server:
         raise RuntimeError("the server did not start")
 
     def facts(self) -> dict[str, float]:
-        """Resident memory at most, in MiB, and seconds of processor time so far; sums of all its processes."""
+        """Peak resident memory in MiB, and processor seconds so far; sums over all its processes."""
         of_all = [_facts(pid) for pid in processes(self._process.pid)]
         return {name: sum(each[name] for each in of_all) for name in of_all[0]}
 
     def resident_mib(self) -> float:
-        """The most memory so far of the process that answers, without those that seal for it."""
+        """Peak memory of the process that answers requests, without those that seal."""
         return _facts(self._process.pid)["resident_mib"]
 
     def stop(self) -> None:
-        """Gracefully, and hold what it stored against what it acknowledged. Raises RuntimeError where they differ."""
+        """Stop gracefully, and compare stored with acknowledged events. Raises RuntimeError if they differ."""
         self._process.send_signal(signal.SIGTERM)
         if self._process.wait() != 0:
             raise RuntimeError(f"the server ended with {self._process.returncode}")
@@ -99,7 +99,7 @@ def _facts(pid: int) -> dict[str, float]:
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """A server, stopped and checked at the end."""
+    """Start a server; stop and check it at the end."""
     with tempfile.TemporaryDirectory(dir=RESULT.parent, prefix="server-") as folder:
         server = Server(Path(folder))
         try:
@@ -109,7 +109,7 @@ def serving() -> Iterator[Server]:
 
 
 def load(server: Server, seconds: float, *options: str) -> dict[str, Any]:
-    """One run of the load generator, in a process of its own."""
+    """Run the load generator once, in a separate process."""
     command = [sys.executable, "-m", "aggregator", "bench", "--url", server.url, "--seconds", str(seconds), "--json"]
     found: dict[str, Any] = json.loads(subprocess.run([*command, *options], stdout=subprocess.PIPE, check=True).stdout)
     if "read" not in options:
@@ -121,7 +121,7 @@ def load(server: Server, seconds: float, *options: str) -> dict[str, Any]:
 
 
 def appending(*options: str) -> dict[str, Any]:
-    """A closed loop of appends, after a short one to warm up."""
+    """Return a work: a closed loop of appends, after a short one to warm up."""
 
     def work(seconds: float) -> dict[str, Any]:
         with serving() as server:
@@ -135,7 +135,7 @@ def appending(*options: str) -> dict[str, Any]:
 
 
 def reading(seconds: float) -> dict[str, Any]:
-    """Point histories while events come in, after a second of each to warm up."""
+    """Read point histories during ingest, after a second of each to warm up."""
     with serving() as server:
         form = ("--partitions", "1", "--spaces", "100000")
         asking = ("--work", "read", "--rate", "200", "--threads", "8", *form)
@@ -155,7 +155,7 @@ def reading(seconds: float) -> dict[str, Any]:
 
 
 def overloading(seconds: float) -> dict[str, Any]:
-    """Capacity in a closed loop, then ten times as many requests as that; then whether it is itself again."""
+    """Measure the capacity in a closed loop, then under ten times as many requests, then whether it recovers."""
     form = ("--body", "jsonl", "--compression", "gzip", "--batch", str(_JSON_BATCH))
     with serving() as server:
         load(server, 1, *form)
@@ -174,18 +174,18 @@ def overloading(seconds: float) -> dict[str, Any]:
 
 
 def paging(seconds: float) -> dict[str, Any]:
-    """Pages of a partition one after the other, again and again, after a first round; times are a little out of order,
-    as several clients make them, and the texts of the records are hexadecimal digits.
+    """Read the pages of a partition in order, repeatedly, after a warm-up round. Times are slightly out of order, as if
+    several clients wrote them; the texts of the records are hexadecimal digits.
     """
     with tempfile.TemporaryDirectory(dir=RESULT.parent, prefix="server-") as folder:
         server = Server(Path(folder))
         try:
             _fill(server.url)
         finally:
-            server.stop()  # which seals
+            server.stop()  # this seals
         server = Server(Path(folder))
         try:
-            time.sleep(1)  # for what it loads after its start
+            time.sleep(1)  # until it has finished loading
             idle_mib = server.resident_mib()
             _pages_for(server.url, 0)
             before = server.facts()
@@ -208,7 +208,7 @@ def _fill(url: str) -> None:
 
 
 def _pages_for(url: str, seconds: float) -> dict[str, Any]:
-    """Ask for all pages once, each twice in a row, and again until the time is over."""
+    """Request all pages, each twice in a row, and repeat until the time is over."""
     latencies: list[float] = []
     again: list[float] = []
     with _Connection(url) as connection:
@@ -233,7 +233,7 @@ def _pages_for(url: str, seconds: float) -> dict[str, Any]:
 
 
 class _Connection:
-    """A connection that reads answers into one buffer, so that a client's own work is the least that can be."""
+    """A connection that reads responses into one buffer, to minimise the client's own work."""
 
     def __init__(self, url: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
@@ -248,7 +248,7 @@ class _Connection:
         self._socket.close()
 
     def get(self, path: str) -> memoryview:
-        """The body of an answer, good until the next one. Raises RuntimeError where it is none."""
+        """Return the body of a response, valid until the next call. Raises RuntimeError if the request fails."""
         head = f"GET {path} HTTP/1.1\r\nHost: bench\r\nAccept: {_ARROW_FILE}\r\n\r\n"
         self._socket.sendall(head.encode())
         count, begin, end = 0, 0, len(self._buffer)
@@ -296,7 +296,7 @@ MEASURES: dict[str, Any] = {
 
 
 def main() -> int:
-    """Returns 0, or 1 if a work failed or something was lost."""
+    """Measure; return 0, or 1 if a work failed or events were lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(WORKS), help=f"of {', '.join(WORKS)}")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each load")

@@ -1,4 +1,4 @@
-"""What `benchmarks.server` measured, as tables on the terminal and in docs/benchmarks.md."""
+"""Tables of the results of `benchmarks.server`, for the terminal and docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _of(works: Works, id_: str, *figures: str) -> float | None:
 
 
 def _processor_us(works: Works) -> float | None:
-    """Processor time of the server for each event of H1, while they come in; sealing goes on meanwhile."""
+    """Processor time of the server per event of H1 during ingest, which includes concurrent sealing."""
     seconds, events = _of(works, "H1", "processor_s"), _of(works, "H1", "events")
     return None if seconds is None or not events else seconds / events * 1e6
 
@@ -45,7 +45,7 @@ HEADINGS = (
 
 
 def figures(works: Works) -> list[tuple[str, ...]]:
-    """A row for each work."""
+    """A row for each work, and one for concurrent ingest if there was any."""
     rows = []
     for id_, found in works.items():
         if "problem" in found:

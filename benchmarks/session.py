@@ -1,4 +1,4 @@
-"""What the works of one run share: the events, the contenders, the files built and the readers open on them."""
+"""The state that the works of one run share: events, contenders, built files and open readers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from benchmarks.contenders.protocol import MAIN, Contender, Reader
 from benchmarks.dataset import Dataset, fingerprint, load
 from benchmarks.measure import Figure, excused
 
-GROWTH = 5  # how much larger the large file of the works about growth is than the small one
+GROWTH = 5  # ratio of the large to the small file in the works about growth
 LARGE_EVENTS = 5_000_000
 
 
 @dataclass
 class Session:
-    """One run. Everything is made when first needed, so that a run of one work builds only its files."""
+    """One run. Everything is created when first needed, so that a run of one work builds only its files."""
 
     contenders: Mapping[str, Contender]
     events: int
@@ -37,20 +37,20 @@ class Session:
         return self.dataset_of(self.events)
 
     def dataset_of(self, events: int) -> Dataset:
-        """The same kind of events, another number of them."""
+        """The same kind of events, in another number."""
         return Dataset(load(events, self.scratch / "data"))
 
     @property
     def growth_events(self) -> tuple[int, int]:
-        """The sizes of the small and the large file of the works about growth; one of them is this run's."""
+        """The sizes of the small and the large file for the works about growth; one of them is this run's."""
         if self.events < LARGE_EVENTS:
             return self.events, self.events * GROWTH
         return self.events // GROWTH, self.events
 
     def built(self, contender: Contender, layout: str = MAIN, events: int | None = None) -> Path:
-        """The directory with a contender's files, written now unless a former run left them."""
+        """The directory with a contender's files, written now unless an earlier run left them."""
 
-        def table() -> pa.Table:  # made only if it has to be written
+        def table() -> pa.Table:  # called only if the files have to be written
             self.console.print(f"  building {contender.name} ({contender.layouts[layout]})", style="dim")
             return (self.dataset if events in (None, self.events) else self.dataset_of(events)).table
 
@@ -61,7 +61,7 @@ class Session:
         return contender.best.get(work, MAIN)
 
     def reader(self, contender: Contender, work: str) -> Reader:
-        """A warm reader on the layout that suits the work; the works share it."""
+        """A warm reader of the layout that suits the work, shared between works."""
         layout = self.layout(contender, work)
         if (reader := self._readers.get((contender.name, layout))) is None:
             reader = contender.open(self.built(contender, layout), layout)
@@ -75,7 +75,7 @@ class Session:
             self._readers.popitem()[1].close()
 
     def willing(self, work: str, only: Sequence[str] | None = None) -> tuple[dict[str, Contender], dict[str, Figure]]:
-        """The contenders that take part in a work, of those it is for, and why the others do not."""
+        """The contenders that take part in a work, and figures with the reason for the others. only: names allowed."""
         able: dict[str, Contender] = {}
         lacking: dict[str, Figure] = {}
         for name, contender in self.contenders.items():
@@ -88,7 +88,7 @@ class Session:
         return able, lacking
 
     def ready(self, work: str, only: Sequence[str] | None = None) -> tuple[dict[str, Reader], dict[str, Figure]]:
-        """The readers that take part in a work, and why other contenders do not."""
+        """The readers that take part in a work, and figures with the reason for other contenders."""
         able, figures = self.willing(work, only)
         readers: dict[str, Reader] = {}
         for name, contender in able.items():
@@ -99,7 +99,7 @@ class Session:
         return readers, figures
 
     def note_layouts(self, work: str, figures: Mapping[str, Figure]) -> None:
-        """Say with each figure which layout it was measured on."""
+        """Record with each figure the layout it was measured on."""
         for name, figure in figures.items():
             contender = self.contenders[name]
             figure.layout = contender.layouts[self.layout(contender, work)]

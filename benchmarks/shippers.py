@@ -1,7 +1,8 @@
-"""What log shippers can send over loopback, client and server sharing the machine: python -m benchmarks.shippers
+"""Rates of log shippers over loopback, with client and server on the same machine: python -m benchmarks.shippers
 
-The server is `aggregator serve` in a process of its own, durable at acknowledgement. Two connections send batches of
-1,000 records that were made before; syslog goes over one TCP connection. Records are log lines of about 100 bytes.
+The server is `aggregator serve` in a separate process; acknowledged records are durable. Two connections send batches
+of 1,000 records that were prepared in advance; syslog uses one TCP connection. Records are log lines of about 100
+bytes.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ WORKS: dict[str, tuple[str, str, Callable[[], bytes]]] = {
 
 @contextmanager
 def server() -> Iterator[tuple[int, int]]:
-    """The ports of a new server for HTTP and syslog."""
+    """Start a server; yield its ports for HTTP and syslog."""
     with tempfile.TemporaryDirectory() as folder:
         with socket.create_server(("127.0.0.1", 0)) as web, socket.create_server(("127.0.0.1", 0)) as syslog:
             ports = web.getsockname()[1], syslog.getsockname()[1]
@@ -90,7 +91,7 @@ def server() -> Iterator[tuple[int, int]]:
 
 
 def send(port: int, path: str, media: str, body: bytes, seconds: float) -> tuple[int, list[float], int]:
-    """Batches acknowledged over two connections, how long each took, and how many were refused for now."""
+    """Send over two connections; return the number of acknowledged batches, their sorted latencies, and refusals."""
     end = time.perf_counter() + seconds
     waits: list[float] = []
     refused = 0
@@ -118,7 +119,7 @@ def send(port: int, path: str, media: str, body: bytes, seconds: float) -> tuple
 
 
 def send_syslog(port: int, web: int, seconds: float) -> int:
-    """Messages stored of one TCP connection that sends as fast as it is let, counted when nothing more is stored."""
+    """Send over one TCP connection as fast as possible; return the number of messages when all of them are stored."""
     form = "<13>1 2026-03-01T08:00:00.{n:06d}Z web-1 nginx 7 - - " + MESSAGE + "\n"
     batch = "".join(form.format(n=n) for n in range(BATCH)).encode()
     end = time.perf_counter() + seconds

@@ -1,8 +1,10 @@
-"""Files of real and of made events beside Parquet's: `python -m benchmarks.sizes [--given FOLDER] [--write-docs]`.
+"""File sizes compared with Parquet: `python -m benchmarks.sizes [--given FOLDER] [--write-docs]`.
 
-FOLDER holds `apache_logs.gz` and `anonreviews.csv.bz2` (both of elastic/examples); what is not there is left out. Lines
-of a system's log and nested JSON are made here, the same each time. Every set is written with the same indexes, read
-back and compared. Parquet: sorted the same way, zstd, times as deltas, dictionaries for all but times and payload.
+The events are real and synthetic. FOLDER contains the real ones: `apache_logs.gz` and `anonreviews.csv.bz2` (both from
+elastic/examples); missing files are left out.
+Lines of a system log and nested JSON are generated here, the same each time. Every set is written with all other
+columns as indexes, read back and compared. Parquet is sorted the same way, with zstd, times as deltas, and dictionaries
+for all columns but times and payload.
 """
 
 from __future__ import annotations
@@ -36,19 +38,19 @@ _USERS = [b"root", b"admin", b"oracle", b"git", *(b"user%d" % n for n in range(6
 
 
 def table_of(rows: Iterator[tuple[object, ...]], *names: str) -> pa.Table:
-    """Rows of space, timestamp in µs, data, and the columns of those names."""
+    """Build a table from rows of space, timestamp in µs, data, and further columns with the given names."""
     space, times, data, *others = zip(*rows, strict=True)
     arrays = [pa.array(space), pa.array(times, TIMES), pa.array(data, pa.binary()), *map(pa.array, others)]
     return pa.table(arrays, ["space", "timestamp", "data", *names])
 
 
 def micros(moment: datetime) -> int:
-    """Since the epoch."""
+    """µs since the epoch."""
     return round(moment.timestamp() * 1_000_000)
 
 
 def web_log(given: Path) -> pa.Table:
-    """Lines of a web server, by client; their status and method are columns, too."""
+    """Lines of a web server's log, by client, with columns for status and method."""
 
     def rows() -> Iterator[tuple[object, ...]]:
         for line in gzip.decompress((given / "apache_logs.gz").read_bytes()).splitlines():
@@ -60,7 +62,7 @@ def web_log(given: Path) -> pa.Table:
 
 
 def reviews(given: Path) -> pa.Table:
-    """Reviews as JSON objects, by reviewer; the rating is a column, too."""
+    """Reviews as JSON objects, by reviewer, with a column for the rating."""
 
     def rows() -> Iterator[tuple[object, ...]]:
         with bz2.open(given / "anonreviews.csv.bz2", "rt") as lines:
@@ -72,7 +74,7 @@ def reviews(given: Path) -> pa.Table:
 
 
 def system_log(_: Path) -> pa.Table:
-    """Lines of a system's log as syslog writes them, by program."""
+    """Lines of a system log in syslog's format, by program."""
     rnd, moment = random.Random(5), datetime(2026, 6, 1, tzinfo=UTC)
     addresses = [b".".join(b"%d" % rnd.randrange(1, 255) for _ in range(4)) for _ in range(300)]
 
@@ -88,7 +90,7 @@ def system_log(_: Path) -> pa.Table:
 
 
 def _message(rnd: random.Random, addresses: list[bytes]) -> tuple[bytes, bytes, bytes]:
-    """A program, its number in brackets if it has one, and what it says."""
+    """Return a program, its process ID in brackets or empty, and its message."""
     user, address = rnd.choice(_USERS), rnd.choice(addresses)
     number, port = b"[%d]" % rnd.randrange(1000, 32000), rnd.randrange(1024, 65535)
     kind = rnd.random()
@@ -112,7 +114,7 @@ def _message(rnd: random.Random, addresses: list[bytes]) -> tuple[bytes, bytes, 
 
 
 def orders(_: Path) -> pa.Table:
-    """Orders as nested JSON objects with lists in them, by customer."""
+    """Orders as nested JSON objects that contain lists, by customer."""
     rnd, moment = random.Random(6), datetime(2026, 6, 1, tzinfo=UTC)
 
     def rows() -> Iterator[tuple[object, ...]]:
@@ -144,7 +146,7 @@ SETS: dict[str, Callable[[Path], pa.Table]] = {
 
 
 def measure(table: pa.Table) -> dict[str, float]:
-    """Bytes an event of both, and events a second of processor time to write and to read ours."""
+    """Bytes per event of both formats; events per processor second when writing and reading ours."""
     columns = [name for name in table.schema.names if name not in ("space", "timestamp", "data")]
     ordered = table.sort_by([("space", "ascending"), ("timestamp", "ascending")])
     with tempfile.TemporaryDirectory() as folder:
@@ -176,7 +178,7 @@ def measure(table: pa.Table) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, print, and rewrite the page if asked to."""
+    """Measure, print, and rewrite the page if `--write-docs` is given."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--given", type=Path, default=Path(), help="the folder with the real events")
     parser.add_argument("--write-docs", action="store_true", help="then rewrite docs/benchmarks.md")

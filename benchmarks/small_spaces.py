@@ -1,9 +1,9 @@
-"""Many small spaces: histories and look-ups in a file of real reviews, mostly one for each reviewer.
+"""Many small spaces: histories and look-ups in a file of real reviews, mostly one per reviewer.
 
     python -m benchmarks.small_spaces anonreviews.csv.bz2
 
-SQLite is beside it, with an index over the same keys. Figures are processor time, medians of several rounds over the
-same 5,000 spaces in random order, the first round left out; every answer is checked against the other contender's.
+Compared with SQLite with an index over the same keys. Figures are processor time: medians of several rounds over the
+same 5,000 spaces in random order, without the first round. Every answer is checked against the other contender's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Segments and Parquet in one Spark session, in turn: `python -m benchmarks.spark [--events 5000000]`.
+"""Segments and Parquet compared in one Spark session: `python -m benchmarks.spark [--events 5000000]`.
 
-Apart from `benchmarks.run` because of its length: six minutes on two processors. Each work is done by both formats one
-after the other, several times, and counts or sums are compared; the figure is the ratio of the medians.
+Separate from `benchmarks.run` because it takes long: six minutes on two processors. The formats take turns at each
+work, several times, and counts or sums are compared; the figure is the ratio of the medians.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SCRATCH = Path(__file__).parent / "results" / "scratch"
 RESULT = Path(__file__).parent / "results" / "spark.json"
 
 PARTITIONS = (1, 2, 4)
-"""Input partitions of the scaling run: below, at and above the two processors that the session has."""
+"""Input partitions of the scaling run: below, at and above the two processors of the session."""
 
 
 QUERIES = {
@@ -50,7 +50,7 @@ QUERIES = {
     ),
     "join": (1.3, "join with 10,000 spaces", "SELECT count(*), sum(weight) FROM EVENTS JOIN some USING (space)"),
 }  # fmt: skip
-"""Asked of Parquet by Spark and of segments through `esformat.spark.sql`: most times of Parquet's, title, text."""
+"""Run by Spark on Parquet and by `esformat.spark.sql` on segments: highest ratio to Parquet's time, title, SQL."""
 
 TITLES = {
     **{name: title for name, (_, title, _) in QUERIES.items()},
@@ -60,7 +60,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Work:
-    """One thing to do with either format: what it is called, and the most that ours may take of Parquet's time."""
+    """A task for both formats. target: the highest ratio of our time to Parquet's."""
 
     name: str
     target: float
@@ -68,7 +68,7 @@ class Work:
 
 
 def main() -> None:
-    """Measure and print; keep the figures in `results/spark.json`."""
+    """Measure and print; save the figures in `results/spark.json`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--turns", type=int, default=3)
@@ -118,7 +118,7 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _tables(known: dict[str, Any]) -> list[str]:
-    """What is kept, as the page shows it."""
+    """The parts of the generated section, from the saved figures."""
     parts = []
     for events, figures in known.items():
         rows = []
@@ -136,7 +136,7 @@ def _tables(known: dict[str, Any]) -> list[str]:
 
 
 def _cpu_seconds() -> float:
-    """Processor time of Java and all Python workers so far: it tells more than the clock where others are at work."""
+    """Processor time of Java and all Python workers so far: more reliable than the clock on a busy machine."""
     me = psutil.Process()
     total = 0.0
     for process in (me, *me.children(recursive=True)):
@@ -154,7 +154,7 @@ def _conf(folder: Path) -> dict[str, str]:
 
 
 def _prepare(folder: Path, events: int) -> None:
-    """The events, unsorted, as Parquet in eight files."""
+    """Write the unsorted events to eight Parquet files, unless they exist."""
     if (folder / "raw").exists():
         return
     table = load(events, SCRATCH)
@@ -167,7 +167,7 @@ def _prepare(folder: Path, events: int) -> None:
 
 
 def _sorted_parquet(spark: Any, source: str, target: str) -> None:
-    """What is done for segments, done for Parquet: shuffled by range, sorted, written."""
+    """Write Parquet the way segments are written: shuffle by range, sort, write."""
     df = spark.read.parquet(source).repartitionByRange(8, "space", "timestamp")
     keys = [name for name in ("space", "grouping", "timestamp") if name in df.columns]
     df.sortWithinPartitions(*keys).write.option("compression", "zstd").mode("overwrite").parquet(target)
@@ -202,12 +202,12 @@ def _works(spark: Any, folder: Path, wanted: list[str]) -> list[Work]:
 
 
 def _words(spark: Any, folder: Path) -> dict[str, str]:
-    """What the queries ask for: a space of middling size, a rare type, an hour; and a view of 10,000 spaces."""
+    """The values for the queries: a space of medium size, a rare type, an hour. Creates the view of 10,000 spaces."""
     df = spark.read.parquet(str(folder / "parquet"))
     spaces = df.groupBy("space").count().orderBy("count", "space")
     spaces.limit(10_000).selectExpr("space", "count AS weight").cache().createOrReplaceTempView("some")
     first, last = df.selectExpr("min(timestamp)", "max(timestamp)").collect()[0]
-    columns = spark.read.parquet(str(folder / "raw")).columns  # segments have that of groupings besides
+    columns = spark.read.parquet(str(folder / "raw")).columns  # segments also have the column of groupings
     return {
         "HASHES": ", ".join(f"sum(hash(`{name}`))" for name in columns),
         "SPACE": spaces.tail(1000)[0].space,
@@ -223,7 +223,7 @@ def _filled(text: str, words: dict[str, str]) -> str:
 
 
 def _scaling(spark: Any, folder: Path, turns: int) -> dict[str, tuple[float, float]]:
-    """Seconds, and seconds of processor time, of a full scan of segments cut into more and more input partitions."""
+    """Seconds and processor seconds of a full scan of segments, by number of input partitions."""
     found: dict[str, list[tuple[float, float]]] = {}
     for turn in range(turns + 1):
         for count in PARTITIONS:
@@ -239,7 +239,7 @@ def _scaling(spark: Any, folder: Path, turns: int) -> dict[str, tuple[float, flo
 
 
 def _consumed(df: Any, columns: Sequence[str]) -> tuple[int, ...]:
-    """Have columns of every row looked at: how many rows there were, and a sum over each column."""
+    """Read columns of every row; return the number of rows and a hash sum of each column."""
     sums = [f"sum(hash(`{name}`))" for name in columns]
     return tuple(df.selectExpr("count(*)", *sums).collect()[0])
 

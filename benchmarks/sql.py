@@ -1,11 +1,11 @@
 """SQL and Polars over one file and over Parquet of the same events: `python -m benchmarks.sql [--write-docs]`.
 
-The page shows the kept figures of every number of events; 30 M (`--events 30000000 --repeats 3`) take some 10 GiB.
+The page shows the saved figures for each number of events; 30 M (`--events 30000000 --repeats 3`) take about 10 GiB.
 
-DuckDB is asked through `Segment.sql` and, over Parquet, by a connection that is kept, with its cache of metadata;
-Polars through `scan_esdb` and `scan_parquet`. Parquet is sorted in the same way, zstd, in two layouts; the quicker one
-counts for each question. Every answer must be the same. Contenders take turns, caches are warm. A time is the best of
-some runs, as others may use the machine; beside it stands what all processors worked.
+DuckDB is used through `Segment.sql` and, over Parquet, through one open connection with its metadata cache; Polars
+through `scan_esdb` and `scan_parquet`. Parquet is sorted the same way, with zstd, in two layouts; for each question the
+faster one counts. All answers must be equal. Contenders take turns, with warm caches. A time is the best of several
+runs, because the machine may be shared; the time of all processors is shown next to it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RESULTS = Path(__file__).parent / "results"
 CACHE = Path(tempfile.gettempdir()) / "esformat-bench"
 LAYOUTS = {"131,072 rows a group": 131_072, "8,192 rows a group": 8_192}
 PIECE_ROWS = 8 * max(LAYOUTS.values())
-"""That are sorted at a time into a file of Parquet."""
+"""Number of rows sorted and written to a Parquet file at a time."""
 MANY = 1_000
 Rows = list[tuple[Any, ...]]
 OURS, PARQUET = "esdb", "Parquet"
@@ -47,7 +47,7 @@ OURS, PARQUET = "esdb", "Parquet"
 
 @dataclass(frozen=True)
 class Question:
-    """One question, in SQL and for Polars; `{…}` stand for what the events have."""
+    """A question in SQL and for Polars; `{…}` are placeholders for values of the events."""
 
     id: str
     sql: str
@@ -134,7 +134,7 @@ QUESTIONS = (
 
 
 def values(table: pa.Table, folder: Path) -> dict[str, Any]:
-    """What the questions ask about; makes the file of the join."""
+    """Choose the values for the questions, and write the Parquet file for the join."""
     spaces = sorted(pc.unique(table["space"]).to_pylist())
     listed = spaces[:: max(1, len(spaces) // MANY)][:MANY]
     start = pc.min(table["timestamp"]).as_py().replace(hour=0, minute=0, second=0, microsecond=0)
@@ -149,7 +149,7 @@ def values(table: pa.Table, folder: Path) -> dict[str, Any]:
 
 
 class Asked:
-    """The files, and what asks them: by engine and file, a function of a question that gives its rows."""
+    """The files, and the ways to query them: by engine and file, a function from a question to its rows."""
 
     def __init__(self, folder: Path, table: pa.Table) -> None:
         with esformat.create(folder / "events.esdb", indexes=["type", "country"], memory="1GiB") as writer:
@@ -201,13 +201,13 @@ class Asked:
 
 
 def processors() -> float:
-    """Seconds that the processors have worked for this process."""
+    """Processor seconds that this process has used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def measure(asked: Asked, repeats: int) -> dict[str, dict[str, list[float]]]:
-    """Milliseconds of each question, and those of processors, by engine and file; Parquet by its quicker layout."""
+    """Elapsed and processor milliseconds of each question, by engine and file; Parquet in its faster layout."""
     found: dict[str, dict[str, list[float]]] = {}
     for question in QUESTIONS:
         taken: dict[tuple[str, str], list[list[float]]] = {way: [] for way in asked.ways}
@@ -235,7 +235,7 @@ def measure(asked: Asked, repeats: int) -> dict[str, dict[str, list[float]]]:
 
 
 def tables(run: Mapping[str, Any]) -> list[Headed]:
-    """The table of the page."""
+    """The table for the page."""
     names = [f"{engine}, {file}" for engine in ("DuckDB", "Polars") for file in (OURS, PARQUET)]
     rows = []
     for question, taken in run["questions"].items():
@@ -254,7 +254,7 @@ def tables(run: Mapping[str, Any]) -> list[Headed]:
 
 
 def main() -> None:
-    """A wrong answer raises."""
+    """Measure and print. A wrong answer raises."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each question")

@@ -1,8 +1,8 @@
-"""What a store costs a catalog: `python -m benchmarks.stores [--only ingest,history,restore,standby]`.
+"""The cost of an object store for a catalog: `python -m benchmarks.stores [--only ingest,history,restore,standby]`.
 
-The store is moto's S3 server in a process of its own, or the servers whose addresses are given; two have processors of
-their own, so an endpoint that takes one tells of itself as much as of us. Every figure that is a share of another is
-taken in turns with it, and a median.
+The store is moto's S3 server in a separate process, or the servers whose addresses are given. The endpoint shares the
+machine, so on two processors the figures say as much about it as about us. A figure that is a fraction of another is
+measured in turns with it, as a median.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ UNMERGED = Tuning(fan_in=2 * SEGMENTS)
 
 @contextmanager
 def endpoint(given: str | None, latency_s: float = 0.0) -> Iterator[str]:
-    """The address of an S3 server, and of an empty prefix in it."""
+    """The address of an empty prefix in an S3 server: the given one, or moto's."""
     if given is None:
         command = [sys.executable, "-m", "benchmarks.s3_endpoint", "--latency", str(latency_s)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
@@ -69,7 +69,7 @@ def endpoint(given: str | None, latency_s: float = 0.0) -> Iterator[str]:
 
 
 def ingest(near: str | None, _distant: str | None, folder: Path) -> dict[str, Any]:
-    """Events a second, and processor time for each, without a store, with one, and with one that is waited for."""
+    """Events per second, and processor time per event: without a store, with one, and with durability=store."""
     kinds: dict[str, dict[str, Any]] = {"no store": {}, "store": {}, "durability=store": {"durability": "store"}}
     found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
     with endpoint(near) as address:
@@ -116,7 +116,7 @@ def _ingest_once(root: str, options: dict[str, Any]) -> tuple[float, float]:
 
 
 def history(_near: str | None, distant: str | None, folder: Path) -> dict[str, Any]:
-    """A history in eight segments: from files, from a store 50 ms away by somebody new, and from the cache."""
+    """A history in eight segments: from files, from a store 50 ms away with a cold cache, and from the cache."""
     root = str(folder / "a")
     with endpoint(distant, DISTANT_S) as address:
         with aggregator.open(root, store=address, tuning=UNMERGED) as catalog:
@@ -144,12 +144,12 @@ def history(_near: str | None, distant: str | None, folder: Path) -> dict[str, A
 
 
 def _histories(root: str) -> tuple[float, float, int]:
-    """How long the first takes, with how many requests; and the processor time of later ones, the median of those of a
-    tenth of the spaces.
+    """Seconds of the first history, median processor seconds of later ones (a tenth of the spaces), and the number of
+    requests of the first.
     """
     with aggregator.open(root, tuning=UNMERGED) as catalog:
         store, topic = catalog._backend.objects.store, catalog.topic("t")
-        assert catalog.topic("warm").scan(space="s").to_table().num_rows == 1  # what is loaded when it is needed first
+        assert catalog.topic("warm").scan(space="s").to_table().num_rows == 1  # loads everything that is loaded lazily
         store.get("catalog.json")
         gets, began = store.traffic.gets, time.perf_counter()
         assert topic.scan(space="s7").to_table().num_rows == SEGMENTS * EACH
@@ -162,7 +162,7 @@ def _histories(root: str) -> tuple[float, float, int]:
 
 
 def restore(near: str | None, _distant: str | None, folder: Path) -> dict[str, Any]:
-    """MB/s of segments from the store to an empty directory, checked and synced."""
+    """MB/s of restoring segments from the store to an empty directory, checked and synced."""
     with endpoint(near) as address:
         with aggregator.open(folder / "a", store=address, tuning=UNMERGED) as catalog:
             topic = catalog.create_topic("t", roll={"bytes": "64MiB"})
@@ -191,7 +191,7 @@ def restore(near: str | None, _distant: str | None, folder: Path) -> dict[str, A
 
 
 def standby(near: str | None, _distant: str | None, folder: Path) -> dict[str, Any]:
-    """From the end of a writer to the first batch that the standby takes, in leases."""
+    """Time from the end of a writer to the first batch that the standby accepts, in leases."""
     facts = {}
     with endpoint(near) as address:
         for how in (signal.SIGKILL, signal.SIGSTOP):
@@ -254,7 +254,7 @@ def _serving(root: Path, address: str, *flags: str) -> Iterator[tuple[str, subpr
 
 
 def _apart(work: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function gives in a process of its own."""
+    """Call a function in a new process, and return its result."""
     context = multiprocessing.get_context("spawn")
     with closing(context.Pool(1)) as pool:
         return pool.apply(work, arguments)

@@ -1,8 +1,8 @@
-"""Proof that a scan over columns really produced them, at a cost that does not depend on the form they came in.
+"""Prove that a scan over columns really produced them, at a cost that does not depend on their form.
 
-Timestamps are read one and all. Of the other columns the last value of each batch is read: an Arrow array is decoded
-as a whole or not at all, and adding up lengths would charge views and codes more than offsets. That every value is
-right is checked once per scan, in the warm-up.
+All timestamps are read. Of the other columns, the last value of each batch is read: an Arrow array is decoded as a
+whole or not at all, and adding up lengths would cost more for views and codes than for offsets. The warm-up checks once
+per scan that every value is correct.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOUCHED = [name for name in COLUMNS if name != "timestamp"]
 
 
 class Totals(NamedTuple):
-    """What a scan over columns must add up to."""
+    """The totals of a scan over columns."""
 
     rows: int
     timestamps: int  # all of them, XORed
@@ -27,7 +27,7 @@ class Totals(NamedTuple):
 
 
 def touch(batches: Iterable[pa.RecordBatch]) -> Totals:
-    """Consume the batches, touching every column."""
+    """Consume the batches, reading from every column."""
     rows = timestamps = nulls = 0
     for batch in batches:
         if not batch.num_rows:

@@ -1,7 +1,7 @@
-"""The works: what is asked, how it is timed and in which unit the figure is.
+"""The works (workloads): their questions, their timing, and the units of their figures.
 
-A work's runner returns one figure per contender. Bulk works are repeated, point works ask each of a seeded list of
-questions once; both check every answer against the dataset's.
+A work's runner returns one figure per contender. Bulk works are repeated; point works ask each of a seeded list of
+questions once. Both check every answer against the dataset's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MILLION = 1e6
 
 @dataclass(frozen=True)
 class Work:
-    """One row of the report."""
+    """A workload: one row of the report."""
 
     id: str
     title: str
@@ -67,11 +67,11 @@ def _write(session: Session) -> dict[str, Figure]:
 
     def write(name: str, events: pa.Table) -> None:
         able[name].write(events, targets[name], MAIN)
-        scratch.sync(targets[name])  # for everybody: written means on disk
+        scratch.sync(targets[name])  # for every contender, written means on disk
 
     def prepare(name: str) -> None:
         scratch.empty(targets[name])
-        os.sync()  # nobody pays for what others left to write back
+        os.sync()  # so that no contender pays for the write-back of others
 
     def check(name: str, _: None) -> None:
         reader = able[name].open(targets[name], MAIN)
@@ -88,7 +88,7 @@ def _write(session: Session) -> dict[str, Figure]:
 
 
 def _rates(figures: dict[str, Figure], events: int) -> dict[str, Figure]:
-    """Turn seconds into million events a second."""
+    """Convert seconds to millions of events per second."""
     for figure in figures.values():
         figure.samples = [events / seconds / MILLION for seconds in figure.samples]
     return figures
@@ -173,13 +173,13 @@ def _scan_matching(session: Session) -> dict[str, Figure]:
 
 @dataclass(frozen=True)
 class PointWork:
-    """A question about one space: how it is asked, its right answer, and the spaces it is asked about."""
+    """A question about one space: how to ask it, its correct answer, and the spaces to ask about."""
 
     id: str
     ask: Callable[[Reader, str], Answer]
     expected: Callable[[Dataset, str], list[Row]]
     questions: Callable[[Dataset, int, int], Questions]
-    only: tuple[str, ...] | None = None  # the contenders that it is for
+    only: tuple[str, ...] | None = None  # names of contenders; None: all
 
     def __call__(self, session: Session) -> dict[str, Figure]:
         readers, figures = session.ready(self.id, self.only)

@@ -1,1 +1,1 @@
-"""One module per contender, and which of them are installed here."""
+"""The contenders, one module each, and a registry of those that are installed."""

@@ -1,4 +1,4 @@
-"""DuckDB on a database file of its own.
+"""DuckDB on its own database file.
 
 The events are inserted with `ORDER BY space, timestamp`, so that zone maps prune questions about one space and rows
 come back in order without sorting. `main` has DuckDB's default row groups of 122,880 rows and its own choice of
@@ -29,7 +29,7 @@ BATCH_ROWS = 122_880
 
 
 class DuckDBReader(ArrowReader):
-    """One connection. Small answers are tuples, the large one is an Arrow table."""
+    """One connection. Small answers are tuples; that of `matching` is an Arrow table."""
 
     def __init__(self, path: Path, threads: int | None) -> None:
         self._connection = duckdb.connect(path, read_only=True, config={"threads": threads} if threads else {})

@@ -1,8 +1,8 @@
-"""esformat itself: indexes on type and country; open with a cache that holds what the questions touch, as RocksDB has.
+"""esformat itself: indexes on type and country; opened with a cache that fits all data of the questions, like RocksDB.
 
 Answers about one space are lists of `Event`, which is the stricter form: peers may answer with Arrow tables or tuples.
 The answer to a question about the whole file is an Arrow table. Its file depends on the code that wrote it, so a
-cached file is only used by the very same package.
+cached file is reused only by exactly the same package.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from benchmarks.contenders.protocol import (
 
 FILE = "events.esdb"
 UNCACHED = "uncached"
-WHOLE = "whole"  # beside the figures of the main layout: the file without templates
-esformat.set_cache_bytes(512 << 20)  # as RocksDB's here: room for all that the questions touch
+WHOLE = "whole"  # a file without templates, reported in addition to the main layout
+esformat.set_cache_bytes(512 << 20)  # like RocksDB's here: enough for all data of the questions
 
 
 class EsformatReader(Reader):
@@ -64,11 +64,11 @@ class EsformatReader(Reader):
         return Digest(timestamps, data_bytes)
 
     def untouched_objects(self) -> int:
-        """Make an object of every event, and count them. No other contender is asked for this."""
+        """Create an object for every event, and count them. Measured for esformat only."""
         return sum(1 for _ in self._segment.scan())
 
     def objects_by_field(self) -> tuple[int, Row]:
-        """The same with every field of each taken; also gives the last one. Asked of nobody else."""
+        """The same, reading every field of each event; also returns the last one. Measured for esformat only."""
         count, fields = 0, None
         for event in self._segment.scan():
             fields = event.space, event.grouping, event.timestamp, event.data, event.indexes
@@ -109,7 +109,7 @@ class Esformat(Contender):
         return EsformatReader(esformat.open((filesystem, path)))
 
     def cold_history(self, target: Path, space: str) -> tuple[int, int, list[Row]]:
-        """Open and answer one history: reads, bytes read, and the answer. No other contender is asked for this."""
+        """Open the file and answer one history: number of reads, bytes read, and the answer. For esformat only."""
         source = esformat.CountingSource(esformat.FileSource(target / FILE))
         reader = EsformatReader(esformat.open(source))
         rows = reader.rows(reader.history(space))

@@ -1,11 +1,11 @@
-"""How events become keys and values in an ordered key-value store: what LMDB and RocksDB have in common.
+"""Encode events as keys and values of an ordered key-value store: the code that LMDB and RocksDB share.
 
     events         space NUL timestamp sequence     ->  type NUL country NUL data
     one per index  value NUL space NUL timestamp sequence  (how LMDB and RocksDB store this differs)
 
-Timestamp and sequence are big-endian (8 and 4 bytes), so that byte order is time order; timestamps before 1970 and
-keys with a NUL, which these events do not have, would need escaping. Keys and values are joined column-wise in Arrow;
-Python sees them only as the stores' own arguments.
+Timestamp and sequence are big-endian (8 and 4 bytes), so that byte order is time order. Timestamps before 1970 and
+keys with a NUL would need escaping, but these events have none. Keys and values are joined column-wise in Arrow; Python
+handles them only as arguments to the stores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from benchmarks.contenders.protocol import INDEXES, Digest, Row, TupleReader, digest_of, in_order
 
 NUL = b"\0"
-PAST_NUL = b"\1"  # a prefix that ends in NUL, ends in this just above its last key
+PAST_NUL = b"\1"  # replaces the final NUL of a prefix: the upper bound of its keys
 PLACE_BYTES = 12  # timestamp and sequence
 CHUNK_ROWS = 65_536
 TIMESTAMP = Struct(">Q").unpack_from
@@ -53,7 +53,7 @@ def encode(table: pa.Table) -> Entries:
     place = _join(_big_endian(timestamps, ">u8"), _big_endian(np.arange(len(table)), ">u4"))
     postings = {}
     for name in INDEXES:
-        order = pc.sort_indices(columns[name])  # stable: within a value the order of the events stays
+        order = pc.sort_indices(columns[name])  # stable: events of one value stay in order
         owners = _join(columns[name].cast(pa.binary()), NUL, space)
         postings[name] = Posting(owners.take(order), place.take(order))
     values = _join(columns["type"].cast(pa.binary()), NUL, columns["country"].cast(pa.binary()), NUL, columns["data"])
@@ -61,12 +61,12 @@ def encode(table: pa.Table) -> Entries:
 
 
 def join_posting(posting: Posting) -> pa.Array:
-    """An index entry as one key."""
+    """Join each entry of an index into one key."""
     return _join(posting.owners, NUL, posting.places)
 
 
 def items(*columns: pa.Array) -> Iterator[tuple[bytes, ...]]:
-    """Tuples of the columns' values, made a chunk at a time."""
+    """Yield tuples of the columns' values, converted CHUNK_ROWS rows at a time."""
     starts = range(0, len(columns[0]), CHUNK_ROWS)
     return chain.from_iterable(
         zip(*(column.slice(start, CHUNK_ROWS).to_pylist() for column in columns), strict=True) for start in starts
@@ -91,11 +91,11 @@ def prefix_of(*parts: str) -> tuple[bytes, bytes]:
 
 KeyValue = tuple[bytes, bytes]
 RawRow = tuple[int, bytes, bytes, bytes]
-"""Timestamp, type, country, data: the order in which they leave a value."""
+"""Timestamp, type, country, data: the order in which values are decoded."""
 
 
 class KeyValueReader(TupleReader):
-    """Answers that are lists of tuples decoded from keys and values."""
+    """A reader whose answers are lists of tuples decoded from keys and values."""
 
     def rows(self, answer: list[RawRow]) -> list[Row]:
         return [(timestamp, data, kind.decode(), country.decode()) for timestamp, kind, country, data in answer]
@@ -107,7 +107,7 @@ class KeyValueReader(TupleReader):
 
 
 def decode(entries: Iterable[KeyValue], at: int) -> list[RawRow]:
-    """Decode events of one space, whose keys have their timestamp at byte `at`."""
+    """Decode events of one space, whose keys have the timestamp at byte `at`."""
     return [(TIMESTAMP(key, at)[0], *value.split(NUL, 2)) for key, value in entries]
 
 

@@ -1,9 +1,9 @@
 """Lance through pylance.
 
-The sorted table in one fragment of the current stable file version, with scalar indexes, without which a question
-about one space scans the column (19 ms): BTREE on space, BITMAP on type and country. They count as part of writing and
-of size. zstd on the payload makes the dataset 49 bytes/event instead of 143 and scans 3 × slower, so `main` keeps
-Lance's default. The latest events are found by row id first and taken afterwards, which beats reading a large history.
+The sorted table is one fragment of the current stable file version, with scalar indexes: BTREE on space, BITMAP on type
+and country. Without them a question about one space scans the column (19 ms). They count as part of writing and of
+size. zstd on the payload makes the dataset 49 bytes/event instead of 143, but scans 3 × slower, so `main` keeps Lance's
+default. The latest events are first found by row id and then taken, which is faster than reading a large history.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LanceReader(ArrowReader):
 
     def latest(self, space: str, limit: int) -> pa.Table:
         ids = self._dataset.to_table(columns=[], filter=f"space = '{space}'", with_row_id=True)
-        newest = ids["_rowid"].to_pylist()[-limit:]  # one fragment, never changed: a row's id is its place
+        newest = ids["_rowid"].to_pylist()[-limit:]  # one unchanged fragment, so a row id is a position
         return self._dataset.take(newest[::-1], columns=list(ROW_COLUMNS))
 
     def indexed(self, space: str, index: str, value: str) -> pa.Table:

@@ -1,10 +1,10 @@
 """LMDB, one file without subdirectory or lock.
 
-The events lie as `kv` says; each index is a DUPSORT/DUPFIXED database from (value, space) to the sorted (timestamp,
-sequence) of its events, which is a fifth smaller than one key per entry and comes out in one call. Everything is
-appended in key order in large transactions without syncing; one sync ends it (the harness syncs again, for free). A
-writable map was tried: no quicker, and the file stays sparse at full map size. Reading: one long read transaction and
-its cursors, `getmulti` for the events that an index names.
+The events are stored as described in `kv`. Each index is a DUPSORT/DUPFIXED database from (value, space) to the sorted
+(timestamp, sequence) of its events, which is a fifth smaller than one key per entry and is read in one call. Everything
+is appended in key order in large transactions without syncing, followed by one sync (the harness syncs again, at no
+cost). A writable map was tried: it is no faster, and the file stays sparse at full map size. Reading uses one long read
+transaction and its cursors, and `getmulti` for the events of an index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.contenders.protocol import INDEXES, MAIN, OBJECTS_ONLY, Contende
 
 FILE = "events.lmdb"
 EVENTS = b"events"
-MAP_PER_ARROW_BYTE = 8  # of the map's size, which is only an upper bound
+MAP_PER_ARROW_BYTE = 8  # bytes of the map per byte of Arrow; the map's size is only an upper bound
 
 
 class LMDBReader(kv.KeyValueReader):

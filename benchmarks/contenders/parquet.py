@@ -1,12 +1,12 @@
 """Parquet through pyarrow, with the file layout that suits each work best.
 
-Every layout is sorted by space and time, zstd at pyarrow's default level 1 (level 3 is slower *and* larger on these
-events), timestamps delta-packed, key columns dictionary-coded. `main` has 128 k rows a row group: the best scan, and
-the best size of the plain ones. Questions about one space prune row groups by their statistics, which are read once
-and bisected, and go to a file of 1,024 rows a row group (1.1 × the bytes): with 4,096 rows they take twice as long.
-Opening has to read all that metadata, so it is measured on a file of 4,096 rows a group, where it is quickest. Memory
-mapping without pre-buffering is the quickest way to single row groups, the dataset scanner the quickest through whole
-files; pyarrow writes page indexes but does not read by them.
+Every layout is sorted by space and time, with zstd at pyarrow's default level 1 (level 3 is slower *and* larger on
+these events), timestamps delta-packed, key columns dictionary-coded. `main` has 128 k rows per row group: the fastest
+scan, and the smallest of the plain layouts. Questions about one space prune row groups by their statistics, which are
+read once and bisected. They use a file with 1,024 rows per row group (1.1 × the bytes): with 4,096 rows they take twice
+as long. Opening has to read all that metadata, so it is measured on a file with 4,096 rows per group, where it is
+fastest. Memory mapping without pre-buffering is the fastest way to read single row groups, the dataset scanner the
+fastest way to read whole files. pyarrow writes page indexes but does not use them for reading.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ ROW_GROUP_ROWS = {MAIN: 131_072, "points": 1_024, "open": 4_096, "smallest": 131
 
 
 class ParquetReader(ArrowReader):
-    """One file: its metadata and the bounds of its row groups are read when first needed and kept."""
+    """One file. Its metadata and the bounds of its row groups are read when first needed, and cached."""
 
     def __init__(self, path: Path, stored: pa.NativeFile | None = None) -> None:
-        """stored: the file as an object store gives it; then its columns are fetched together, not one by one."""
+        """stored: the file if it is in an object store; its columns are then fetched together, not one by one."""
         if stored is None:
             self._file = pq.ParquetFile(path, memory_map=True, pre_buffer=False)
         else:
@@ -52,7 +52,7 @@ class ParquetReader(ArrowReader):
         self._file.close()
 
     def groups_of(self, space: str) -> range:
-        """The row groups whose statistics say that they may hold the space."""
+        """The row groups that may contain the space, according to their statistics."""
         if self._bounds is None:
             metadata = self._file.metadata
             stats = [metadata.row_group(group).column(0).statistics for group in range(metadata.num_row_groups)]
@@ -68,7 +68,7 @@ class ParquetReader(ArrowReader):
         return self._read(self.groups_of(space), space)
 
     def latest(self, space: str, limit: int) -> pa.Table:
-        """Read row groups from the last one backwards until there is enough."""
+        """Read row groups backwards from the last one until `limit` events are found."""
         found: list[pa.Table] = []
         for group in reversed(self.groups_of(space)):
             found.insert(0, self._read([group], space))
@@ -117,7 +117,7 @@ class Parquet(Contender):
         return ParquetReader(target / FILE)
 
     def open_stored(self, filesystem: Any, path: str) -> ParquetReader:
-        """Open a file in an object store; the bounds of its row groups, which cost no request, are looked up now."""
+        """Open a file in an object store, and read the bounds of its row groups, which costs no request."""
         reader = ParquetReader(Path(path), filesystem.open_input_file(path))
         reader.groups_of("")
         return reader

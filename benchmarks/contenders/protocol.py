@@ -1,9 +1,9 @@
-"""What every contender must offer, and the pieces that several of them share.
+"""The interface of every contender, and code that several of them share.
 
-A `Contender` knows how to write the events and how to open what it wrote; a `Reader` answers the works' questions in
-whatever form its users would take them (tuples, events, an Arrow table). `rows` and `table` turn such an answer into
-the one form that the checks compare; they run outside the timed region. Who is measured when, and what is right, is
-decided elsewhere.
+A `Contender` writes the events and opens what it wrote. A `Reader` answers the questions of the works in the form that
+its users would choose (tuples, events, an Arrow table). `rows` and `table` convert such an answer to the one form that
+the checks compare; they run outside the timed region. Other modules decide who is measured when, and which answers are
+correct.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Row = tuple[int, bytes, str, str]
 """One event of a known space: timestamp in µs, data, type, country."""
 
 Answer = Any
-"""What a reader's user gets: a list of tuples or events, or an Arrow table. Only that reader looks inside."""
+"""A reader's answer: a list of tuples or events, or an Arrow table. Only the same reader interprets it."""
 
 COLUMNS = ("space", "timestamp", "data", "type", "country")
 ROW_COLUMNS = COLUMNS[1:]
@@ -43,24 +43,24 @@ SCHEMA = pa.schema(
 )
 
 MAIN = "main"
-"""The layout whose size and writing rate are reported; some contenders have others that suit single works better."""
+"""The layout whose size and write rate are reported; some contenders have others that suit single works better."""
 
 
 class Digest(NamedTuple):
-    """What a scan over objects leaves behind: proof that it touched every timestamp and every payload."""
+    """The result of a scan over objects: proof that it read every timestamp and every payload."""
 
     timestamps: int  # all of them, XORed
     data_bytes: int
 
 
 class Reader(Protocol):
-    """One opened file or database. A method whose work the contender lacks is never called."""
+    """An open file or database. A method is never called if the contender lacks its work."""
 
     def close(self) -> None:
-        """Let go of everything; the reader is not used again."""
+        """Close everything; the reader is not used again."""
 
     def warm(self) -> None:
-        """Read all there is once, so that caches hold what they would hold after a while of use."""
+        """Read everything once, to fill caches as they would be after some use."""
         self.objects()
 
     def history(self, space: str) -> Answer:
@@ -79,16 +79,16 @@ class Reader(Protocol):
         """Every event, every column, in file order, without a Python object per event."""
 
     def coded_batches(self) -> Iterator[pa.RecordBatch]:
-        """As `batches`, but text columns may come dictionary-coded."""
+        """Like `batches`, but text columns may be dictionary-coded."""
 
     def objects(self) -> Digest:
-        """Make one Python object per event, with at least space, timestamp and data, and touch the last two."""
+        """Create a Python object per event, with at least space, timestamp and data, and read the last two."""
 
     def rows(self, answer: Answer) -> list[Row]:
-        """Turn the answer to a question about one space into rows."""
+        """Convert the answer to a question about one space to rows."""
 
     def table(self, answer: Answer) -> pa.Table:
-        """Turn the answer of `matching` into a table of `SCHEMA`."""
+        """Convert the answer of `matching` to a table of `SCHEMA`."""
 
 
 PLAIN_TEXT = {"R1-coded": "text columns come plain"}
@@ -97,7 +97,7 @@ OBJECTS_ONLY = {"R1-batch": "gives Python objects only", "R1-coded": "gives Pyth
 
 @dataclass(frozen=True)
 class Contender(ABC):
-    """One way of storing events."""
+    """A way to store events."""
 
     name: str
     distribution: str  # whose version is reported; "" for the standard library
@@ -106,17 +106,17 @@ class Contender(ABC):
     lacks: Mapping[str, str] = field(default_factory=dict)  # work -> why this contender has no figure for it
 
     def version(self) -> str:
-        """What was measured, for the report."""
+        """Name and version of what is measured, for the report."""
         return f"{self.distribution} {metadata.version(self.distribution)}"
 
     def fingerprint(self) -> str:
-        """What decides the bytes written, apart from the events: a file cached under another one is not used."""
+        """A digest of the version and code that determine the written bytes; a cached file with another is not used."""
         sources = [Path(file) for kind in type(self).__mro__ if (file := source_of(kind)) is not None]
         return fingerprint_of(self.version(), *sources)
 
     @abstractmethod
     def write(self, table: pa.Table, target: Path, layout: str) -> None:
-        """Write the unsorted `table` into the empty directory `target`, finished and closed on return."""
+        """Write the unsorted `table` to the empty directory `target`; it is finished and closed on return."""
 
     @abstractmethod
     def open(self, target: Path, layout: str) -> Reader:
@@ -124,7 +124,7 @@ class Contender(ABC):
 
 
 def source_of(kind: type) -> str | None:
-    """The source file of a class of this package, None for any other class."""
+    """The source file of a class, if it belongs to this package; else None."""
     module = sys.modules[kind.__module__]
     return module.__file__ if module.__name__.startswith(__name__.partition(".")[0]) else None
 
@@ -138,18 +138,18 @@ def fingerprint_of(version: str, *sources: Path) -> str:
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """Sort by space, then time, then arrival: what stores that do not sort by themselves are fed."""
+    """Sort by space, then time, then arrival, for stores that do not sort their input."""
     order = pc.sort_indices(table, [("space", "ascending"), ("timestamp", "ascending")])
     return table.take(order)
 
 
 def newest_first(table: pa.Table) -> pa.Table:
-    """Turn an answer around."""
+    """Reverse the rows of an answer."""
     return table.take(pa.array(range(table.num_rows - 1, -1, -1), pa.int64()))
 
 
 def digest_of(rows: Iterable[Sequence[Any]]) -> Digest:
-    """Consume tuples of space, timestamp and data, touching the last two."""
+    """Consume tuples of space, timestamp and data, and digest the last two."""
     timestamps = data_bytes = 0
     for _, timestamp, data in rows:
         timestamps ^= timestamp
@@ -158,14 +158,14 @@ def digest_of(rows: Iterable[Sequence[Any]]) -> Digest:
 
 
 def canonical(table: pa.Table) -> pa.Table:
-    """Bring columns of any of Arrow's text and binary forms, in any order, to `SCHEMA` (or the part of it there is)."""
+    """Convert columns of any of Arrow's text and binary types, in any order, to `SCHEMA` or the part present."""
     return table.select([name for name in COLUMNS if name in table.column_names]).cast(
         pa.schema([field for field in SCHEMA if field.name in table.column_names])
     )
 
 
 class TupleReader(Reader):
-    """Answers that are lists of tuples, as DB-API cursors give them."""
+    """A reader whose answers are lists of tuples, like those of DB-API cursors."""
 
     def rows(self, answer: list[Row]) -> list[Row]:
         return answer
@@ -176,7 +176,7 @@ class TupleReader(Reader):
 
 
 class ArrowReader(Reader):
-    """Answers that are Arrow tables, and scans over objects made from batches."""
+    """A reader whose answers are Arrow tables, and whose scans over objects convert batches."""
 
     def rows(self, answer: pa.Table) -> list[Row]:
         table = canonical(answer)
@@ -187,10 +187,10 @@ class ArrowReader(Reader):
         return canonical(answer)
 
     def object_batches(self) -> Iterator[pa.RecordBatch]:
-        """Every event, only `OBJECT_COLUMNS`."""
+        """Every event, with only `OBJECT_COLUMNS`."""
 
     def objects(self) -> Digest:
-        """One tuple per event out of `object_batches`: the quickest way from Arrow to Python objects."""
+        """Convert `object_batches` to one tuple per event: the fastest way from Arrow to Python objects."""
         return digest_of(chain.from_iterable(map(_tuples, self.object_batches())))
 
 

@@ -1,11 +1,11 @@
 """RocksDB through rocksdict, in raw mode.
 
-The events lie as `kv` says, each index is a column family of one key per entry without a value. Sorted SST files are
-written and ingested by moving, the documented way to bulk-load (write batches with compaction take 1.7 × as long).
-zstd blocks of 16 KiB, bloom filters of 10 bits, a block cache of 1 GiB that holds everything once warm. Ranges are
-bounded by `iterate_upper_bound`, without which the iterator reads far ahead (`set_iterate_lower_bound` of rocksdict
-0.3.29 sets the upper bound, so the latest events are stepped through backwards one by one); the events that an index
-names are sought in order with one iterator, which is a little quicker here than `multi_get`.
+The events are stored as described in `kv`; each index is a column family with one key per entry and no value. Sorted
+SST files are written and ingested by moving, the documented way to bulk-load (write batches with compaction take 1.7 ×
+as long). It uses zstd blocks of 16 KiB, bloom filters of 10 bits, and a block cache of 1 GiB that holds everything once
+warm. Ranges are bounded by `iterate_upper_bound`, without which the iterator reads far ahead. In rocksdict 0.3.29,
+`set_iterate_lower_bound` sets the upper bound, so the latest events are read by stepping backwards one by one. One
+iterator seeks the events of an index in order, which is slightly faster here than `multi_get`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class RocksDBReader(kv.KeyValueReader):
         return kv.digest_of_entries(self._events.items())
 
     def _named(self, index: str, value: str, *space: str) -> list[bytes]:
-        """The keys of the events that the index names, in order."""
+        """The keys of the events of an index entry, in order."""
         first, past = kv.prefix_of(value, *space)
         skipped = len(value.encode()) + 1
         return [key[skipped:] for key in self._postings[index].keys(from_key=first, read_opt=_until(past))]

@@ -1,10 +1,10 @@
 """SQLite through the standard library.
 
-A rowid table, filled in order of space and time, with covering search orders: (space, timestamp), (type, space,
-timestamp) and (country, space, timestamp), built after the rows, when sorting is cheapest. Pages of 16 KiB are quicker
-than 4 KiB ones. A WITHOUT ROWID table keyed by (space, timestamp, sequence) was tried: histories 15 % quicker, index
-questions and writing 10-20 % slower. Written in one transaction without journal or syncing (the harness syncs the
-finished file), read memory-mapped, read-only and immutable; the module caches prepared statements.
+A rowid table, filled in order of space and time, with indexes on (space, timestamp), (type, space, timestamp) and
+(country, space, timestamp), created after the rows, when sorting is cheapest. Pages of 16 KiB are faster than 4 KiB. A
+WITHOUT ROWID table with the key (space, timestamp, sequence) was tried: histories are 15 % faster, index questions and
+writing 10-20 % slower. It is written in one transaction without journal or syncing (the harness syncs the finished
+file), and read memory-mapped, read-only and immutable; the module caches prepared statements.
 """
 
 from __future__ import annotations

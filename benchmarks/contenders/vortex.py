@@ -1,9 +1,9 @@
 """Vortex through vortex-data.
 
-The sorted table, written with the default options, which balance size and speed; `compact` is as small as Parquet and
-2-6 × slower to read (reported beside the size). Read memory-mapped, which the library offers for local files and which
-is a quarter quicker for single answers. Scans give text and payload columns as Arrow views, Vortex' own form;
-asking for plain columns instead costs a third of the rate.
+The sorted table is written with the default options, which balance size and speed; `compact` is as small as Parquet but
+2-6 × slower to read (its size is reported, too). It is read memory-mapped, which the library supports for local files
+and which is a quarter faster for single answers. Scans return text and payload columns as Arrow views, Vortex's native
+form; requesting plain columns instead costs a third of the rate.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class VortexReader(ArrowReader):
         del self._file
 
     def _rows(self, condition: ve.Expr) -> pa.Table:
-        """Rows in plain columns: Arrow cannot turn views around."""
+        """Rows in plain columns, because Arrow cannot reverse views."""
         return self._file.to_arrow(list(ROW_COLUMNS), expr=condition, schema=ROW_SCHEMA).read_all()
 
     def history(self, space: str) -> pa.Table:
