@@ -1,7 +1,7 @@
-"""Build backend: setuptools', which finds a C compiler for `esformat/core` wherever pip runs.
+"""Build backend: setuptools', extended to find a C compiler for `esformat/core` wherever pip runs.
 
-It takes the machine's compiler. Where none works, it asks pip for Zig's, the package `ziglang`, and only then.
-`--config-settings glibc=2.17` makes a wheel for every Linux of that glibc or newer, with Zig whatever is there.
+It uses the machine's compiler. Only if none works, it makes pip install Zig's, the package `ziglang`.
+`--config-settings glibc=2.17` builds a wheel for every Linux with that glibc or newer, always with Zig.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = [
     "prepare_metadata_for_build_wheel",
 ]
 
-OLDEST_GLIBC = "2.17"  # of 2013; pyarrow's wheels need a newer one
-OPTIONS = "-O3 -fwrapv -DNDEBUG -g0"  # Python's own but for -g: setuptools takes CFLAGS in place of them
+OLDEST_GLIBC = "2.17"  # from 2013; pyarrow's wheels need a newer one
+OPTIONS = "-O3 -fwrapv -DNDEBUG -g0"  # Python's own without -g; setuptools uses CFLAGS instead of those
 _TRIAL = '#include <stdlib.h>\nint trial(void) { return atoi("1"); }\n'
 
 build_sdist = build_meta.build_sdist
@@ -42,7 +42,7 @@ Settings = dict[str, Any] | None
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """What the build needs from the package index besides `requires` of pyproject.toml."""
+    """The packages that the build needs in addition to `requires` of pyproject.toml."""
     _check_system()
     return ["ziglang>=0.13"] if _wants_zig(config_settings) else []
 
@@ -51,7 +51,7 @@ get_requires_for_build_editable = get_requires_for_build_wheel
 
 
 def build_wheel(directory: str, config_settings: Settings = None, metadata: str | None = None) -> str:
-    """A wheel with the compiled core."""
+    """Build a wheel with the compiled core."""
     glibc = (config_settings or {}).get("glibc")
     _choose_compiler(config_settings)
     options = {"--build-option": [f"--plat-name={_tag(glibc)}"]} if glibc else None
@@ -59,13 +59,13 @@ def build_wheel(directory: str, config_settings: Settings = None, metadata: str 
 
 
 def build_editable(directory: str, config_settings: Settings = None, metadata: str | None = None) -> str:
-    """An editable install; the compiled core is put beside its source."""
+    """Build an editable install; the compiled core is stored next to its source."""
     _choose_compiler(config_settings)
     return build_meta.build_editable(directory, None, metadata)
 
 
 def _check_system() -> None:
-    """Stop with one line where the system is another, or Python cannot be extended."""
+    """Exit with a one-line message if the system is not supported, or Python's headers are missing."""
     if sys.platform == "win32":
         sys.exit("esformat is for Linux and macOS: on Windows install it in WSL")
     folder = sysconfig.get_path("include")
@@ -87,7 +87,7 @@ def _wants_zig(config_settings: Settings) -> bool:
 
 
 def _own_compiler() -> list[str]:
-    """The compiler that somebody named, or that Python was built with, or the system's."""
+    """The compiler in CC, or that Python was built with if it works, or `cc`."""
     named = os.environ.get("CC")
     if named:
         return shlex.split(named)
@@ -96,7 +96,7 @@ def _own_compiler() -> list[str]:
 
 
 def _works(command: list[str]) -> bool:
-    """Whether a command compiles and links: a compiler without the system's headers does not."""
+    """Whether a compiler can compile and link: one without the system's headers cannot."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "trial.c"
         source.write_text(_TRIAL)
@@ -111,14 +111,14 @@ def _works(command: list[str]) -> bool:
 
 
 def _choose_compiler(config_settings: Settings) -> None:
-    """Name the compiler and its options in the environment, where setuptools looks for them."""
+    """Set the compiler and its options in the environment, where setuptools finds them."""
     os.environ.setdefault("CFLAGS", OPTIONS)
     if not _wants_zig(config_settings):
         os.environ["CC"] = shlex.join(_own_compiler())
         return
     glibc = (config_settings or {}).get("glibc", OLDEST_GLIBC)
     libc = f"gnu.{glibc}" if platform.libc_ver()[0] == "glibc" else "musl"
-    # Python's headers may stand in directories by machine, as Debian's do, where only its own compiler looks.
+    # Python's headers may be in a directory per machine, as on Debian, which only the system's compiler searches.
     headers = str(Path(sysconfig.get_path("include")).parent)
     target = ["-target", f"{platform.machine()}-linux-{libc}", "-idirafter", headers]
     zig = shlex.join([sys.executable, "-m", "ziglang", "cc", *target])

@@ -1,6 +1,6 @@
-"""`python .ci/release.py URL`: the commit as it is published at URL, in build/release, to build the packages from.
+"""`python .ci/release.py URL`: write the commit, as published at URL, to build/release, to build the packages from.
 
-A package index shows README.md away from the repository, so its links are made absolute, at the tag of the version;
+A package index shows README.md outside the repository, so its links are made absolute, to the tag of the version;
 `[project.urls]` names the repository. Nothing else differs from the commit.
 """
 
@@ -20,12 +20,12 @@ RELATIVE_LINK = re.compile(r"(?<=\]\()(?!#|[a-z]+:)")
 
 
 def at_address(readme: str, address: str, version: str) -> str:
-    """README's text, its links to files of the repository leading to `address`."""
+    """Return README's text, with links to files of the repository changed to `address`."""
     return RELATIVE_LINK.sub(f"{address}/blob/v{version}/", readme)
 
 
 def with_urls(pyproject: str, address: str, version: str) -> str:
-    """The text of pyproject.toml with `[project.urls]` before its next table."""
+    """Return the text of pyproject.toml with `[project.urls]` inserted before `[project.optional-dependencies]`."""
     before, table, after = pyproject.partition("\n[project.optional-dependencies]")
     changelog = f"{address}/blob/v{version}/docs/changelog.md"
     urls = f'\n[project.urls]\nRepository = "{address}"\nIssues = "{address}/issues"\nChangelog = "{changelog}"\n'
@@ -33,7 +33,7 @@ def with_urls(pyproject: str, address: str, version: str) -> str:
 
 
 def prepare(address: str, folder: Path) -> None:
-    """Write the last commit, with its public address, into `folder`; what was there is removed."""
+    """Write the last commit, with its public address, to `folder`, deleting any previous contents."""
     if not re.fullmatch(r"https://[^\s/]+(/[^\s/]+)+", address):
         sys.exit(f"{address!r} is no address of a repository: give it as https://HOST/OWNER/NAME")
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""Print what one of the extras in pyproject.toml asks for, and what the package itself does, one requirement a line.
+"""Print the requirements of the package and of one extra in pyproject.toml, one per line.
 
-`make` has pip fetch these while another pip compiles the core: given the package, pip does one after the other.
+`make` lets pip install these while another pip compiles the core; given the package, pip would do both in sequence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def requirements(project: dict[str, Any], extra: str) -> set[str]:
-    """The package's own, and those of an extra with the extras that it names in turn."""
+    """The requirements of the package, and those of an extra, including the extras that it names in turn."""
     return {*project["dependencies"], *_of(project, extra)}
 
 

@@ -1,8 +1,8 @@
-"""Gathers the documentation site: `python docs/site.py build`, then `zensical build -f build/zensical.toml`.
+"""Generate the documentation site: `python docs/site.py build`, then `zensical build -f build/zensical.toml`.
 
-The site keeps the places that files have in the repository, so that one set of relative links serves both. HTML
-comments go, as their blocks are run by the tests and shown to nobody. The references are written here: of Python from
-what each package exports (mkdocstrings fills in signatures and docstrings), of the commands from their `--help`.
+Files have the same paths on the site as in the repository, so that relative links work in both. HTML comments are
+removed, because their blocks are only run by the tests. The references are generated here: of Python from the exports
+of each package (mkdocstrings adds signatures and docstrings), of the commands from their `--help`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from esformat.cli.program import CONTEXT_SETTINGS
 ROOT = Path(__file__).parents[1]
 SOURCES = ("README.md", "CONTRIBUTING.md", "LICENSE", "docs", "spec", "benchmarks/results")
 KEPT = {"", ".md", ".png", ".py", ".json", ".yml"}
-"""Suffixes of the files that pages consist of or link to."""
+"""Suffixes of the pages, and of the files that they show or link to."""
 COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
 PACKAGES = (
     "esformat",
@@ -36,11 +36,11 @@ PACKAGES = (
     "aggregator",
     "aggregator.client",
 )
-"""What the reference of Python describes, as far as it is there: all that `__all__` names."""
+"""The packages of the Python reference, which describes all names in their `__all__`. Missing ones are skipped."""
 
 
 def gather(target: Path) -> None:
-    """Write every page, and what pages show or link to, into `target/pages`, and the configuration beside it."""
+    """Write the pages and the files that they show or link to, to `target/pages`, and the configuration to `target`."""
     pages = target / "pages"
     shutil.rmtree(pages, ignore_errors=True)
     for file in _files():
@@ -67,7 +67,7 @@ def _files() -> Iterator[Path]:
 
 
 def configuration() -> str:
-    """The site's configuration, with every page that it does not name as a how-to, under its title."""
+    """The configuration of the site. Pages that it does not name are added as how-tos, under their titles."""
     text = (ROOT / "zensical.toml").read_text("utf-8")
     entries = [
         f'{{ {json.dumps(_title(page))} = "docs/{page.name}" }}'
@@ -82,7 +82,7 @@ def _title(page: Path) -> str:
 
 
 def command_line() -> str:
-    """The reference of the commands: what each verb says of itself."""
+    """The reference of the commands: the help text of each subcommand."""
     parts = ["# Command line\n"]
     for main in (esdb, aggregator):
         program = str(main.name)
@@ -98,7 +98,7 @@ def _help(command: click.Command, name: str) -> str:
 
 
 def python() -> str:
-    """The reference of Python: a directive for each exported name, for mkdocstrings."""
+    """The Python reference: a mkdocstrings directive for each exported name."""
     parts = ["# Python\n"]
     for package in PACKAGES:
         kinds: dict[str, list[str]] = {"Functions": [], "Classes": [], "Errors": []}
@@ -112,7 +112,7 @@ def python() -> str:
 
 
 def exported(package: str) -> list[str]:
-    """What a package or module names in `__all__`, read from its source: an extra of it may not be installed."""
+    """The names in `__all__` of a package or module, parsed from its source, because an extra may not be installed."""
     place = ROOT / package.replace(".", "/")
     source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     for node in ast.parse(source.read_text("utf-8")).body if source.exists() else ():

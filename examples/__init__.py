@@ -1,1 +1,1 @@
-"""Programs to look at and to run, from a checkout: they are not installed."""
+"""Example programs to read and to run from a checkout. They are not installed."""

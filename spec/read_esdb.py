@@ -1,16 +1,16 @@
-"""An independent reader of `.esdb` files, written from `format.md` alone and to be read beside it.
+"""An independent reader of `.esdb` files, written from `format.md` alone and meant to be read alongside it.
 
-    python read_esdb.py FILE               every event, one JSON object a line, in file order
-    python read_esdb.py FILE --facts       what is in the file, counted, after comparing it with the file's statistics
+    python read_esdb.py FILE               every event, one JSON object per line, in file order
+    python read_esdb.py FILE --facts       counts of the contents, after comparing them with the file's statistics
     python read_esdb.py FILE --index NAME  every value of an index with the rows that have it
 
-It needs Python, the package `zstandard` and `xxh3.py` beside it, shares no code with `esformat`, reads the whole file
-into memory and verifies all that it uses; "§ 9" in a comment is section 9 of `format.md`. Where a rule is broken it
-raises `Corrupt`, where the file is newer, `TooNew`.
+It needs Python, the package `zstandard`, and `xxh3.py` in the same folder. It shares no code with `esformat`, reads the
+whole file into memory, and verifies everything that it uses. "§ 9" in a comment is section 9 of `format.md`. It raises
+`Corrupt` if a rule is broken, and `TooNew` if the file is newer.
 
-How a value looks in the output: text, numbers, booleans and nulls as in JSON; bytes as `{"hex": "00ff"}`; decimals, and
-floats that are not finite, as text; dates, times and durations as the whole number of their unit; an interval as
-[months, days, nanoseconds]; a list as an array, a struct as an object, a map as an array of [key, value] pairs.
+Values in the output: text, numbers, booleans and nulls as in JSON; bytes as `{"hex": "00ff"}`; decimals, and floats
+that are not finite, as text; dates, times and durations as a whole number of their unit; an interval as [months, days,
+nanoseconds]; a list as an array, a struct as an object, a map as an array of [key, value] pairs.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from typing import Any, NamedTuple
 import zstandard
 from xxh3 import M32, M64, u64_at, xxh3
 
-Json = Any  # what `json.loads` gives; types are its objects, as § 15 describes them
+Json = Any  # a result of `json.loads`; types are such objects, as described in § 15
 
 
 class Corrupt(Exception):  # noqa: N818 - said of the bytes, as in the text beside it
-    """The bytes break a rule of the format."""
+    """The bytes violate a rule of the format."""
 
 
 class TooNew(Exception):  # noqa: N818 - as above
-    """The bytes use something that version 1 does not know."""
+    """The bytes use a feature that version 1 does not know."""
 
 
 def require(holds: bool, message: str) -> None:
@@ -49,7 +49,7 @@ def require(holds: bool, message: str) -> None:
 
 @contextmanager
 def inside(where: str) -> Iterator[None]:
-    """Say where something was found to be corrupt."""
+    """Prefix the message of `Corrupt` with the place."""
     try:
         yield
     except Corrupt as error:
@@ -66,7 +66,7 @@ SINGLE_SEGMENT = 0x20  # a bit in the fifth byte of a zstd frame
 
 
 def decompress(codec: int, frame: bytes, size: int, dictionary: zstandard.ZstdCompressionDict | None = None) -> bytes:
-    """Give back the `size` bytes of one frame; any other size is corrupt."""
+    """Decompress one frame to `size` bytes; any other size is corrupt."""
     require(size <= MOST_BYTES, f"a frame claims {size} bytes")
     if codec > LZ4:
         raise TooNew(f"codec {codec} is unknown")
@@ -92,11 +92,11 @@ def zstd_frame(frame: bytes, size: int, dictionary: zstandard.ZstdCompressionDic
 
 
 def lz4_block(block: bytes, size: int) -> bytes:
-    """Undo LZ4: literals, then a copy of what was written `distance` bytes ago, again and again; literals end it."""
+    """Decompress LZ4: repeated pairs of literals and a copy from `distance` bytes ago; literals end the block."""
     out, at = bytearray(), 0
 
     def number(nibble: int) -> int:
-        """A length of 15 or more goes on in bytes, until one is not 255."""
+        """Read a length: if the nibble is 15, more bytes follow, until one is not 255."""
         nonlocal at
         total, more = nibble, nibble == 15
         while more:
@@ -120,17 +120,17 @@ def lz4_block(block: bytes, size: int) -> bytes:
             length = number(token & 15) + 4
             require(0 < distance <= len(out), f"lz4: a copy from {distance} bytes ago")
             require(len(out) + length <= size, "lz4: more bytes than expected")
-            pattern = bytes(out[-distance:])  # which the copy repeats where it is longer than the distance
+            pattern = bytes(out[-distance:])  # repeated if the copy is longer than the distance
             out += (pattern * (length // distance + 1))[:length]
     except IndexError as error:
         raise Corrupt("lz4: the block is cut short") from error
 
 
-# ── Reading on through a body ───────────────────────────────────────────────────────────────────────────────────────
+# ── Reading a body in sequence ──────────────────────────────────────────────────────────────────────────────────────
 
 
 class Cursor:
-    """A place in some bytes that moves on with what is read."""
+    """A position in some bytes that advances with each read."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -148,7 +148,7 @@ class Cursor:
 
 
 class Handle(NamedTuple):
-    """Where a block lies and which one it must be (§ 3)."""
+    """The position of a block, and the check that identifies it (§ 3)."""
 
     offset: int
     length: int
@@ -191,13 +191,13 @@ def read_pack(cursor: Cursor, count: int) -> list[int]:
         require(stored == 0 and codec == NONE, "a pack without stored planes has some")
     if not width:
         return [base] * count
-    # Plane k holds byte k of every number, so the bytes of number i stand `count` apart.
+    # Plane k has byte k of every number, so the bytes of number i are `count` apart.
     numbers = [int.from_bytes(planes[i::count], "little") for i in range(count)]
     return [signed(base + number) for number in numbers]
 
 
 def read_bits(stored: bytes, count: int, bits: int, base: int, codec: int) -> list[int]:
-    """Read the numbers of a pack of bits."""
+    """Read `count` bit-packed numbers of `bits` bits."""
     require(1 <= bits <= 64 and codec == NONE, f"a pack of {bits} bits with codec {codec}")
     require(len(stored) == (bits * count + 7) // 8, f"{len(stored)} bytes of {count} times {bits} bits")
     numbers = []
@@ -211,26 +211,26 @@ def read_bits(stored: bytes, count: int, bits: int, base: int, codec: int) -> li
 
 
 def read_counts(cursor: Cursor, count: int) -> list[int]:
-    """Read a pack of lengths or counts."""
+    """Read a pack of lengths or counts, which cannot be negative."""
     numbers = read_pack(cursor, count)
     require(min(numbers, default=0) >= 0, "a length is negative")
     return numbers
 
 
 def read_handles(cursor: Cursor, count: int) -> list[Handle]:
-    """Read three packs: offset, length and check of some blocks."""
+    """Read three packs: the offsets, lengths and checks of some blocks."""
     columns = [read_pack(cursor, count) for _ in range(3)]
     return [Handle(*parts) for parts in zip(*columns, strict=True)]
 
 
-# ── Types (§ 15) and how the bits of one value read ─────────────────────────────────────────────────────────────────
+# ── Types (§ 15) and the conversion of single values ────────────────────────────────────────────────────────────────
 
 NULL, INTS, WIDE, CODES, BYTES, LIST, FIXED, STRUCT, TEMPLATES, FRONT_CODED = range(10)
-Storage = tuple[int, Callable[[Any], Any], int]  # shape; what makes a value of what a node holds; bytes of a number
+Storage = tuple[int, Callable[[Any], Any], int]  # shape; conversion from stored to shown value; bytes of a number
 
 
 def integer(bits: int, *, unsigned: bool = False) -> Storage:
-    """An integer type: the 64 bits of a packed number must be those that its value extends to."""
+    """An integer type: a packed number must be the value, sign-extended to 64 bits."""
 
     def read(number: int) -> int:
         value = number & (1 << bits) - 1 if unsigned else signed(number, bits)
@@ -305,7 +305,7 @@ INDEXED_TYPES = (
 
 
 def storage(kind: Json) -> Storage:
-    """How values of a type are stored where they are not codes."""
+    """How values of a type are stored, unless as codes."""
     if isinstance(kind, str) and kind in SIMPLE_TYPES:
         return SIMPLE_TYPES[kind]
     match kind:
@@ -327,7 +327,7 @@ def storage(kind: Json) -> Storage:
 
 
 def children(kind: Json) -> list[Json]:
-    """The children of a nested type; a map has one, a struct of key and value."""
+    """The children of a nested type. A map has one child: a struct of key and value."""
     match kind:
         case {"list": child} | {"large_list": child} | {"fixed_size_list": child}:
             return [child]
@@ -340,16 +340,16 @@ def children(kind: Json) -> list[Json]:
 
 
 def check_type(kind: Json, depth: int = 0) -> None:
-    """Refuse a type with a part that is unknown, or one nested too deep."""
+    """Reject a type that has an unknown part or is nested too deeply."""
     require(depth <= 32, "types nest too deep")
     storage(kind)
     for child in children(kind):
         name = child["name"]
         require(isinstance(name, str) and "\0" not in name, "a name is damaged")
-        name.encode()  # halves of characters are a ValueError
+        name.encode()  # lone surrogates raise ValueError
         nullable = child["nullable"]
         require(nullable is True or (nullable is False and child["type"] != "null"), "a child is damaged")
-        pair = isinstance(kind, dict) and "map" in kind  # counts with its map
+        pair = isinstance(kind, dict) and "map" in kind  # the depth of a map includes its pair
         check_type(child["type"], depth + (not pair))
 
 
@@ -360,7 +360,7 @@ STRING, ENUM, INTEGER, PADDED, DECIMAL, HEX, DATE = range(7)
 MOST_TEMPLATES, MOST_VARIABLES, MOST_SLOTS = 4096, 4096, 1024
 MOST_SLOTS_SHOWN, MOST_NODE_BYTES = 1 << 20, 16 << 20
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# Of each form of dates: how it looks but for the fraction, units in a day, digits behind the point.
+# For each date form: layout without the fraction, units per day, digits after the point.
 DATE_FORMS = [
     ("%Y-%m-%d", 1, 0),
     *((f"%Y-%m-%d{between}{time}", units, digits) for between in "T " for time, units, digits in (
@@ -370,14 +370,14 @@ DATE_FORMS = [
 
 
 class Variable(NamedTuple):
-    """What the slots of templates show."""
+    """A variable that the slots of templates show."""
 
     kind: int
     parameter: int
     values: list[bytes]
 
     def text(self, value: Any) -> bytes:
-        """A value of the variable as it stands in a row's value."""
+        """Format a value of the variable as it appears in a row."""
         if self.kind == STRING:
             return bytes(value)
         if self.kind == ENUM:
@@ -410,21 +410,21 @@ def date_text(form: int, value: int) -> bytes:
 
 
 class Template(NamedTuple):
-    """Literals, and between them slots, each of which shows a variable."""
+    """Literals with slots between them; each slot shows a variable, given by its number."""
 
     literals: list[bytes]
     slots: list[int]
 
 
 class Templates(NamedTuple):
-    """The templates of a column, and what they show."""
+    """The templates of a column, and their variables."""
 
     variables: list[Variable]
     templates: list[Template]
 
 
 def read_templates(cursor: Cursor, count: int) -> Templates:
-    """Read what a dictionary block says of a column's templates (§ 14)."""
+    """Read a column's templates from a dictionary block (§ 14)."""
     size, variables = cursor.fields("II")
     require(count <= MOST_TEMPLATES and variables <= MOST_VARIABLES, f"{count} templates, {variables} variables")
     cursor = Cursor(cursor.take(size))
@@ -453,7 +453,7 @@ def read_templates(cursor: Cursor, count: int) -> Templates:
 
 @dataclass
 class ColumnDictionary:
-    """What a dictionary block (§ 14) says of one column."""
+    """The entry of a dictionary block (§ 14) for one column."""
 
     zstd: zstandard.ZstdCompressionDict | None = None
     values: list[Any] | None = None
@@ -484,7 +484,7 @@ def read_node(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictiona
     if shape == TEMPLATES and expected == BYTES:
         return [None if value is None else convert(value) for value in read_templated(cursor, count, dictionary)]
     require(shape == expected, f"shape {shape} for type {kind!r}")
-    inner = ColumnDictionary(dictionary.zstd)  # codes stand for whole values of a column, not for parts of them
+    inner = ColumnDictionary(dictionary.zstd)  # codes replace whole values of a column, not parts
     if shape == NULL:
         return [None] * count
     if shape in (FIXED, STRUCT):
@@ -503,7 +503,7 @@ def read_node(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictiona
 
 
 def read_texts(cursor: Cursor, count: int) -> list[bytes]:
-    """Read keys, or texts of templates: binary without nulls, which may be front-coded."""
+    """Read keys, or texts of templates: binary without nulls, possibly front-coded."""
     if cursor.data[cursor.at : cursor.at + 1] != bytes([FRONT_CODED]):
         texts = read_node(cursor, "binary", count)
         require(None not in texts, "a key or a text is null")
@@ -520,7 +520,7 @@ def read_texts(cursor: Cursor, count: int) -> list[bytes]:
 
 
 def wide(words: tuple[int, ...]) -> int:
-    """Put 64-bit words together, the lowest first, without a sign."""
+    """Combine 64-bit words, lowest first, to an unsigned number."""
     return sum((word & M64) << 64 * place for place, word in enumerate(words))
 
 
@@ -533,7 +533,7 @@ def read_codes(cursor: Cursor, count: int, values: list[Any] | None) -> list[Any
 
 
 def read_templated(cursor: Cursor, count: int, dictionary: ColumnDictionary) -> list[bytes | None]:
-    """Read values that are stored by the column's templates."""
+    """Read values that are stored with the column's templates."""
     codes = read_pack(cursor, count)
     require(dictionary.templates is not None, "a node of templates without a dictionary of them")
     variables, templates = dictionary.templates or Templates([], [])
@@ -613,14 +613,14 @@ METADATA, DATA, DIRECTORY, DIRECTORY_ROOT, INDEX, INDEX_ROOT, POSTINGS, FILTER, 
 )
 MAGIC = b"\x89ESDB\r\n\x1a"
 HEADER_SIZE, TRAILER_SIZE, FRAME_SIZE = 16, 48, 24
-PAGE_LEAVES = 256  # of each directory page but the last
+PAGE_LEAVES = 256  # in each directory page but the last
 MOST_ENTRIES = 131_072  # of a leaf, an index page and the like
 KEY_COLUMNS = ("space", "grouping", "timestamp")
 STATISTICS = ("events", "spaces", "runs", "data_blocks", "min_timestamp", "max_timestamp", "indexes")
 
 
 class Block(NamedTuple):
-    """What was in a frame."""
+    """The contents of a frame."""
 
     count: int
     dictionary: int
@@ -628,7 +628,7 @@ class Block(NamedTuple):
 
 
 def read_block(data: bytes, handle: Handle, kind: int) -> Block:
-    """Verify the block that a handle leads to."""
+    """Read and verify the block of a handle."""
     end = handle.offset + handle.length
     require(handle.offset >= HEADER_SIZE and end <= len(data) - TRAILER_SIZE, "it does not lie within the file")
     require(FRAME_SIZE <= handle.length <= 2**30, f"a length of {handle.length}")
@@ -644,7 +644,7 @@ def read_block(data: bytes, handle: Handle, kind: int) -> Block:
 
 
 def read_trailer(data: bytes) -> Handle:
-    """Check header and trailer; give the footer's handle."""
+    """Check header and trailer, and return the handle of the footer."""
     require(len(data) >= HEADER_SIZE + FRAME_SIZE + TRAILER_SIZE, f"{len(data)} bytes are too few for a segment")
     trailer = data[-TRAILER_SIZE:]
     require(trailer[40:] == MAGIC[::-1], "no trailer at the end: no segment, or cut short")
@@ -659,7 +659,7 @@ def read_trailer(data: bytes) -> Handle:
 
 
 def read_footer(block: Block, end: int) -> dict[tuple[int, int, int], Handle]:
-    """The offset table: (kind, ordinal, copy) -> handle. Kinds that we do not know just stay there."""
+    """Read the offset table: (kind, ordinal, copy) -> handle. Unknown kinds are kept, but not used."""
     cursor, entries = Cursor(block.body), {}
     for _ in range(block.count):
         kind, copy, ordinal, *handle = cursor.fields("BBHQII")
@@ -668,14 +668,14 @@ def read_footer(block: Block, end: int) -> dict[tuple[int, int, int], Handle]:
     require(all(copy <= 1 for _, _, copy in entries), "a copy beyond the spare one")
     require(list(entries) == sorted(entries) and len(entries) == block.count, "the entries are not in order")
     require((METADATA, 0, 0) in entries and (DIRECTORY_ROOT, 0, 0) in entries, "metadata or directory are missing")
-    for handle in entries.values():  # also of copies that nobody reads
+    for handle in entries.values():  # also of copies that are not read
         require(handle.offset >= HEADER_SIZE and handle.offset + handle.length <= end, "a handle out of the file")
         require(FRAME_SIZE <= handle.length <= 2**30, f"a length of {handle.length}")
     return entries
 
 
 def check_opening(entries: dict[tuple[int, int, int], Handle], start: int) -> None:
-    """See that the first of the blocks that opening needs begins at the opening offset, and that no others follow."""
+    """Check that a block begins at the opening offset, and that needed blocks, but no filters or copies, follow it."""
     behind = {key: handle for key, handle in entries.items() if handle.offset >= start}
     needed = {key for key in entries if key[0] in (DICTIONARY, DIRECTORY_ROOT, METADATA) and key[2] == 0}
     require(needed <= behind.keys(), "the opening offset lies behind what opening needs")
@@ -684,7 +684,7 @@ def check_opening(entries: dict[tuple[int, int, int], Handle], start: int) -> No
 
 
 def read_metadata(block: Block) -> Json:
-    """The metadata, with all names that this reader uses in it."""
+    """Read the metadata, and check all names that this reader uses."""
     try:
         metadata = json.loads(text(block.body))
         require(metadata["format"] == "esdb", f"the format is {metadata['format']!r}")
@@ -702,7 +702,7 @@ def read_metadata(block: Block) -> Json:
 
 
 def read_dictionary(block: Block, schema: list[Json]) -> dict[int, ColumnDictionary]:
-    """What a dictionary block says, by column."""
+    """Read the entries of a dictionary block, by column."""
     cursor, columns = Cursor(block.body), {}
     for _ in range(block.count):
         column, templates, zstd_size, values = cursor.fields("HHII")
@@ -727,7 +727,7 @@ Key = tuple[bytes, bytes]  # space, grouping
 
 @dataclass
 class Leaf:
-    """Runs of rows, and the data blocks that hold them. Times are (smallest, largest)."""
+    """Runs of rows, and the data blocks that contain them. Times are (smallest, largest)."""
 
     keys: list[Key]
     run_rows: list[int]
@@ -742,13 +742,13 @@ def read_keys(cursor: Cursor, count: int) -> list[Key]:
 
 
 def read_times(cursor: Cursor, count: int) -> list[tuple[int, int]]:
-    """Largest times are stored as differences from the smallest, all of it modulo 2^64."""
+    """Read pairs of times. The largest are stored as differences from the smallest, modulo 2^64."""
     lows, spans = read_pack(cursor, count), read_pack(cursor, count)
     return [(low, signed(low + span)) for low, span in zip(lows, spans, strict=True)]
 
 
 class Entry(NamedTuple):
-    """What the root, or a page, says of a leaf; or the root of a page."""
+    """The entry for a leaf in the root or a page, or for a page in the root."""
 
     space: bytes
     runs: int
@@ -760,7 +760,7 @@ class Entry(NamedTuple):
 
 
 def read_entries(cursor: Cursor, count: int) -> list[Entry]:
-    """What is left of a body: so many entries."""
+    """Read the rest of a body: `count` entries."""
     require(count <= len(cursor.data), f"{count} entries")
     spaces = read_texts(cursor, count)
     counts = (read_counts(cursor, count) for _ in range(4))
@@ -802,7 +802,7 @@ def read_list(body: bytes) -> list[int]:
 
 
 def may_hold(pages: list[bytes], space: bytes) -> bool:
-    """Whether the filter lets a space pass. It never turns away one that is in the file."""
+    """Whether the filter accepts a space. It never rejects one that is in the file."""
     buckets = sum(map(len, pages)) // 32
     h = xxh3(space)
     page, bucket = divmod((h >> 32) * buckets >> 32, 2048)
@@ -814,7 +814,7 @@ def may_hold(pages: list[bytes], space: bytes) -> bool:
 
 
 class Rows(NamedTuple):
-    """A decoded data block: of each row its key and timestamp, and the columns."""
+    """A decoded data block: the key and timestamp of each row, and the columns."""
 
     keys: list[Key]
     times: list[int]
@@ -841,7 +841,7 @@ class File:
             }
 
     def block(self, where: Handle | tuple[int, int], kind: int) -> Block:
-        """The block that a handle leads to, or that the footer has under a kind and ordinal."""
+        """The block of a handle, or of a kind and ordinal in the footer."""
         return read_block(self.data, where if isinstance(where, Handle) else self.entries[*where, 0], kind)
 
     # ── Events (§ 10) ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -864,7 +864,7 @@ class File:
             yield leaf
 
     def pages(self, entries: list[Entry], leaves: int) -> Iterator[list[Entry]]:
-        """What each page that the root names says of its leaves."""
+        """Yield the entries of each page that the root names, checked against the root."""
         require(len(entries) == -(-leaves // PAGE_LEAVES), f"{len(entries)} pages of {leaves} leaves")
         for i, said in enumerate(entries):
             with inside(f"directory page at byte {said.handle.offset}"):
@@ -881,7 +881,7 @@ class File:
             yield found
 
     def data_blocks(self) -> Iterator[Rows]:
-        """Every data block, held against its leaf."""
+        """Yield every data block, checked against its leaf."""
         for leaf in self.leaves():
             keys = iter([key for key, n in zip(leaf.keys, leaf.run_rows, strict=True) for _ in range(n)])
             for handle, count, span in zip(leaf.handles, leaf.block_rows, leaf.times, strict=True):
@@ -931,7 +931,7 @@ class File:
     # ── Indexes (§ 12) ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def index(self, name: str) -> Iterator[tuple[Any, list[int]]]:
-        """Every value of an index, ascending, with the rows that have it."""
+        """Yield the values of an index in ascending order, each with the rows that have it."""
         require(name in self.names, f"there is no column {name!r}")
         column = self.names.index(name)
         require((INDEX_ROOT, column, 0) in self.entries, f"there is no index {name!r}")
@@ -941,7 +941,7 @@ class File:
             for value, events, form, numbers in self.postings(column):
                 require(numbers[-1] < (len(blocks) if form & 1 else first_rows[-1]), f"a list goes on to {numbers[-1]}")
                 rows = numbers
-                if form & 1:  # the list names blocks; in each of them the column tells the rows
+                if form & 1:  # the list has block numbers; the column has the rows in each
                     held = [[i for i, found in enumerate(blocks[b], first_rows[b]) if found == value] for b in numbers]
                     require(all(held), f"a block that is listed does not hold {value!r}")
                     rows = [row for part in held for row in part]
@@ -949,7 +949,7 @@ class File:
                 yield value, rows
 
     def postings(self, column: int) -> Iterator[tuple[Any, int, int, list[int]]]:
-        """(value, events, form, numbers of its list) of every value."""
+        """Yield (value, number of events, form, numbers in its list) for every value."""
         kind = self.schema[column]["type"]
         root = self.block((INDEX_ROOT, column), INDEX_ROOT)
         require(root.count <= len(self.data), f"an index of {root.count} pages")
@@ -992,7 +992,7 @@ class File:
     # ── Counts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def facts(self) -> dict[str, Json]:
-        """Count what is in the file and compare it with the statistics and the filter."""
+        """Count the contents of the file, and compare them with the statistics and the filter."""
         counted: dict[str, Json] = dict.fromkeys(("events", "spaces", "runs", "data_blocks"), 0)
         times: set[int] = set()
         last: Key | None = None
@@ -1021,7 +1021,7 @@ class File:
 
 
 def line(value: Json) -> str:
-    """JSON as this command prints it."""
+    """Format JSON as this command prints it."""
     return json.dumps(value, ensure_ascii=False, default=lambda data: {"hex": data.hex()})
 
 

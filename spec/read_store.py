@@ -1,11 +1,11 @@
 """An independent reader of a catalog in a store, written from `store.md`, `log.md` and `format.md` alone.
 
-    python read_store.py DIRECTORY          every event, one JSON object a line: of each partition, by record index
-    python read_store.py DIRECTORY --facts  what is there: the lease, the copy of the manifest, what both need
+    python read_store.py DIRECTORY          every event, one JSON object per line: by partition and record index
+    python read_store.py DIRECTORY --facts  a summary: the lease, the copy of the manifest, the objects that both need
 
-DIRECTORY has the objects of the store under their names, as each store's own tool copies them (`aws s3 sync`). It needs
-Python, `zstandard`, `xxhash`, `pyarrow` for the batches of the log, and `read_esdb.py` beside it, and shares no code
-with `aggregator`. Where a rule is broken it raises `Corrupt`, where something is newer, `TooNew`.
+DIRECTORY has the objects of the store under their names, as copied by the store's own tool (`aws s3 sync`). The reader
+needs Python, `zstandard`, `xxhash`, `pyarrow` for the batches of the log, and `read_esdb.py` in the same folder. It
+shares no code with `aggregator`. It raises `Corrupt` if a rule is broken, and `TooNew` if something is newer.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Place = tuple[int, int]
 
 
 class LogObject(NamedTuple):
-    """An object of the log (§ 3): its head, and its pieces by position."""
+    """An object of the log (§ 3): its head, and its pieces with their positions."""
 
     head: Json
     pieces: list[tuple[int, bytes]]
 
 
 def read_object(stored: bytes, sequence: int) -> LogObject:
-    """Read an object of the log."""
+    """Read and verify an object of the log."""
     require(len(stored) >= 24, "an object of the log is cut short")
     magic, version, _, length = struct.unpack_from("<8sHHI", stored)
     require(magic == b"\x89ESS\r\n\x1a\n", "not an object of a log")
@@ -60,7 +60,7 @@ def read_object(stored: bytes, sequence: int) -> LogObject:
 
 
 class Store:
-    """A catalog, as the objects in a directory tell it."""
+    """A catalog, read from objects in a directory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -77,7 +77,7 @@ class Store:
         return (self.folder / name).read_bytes()
 
     def log_from(self, sequence: int) -> Iterator[LogObject]:
-        """Objects of the log until one is missing; damaged ones are as good as missing, and are passed over (§ 5)."""
+        """Yield objects of the log until one is missing. Damaged ones are reported and skipped (§ 5)."""
         for number in count(sequence):
             path = self.folder / f"log/{number:020d}"
             if not path.exists():
@@ -88,7 +88,7 @@ class Store:
                 print(f"{path.name}: {error}", file=sys.stderr)
 
     def newest_copy(self) -> Json:
-        """What was announced of the newest copy of the manifest that is whole (§ 5)."""
+        """The announcement of the newest intact copy of the manifest (§ 5)."""
         for name in sorted((path.name for path in (self.folder / "manifest").iterdir()), reverse=True):
             announced = [one.head["manifest"] for one in self.log_from(int(name[:20])) if one.head["manifest"]]
             for each in reversed(announced):
@@ -98,14 +98,14 @@ class Store:
         raise Corrupt("no copy of the manifest is announced and whole")
 
     def rows(self, columns: str, table: str) -> list[Any]:
-        """Of a table of the manifest (§ 4)."""
+        """The rows of a table of the manifest (§ 4)."""
         with closing(self.manifest.execute(f"SELECT {columns} FROM {table}")) as found:  # noqa: S608  our own words
             return found.fetchall()
 
     # ── Events ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def segment_names(self) -> dict[str, int]:
-        """Objects of the segments that the copy names, with their partitions."""
+        """The objects of the segments in the manifest copy, with their partitions."""
         found = {}
         for number, partition, checksum in self.rows("number, partition, checksum", "segments"):
             shown = f"{int.from_bytes(checksum, 'little'):016x}"
@@ -113,7 +113,7 @@ class Store:
         return found
 
     def events(self) -> Iterator[Json]:
-        """Every event, in the order of topics' and partitions' numbers and of record indexes."""
+        """Yield every event, by the numbers of topics and partitions and by record index."""
         topics = {number: name for number, name, deleted in self.rows("number, name, deleted", "topics") if not deleted}
         partitions = {n: (topic, name, end) for n, topic, name, end in self.rows(
             "number, topic, name, sealed_index", "partitions")}  # fmt: skip
@@ -130,7 +130,7 @@ class Store:
                 index = event["columns"].pop("record_index")
                 found.setdefault(partition, []).append({"record_index": index, **event})
         for partition, topic, index, event in self.logged():
-            if partition not in partitions:  # made after the copy of the manifest
+            if partition not in partitions:  # created after the copy of the manifest
                 number = next((n for n, name in topics.items() if name == topic[0]), len(topics) + 1_000_000)
                 topics.setdefault(number, topic[0])
                 partitions[partition] = (number, topic[1], 0)
@@ -146,7 +146,7 @@ class Store:
                     yield {"topic": topics[number], "partition": name, **event}
 
     def log_bytes(self) -> list[tuple[int, bytes]]:
-        """Bytes of the log behind the copy's position that lie together, from their positions on."""
+        """The contiguous ranges of the log after the copy's position, each with its position."""
         found: list[tuple[int, bytearray]] = []
         reached = self.announced["position"]
         for one in self.objects:
@@ -163,7 +163,7 @@ class Store:
         return [(position, bytes(data)) for position, data in found]
 
     def logged(self) -> Iterator[tuple[int, tuple[str, str], int, Json]]:
-        """Events of the log (`log.md`, § 2): the partition, its topic and name, the record index, the event."""
+        """Yield the events of the log (`log.md`, § 2): partition, its topic and name, record index, event."""
         schemas = {number: json.loads(columns) for number, columns in self.rows("number, columns", "schemas")}
         topics = dict(self.rows("number, name", "topics"))
         names = {n: (topics[topic], name) for n, topic, name in self.rows("number, topic, name", "partitions")}
@@ -186,7 +186,7 @@ class Store:
                         yield partition, names[partition], first + row, event
 
     def facts(self) -> Json:
-        """What is there, and what of it a restore needs."""
+        """A summary of the store, with the objects that a restore needs."""
         return {
             "identity": self.identity, "epoch": self.lease["epoch"], "in_store": self.lease["in_store"],
             "released": self.lease["released"], "manifest": self.announced["name"], "change": self.announced["change"],
@@ -200,7 +200,7 @@ class Store:
 
 
 def read_batch(body: bytes, schemas: dict[int, Json]) -> Iterator[Json]:
-    """The events of a frame."""
+    """Yield the events of a frame."""
     schema, producer = struct.unpack_from("<II", body)
     at = 24 + -(-(producer & ~(1 << 31)) // 8) * 8
     if producer >> 31:
@@ -222,7 +222,7 @@ _UNITS_32 = ("s", "ms")
 
 
 def arrow_type(kind: Json) -> pa.DataType:
-    """A type (`format.md`, § 15) as Arrow lays it out; times, dates and durations as whole numbers."""
+    """Convert a type (`format.md`, § 15) to Arrow's; times, dates and durations become whole numbers."""
     if isinstance(kind, str):
         whole = {"date32": "int32", "date64": "int64", "bool": "bool_"}
         return getattr(pa, whole.get(kind, kind))()
@@ -253,7 +253,7 @@ def _child(told: Json) -> pa.Field:
 
 
 def plain(value: Any) -> Json:
-    """A value as `read_esdb` has it."""
+    """Convert a value to the form of `read_esdb`."""
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, dict):

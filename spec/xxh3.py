@@ -1,6 +1,7 @@
-"""xxh3-64 with seed 0, the checksum of `.esdb` files, in plain Python: slow, but all there is to it.
+"""xxh3-64 with seed 0, the checksum of `.esdb` files, in plain Python: slow, but complete.
 
-Four ways by length. All end in an "avalanche", which lets every bit of the input reach every bit of the output.
+The algorithm depends on the length. It always ends with an "avalanche", after which every bit of the input affects
+every bit of the output.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def rotate(number: int, bits: int) -> int:
 
 
 def fold(a: int, b: int) -> int:
-    """Multiply to 128 bits and lay the halves over each other."""
+    """Multiply to 128 bits, and XOR the halves."""
     product = a * b
     return (product ^ product >> 64) & M64
 
@@ -48,7 +49,7 @@ def xxh64_avalanche(h: int) -> int:
 
 
 def xxh3(data: bytes) -> int:
-    """The hash of some bytes."""
+    """Return the hash of some bytes."""
     if len(data) <= 16:
         return xxh3_short(data)
     if len(data) <= 240:
@@ -94,7 +95,7 @@ def xxh3_medium(data: bytes) -> int:
 
 
 def xxh3_long(data: bytes) -> int:
-    """Eight lanes take in stripes of 64 bytes; after each 16 stripes they are scrambled."""
+    """Hash over 240 bytes: eight lanes accumulate stripes of 64 bytes, and are scrambled after every 16 stripes."""
     size = len(data)
     lanes = [P32[2], *P64[:4], P32[1], P64[4], P32[0]]
     keys = [struct.unpack_from("<8Q", SECRET, at) for at in range(0, 129, 8)]

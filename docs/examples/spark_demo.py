@@ -1,8 +1,8 @@
 # %% [markdown]
-# Spark on the events that `make demo` tells of: the git history around here, or else the files of this Python.
+# Spark with the events of `make demo`: the git history of the current directory, or else the files of this Python.
 #
-# `python docs/examples/spark_demo.py [folder]`: Parquet becomes segments, those are read back, SQL is asked of them,
-# they are loaded into a catalog. Starting Spark takes most of its time.
+# `python docs/examples/spark_demo.py [folder]` converts Parquet to segments, reads them back, queries them with SQL,
+# and loads them into a catalog. Most of the time is spent starting Spark.
 
 # %%
 from __future__ import annotations
@@ -21,7 +21,7 @@ import esformat.spark
 from esformat.spark import jobs
 from examples.demo.run import read_real_events
 
-# %% The last changes of every file, and how many it has
+# %% The files with most changes, and the last change of each
 CHANGES = """
 SELECT space AS file, count(*) AS changes, max(timestamp) AS last
 FROM events GROUP BY space ORDER BY changes DESC, file LIMIT 5
@@ -30,7 +30,7 @@ FROM events GROUP BY space ORDER BY changes DESC, file LIMIT 5
 
 # %%
 def main(spark: Any, folder: str | Path) -> dict[str, Any]:
-    """Make everything anew in `folder`; gives the summaries of the jobs and what was found."""
+    """Rebuild everything in `folder`; return the summaries of the jobs, and the results."""
     folder = Path(folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -1,8 +1,8 @@
 # %% [markdown]
 # Sessions of reviewers with SQL: who wrote how many reviews in one sitting?
 #
-# Reads a CSV of reviews (`reviewerId,vendorId,rating,date`), makes segments of it, and asks three questions of them. As
-# a notebook: cells begin at `# %%`. As a script: `python docs/examples/spark_sessions.py reviews.csv reviews/`.
+# Reads a CSV of reviews (`reviewerId,vendorId,rating,date`), converts it to segments, and answers two questions. As a
+# notebook: cells begin at `# %%`. As a script: `python docs/examples/spark_sessions.py reviews.csv reviews/`.
 
 # %%
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import esformat.spark
 
 
-# %% Reviews into segments: one file for a range of reviewers, with an index on the rating
+# %% Convert reviews to segments: one file per range of reviewers, with an index on the rating
 def load_reviews(spark: Any, csv: str, folder: str) -> None:
     reviews = (
         spark.read.option("header", True)
@@ -44,7 +44,7 @@ SELECT reviewer, session, count(*) AS reviews, min(timestamp) AS started, max(ti
 FROM numbered GROUP BY reviewer, session
 """
 
-# %% How long sessions are
+# %% The lengths of sessions
 LENGTHS = "SELECT reviews, count(*) AS sessions FROM sessions GROUP BY reviews ORDER BY reviews"
 
 # %% A join with Parquet: vendors by the reviews of their hardest judges. The filter on the index is pushed down.
@@ -58,7 +58,7 @@ GROUP BY v.name ORDER BY bad_reviews DESC, v.name LIMIT 5
 
 # %%
 def main(spark: Any, csv: str, folder: str) -> dict[str, list[Any]]:
-    """The answers to both questions; leaves `vendors.parquet` beside the segments."""
+    """Answer both questions. Leaves `vendors.parquet` next to the folder of segments."""
     load_reviews(spark, csv, folder)
     vendors = str(Path(folder).with_name("vendors.parquet"))
     named = spark.sql("SELECT DISTINCT grouping AS vendorId, concat('vendor ', grouping) AS name FROM reviews")

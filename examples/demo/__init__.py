@@ -1,4 +1,5 @@
-"""The demo behind `make demo`: real events, the questions people ask of them, and figures beside Parquet and DuckDB.
+"""The demo of `make demo`: real events, typical questions about them, and a comparison with Parquet and DuckDB.
 
-The modules here need the extra `demo` (matplotlib, duckdb, pandas, rich); only `clickstream` gets by with the core.
+The modules here need the extra `demo` (matplotlib, duckdb, pandas, rich), except `clickstream`, which needs only the
+core.
 """

@@ -1,4 +1,4 @@
-"""The demo: `python -m examples.demo files`, and then `catalog`. `make demo` runs both."""
+"""The demo: `python -m examples.demo files`, then `catalog`. `make demo` runs both."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from esformat.cli.parts import CONTEXT_SETTINGS, Group, Verbs, run_program
     "demo", cls=Group, commands=Verbs("examples.demo", ("files", "catalog")), context_settings=CONTEXT_SETTINGS
 )
 def main() -> None:
-    """Show files and catalogs of events at work, on real events of this machine or on your own."""
+    """Demonstrate files and catalogs of events, with real events of this machine or with your own."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one half of the demo and return its exit status. What goes wrong is one line on stderr."""
+    """Run one half of the demo and return its exit status. Errors are printed to stderr, one line each."""
     return run_program(main, arguments)
 
 

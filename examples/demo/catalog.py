@@ -1,4 +1,4 @@
-"""`python -m examples.demo catalog`: the events of the files as a stream, with a crash in the middle."""
+"""`python -m examples.demo catalog`: ingest the events of the files as a stream, with a crash in the middle."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Examples:
     default="demo-output",
     show_default=True,
     metavar="FOLDER",
-    help="Where the catalog goes, and where `files` left its own.",
+    help="Folder for the catalog, and with the files that `files` wrote.",
 )
 @click.option(
     "--input", "inputs", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True, metavar="FILE",
-    help=".esdb files to take the events from: the smallest is the stream that crashes, the largest the load.",
+    help=".esdb files with the events: the smallest is the stream that crashes, the largest the load.",
 )  # fmt: skip
 @click.option(
-    "--serve/--no-serve", default=None, help="At the end serve the catalog to browsers; the default in a terminal."
+    "--serve/--no-serve", default=None, help="Serve the catalog to browsers at the end. Default: only in a terminal."
 )
 def catalog(output: Path, inputs: tuple[Path, ...], serve: bool | None) -> None:
-    """Take the events that `files` wrote in as a stream, and kill -9 the process that does so midway.
+    """Ingest the events that `files` wrote as a stream, and kill -9 the ingesting process midway.
 
-    Everything acknowledged is there afterwards. Then retention, compaction and erasure work on a larger load, and a
-    server answers questions about it over HTTP, with the demo's own log shipped into it, and shows it in a browser.
+    Every acknowledged event is there afterwards. Then retention, compaction and erasure work on a larger load. Finally
+    a server answers questions about it over HTTP, collects the demo's own log, and shows the events in a browser.
     """
     from examples.demo.crash import run_demo  # here: rich is slow to import
 

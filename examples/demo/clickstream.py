@@ -1,8 +1,8 @@
-"""A seeded, realistic click stream as one Arrow table: the events of the demo and of the benchmarks.
+"""A seeded, realistic click stream as an Arrow table: the events of the demo and the benchmarks.
 
 Shape: about one space per 50 events with Zipf-skewed sizes (median near 8, none above 20,000), arrival in time
 order with jitter, an index `type` of 5 skewed values, an index `country` of 30, and a JSON payload of about
-126 bytes that carries an unguessable session id. The same count and seed give the same table.
+126 bytes that includes a random session ID. The same count and seed give the same table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPAN_US = 30 * 86_400 * 1_000_000
 EVENTS_PER_SPACE = 50
 LARGEST_SPACE = 20_000
 JITTER_US = 2_000_000
-PIECE_EVENTS = 8_000_000  # whose payloads are one array, of less than 2 GiB
+PIECE_EVENTS = 8_000_000  # so that the payloads of a piece fit in one array of less than 2 GiB
 
 
 def space_sizes(events: int) -> npt.NDArray[np.int64]:
@@ -57,7 +57,7 @@ def _zipf(count: int) -> npt.NDArray[np.float64]:
 
 
 def _session_ids(rng: np.random.Generator, count: int) -> pa.Array:
-    """Make 16 random hexadecimal digits each: what no compressor can guess."""
+    """Generate IDs of 16 random hexadecimal digits, which no compressor can predict."""
     low, high = (rng.integers(0, 1 << 32, count, dtype=np.uint64) for _ in range(2))
     raw = np.stack([low.astype("<u4"), high.astype("<u4")], axis=1).view(np.uint8).reshape(count, 8)
     digits = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
@@ -89,14 +89,14 @@ def _joined(columns: pa.Table) -> pa.Array:
 
 
 def until(events: pa.Table, moment_us: int) -> pa.Table:
-    """The same events, all of them earlier or later, so that the newest is of that moment."""
+    """Shift all events in time so that the newest happens at `moment_us`."""
     times = events["timestamp"].cast(pa.int64())
     moved = pc.add(times, moment_us - pc.max(times).as_py()).cast(events["timestamp"].type)
     return events.set_column(events.column_names.index("timestamp"), "timestamp", moved)
 
 
 def generate(events: int, seed: int = 7) -> pa.Table:
-    """Make `events` events as a table of space, timestamp, data, type, country, in arrival order."""
+    """Generate `events` events as a table of space, timestamp, data, type, country, in order of arrival."""
     rng = np.random.default_rng(seed)
     sizes = space_sizes(events)
     names = rng.permutation(len(sizes) * 3)[: len(sizes)]  # ids with gaps, unrelated to size

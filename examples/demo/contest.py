@@ -1,6 +1,6 @@
-"""The same events in an .esdb file and in the files people use today: bytes, and the time that each kind of work takes.
+"""Compare an .esdb file with the formats people use today for the same events: bytes, and times of several tasks.
 
-Every figure is taken here, on this machine, and every answer is compared before its time counts.
+Every figure is measured on this machine, and every answer is compared before its time counts.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ JSON_LINES, JSON_LINES_GZIP = "JSON lines", "JSON lines, gzip"
 POINT_READ = "History of one space, median"
 POINT_READS = 300
 PARQUET_FILE, DUCKDB_FILE = "contest.parquet", "contest.duckdb"
-REPEATS = 3  # of the works that take milliseconds and more
+REPEATS = 3  # of tasks that take milliseconds or more
 SEED = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one kind of work costs each contestant."""
+    """The cost of one task for each contestant."""
 
     work: str
     unit: str
@@ -41,12 +41,12 @@ class Figure:
 
 
 def format_ratio(ratio: float) -> str:
-    """Write a ratio with the digits that mean something: 1.04 ×, 12 ×."""
+    """Format a ratio with its significant digits: 1.04 ×, 12 ×."""
     return f"{ratio:.2f} ×" if ratio < 10 else f"{ratio:,.0f} ×"
 
 
 class Contestant(Protocol):
-    """An open file that answers the questions of the contest."""
+    """An open file that can answer the questions of the contest."""
 
     def history(self, key: str) -> Sequence[Any]: ...
     def with_value(self, index: str, value: object) -> pa.Table: ...
@@ -79,7 +79,7 @@ class EsdbFile:
 
 
 def measure_sizes(events: EventSet, files: Mapping[str, Path], scratch: Path) -> dict[str, int]:
-    """Count the bytes of `files`, written from `events` already, and of the same events as JSON lines."""
+    """Return the bytes of `files`, already written from `events`, and of the same events as JSON lines."""
     lines, packed = scratch / f"{events.name}.jsonl", scratch / f"{events.name}.jsonl.gz"
     write_json_lines(events.table, lines)
     gzip_file(lines, packed)
@@ -94,7 +94,7 @@ def write_parquet(events: EventSet, path: Path) -> None:
 
 
 def measure_writing(events: EventSet, esdb: Path, scratch: Path) -> Figure:
-    """Write the unsorted events three times over; only the .esdb file gets indexes."""
+    """Write the unsorted events in all three formats; only the .esdb file gets indexes."""
     writes: dict[str, Callable[[], None]] = {
         ESDB: lambda: EsdbFile.write(events, esdb),
         PARQUET: lambda: write_parquet(events, scratch / PARQUET_FILE),
@@ -105,7 +105,7 @@ def measure_writing(events: EventSet, esdb: Path, scratch: Path) -> Figure:
 
 
 def open_contestants(esdb: Path, scratch: Path) -> dict[str, Contestant]:
-    """Open the three files that `measure_writing` made."""
+    """Open the three files that `measure_writing` wrote."""
     return {
         ESDB: EsdbFile(esdb),
         PARQUET: ParquetFile(scratch / PARQUET_FILE),
@@ -116,7 +116,7 @@ def open_contestants(esdb: Path, scratch: Path) -> dict[str, Contestant]:
 def measure_reading(
     contestants: Mapping[str, Contestant], events: EventSet, index_value: tuple[str, object] | None
 ) -> list[Figure]:
-    """Time point histories, one index value over the whole file, and a scan of everything."""
+    """Measure point histories, one index value over the whole file, and a scan of everything."""
     figures = [_point_histories(contestants, events)]
     if index_value is not None:
         figures.append(_index_value(contestants, *index_value))
@@ -140,7 +140,7 @@ def _point_histories(contestants: Mapping[str, Contestant], events: EventSet) ->
 
 
 def _essence(rows: Sequence[Any], columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Reduce events, and rows in the order of `columns`, to what can be compared: ties have no order in the peers."""
+    """Reduce events, or rows in the order of `columns`, to a comparable form: ties have no order in the peers."""
     names = [name for name in ("timestamp", "data") if name in columns]
     places = [columns.index(name) for name in names]
     return sorted(

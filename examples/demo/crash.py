@@ -1,7 +1,7 @@
-"""The demo from the file on: events as a stream, a crash in the middle, retention, compaction, erasure, a server.
+"""The second half of the demo: events as a stream, a crash in the middle, retention, compaction, erasure, a server.
 
-Its events are those of .esdb files, as the first half of the demo leaves them. The process
-that is killed is `aggregator append`.
+The events come from .esdb files, such as those that the first half of the demo wrote. The process that is killed is
+`aggregator append`.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from examples.demo.server import serve_page, show_server
 
 CATALOG = "aggregator-demo"
 STREAM = "stream.parquet"
-BATCHES = 60  # of the stream that crashes: a producer's last 64 are remembered
+BATCHES = 60  # of the stream that crashes; the catalog remembers the last 64 of a producer
 THREADS = 4
 LOAD_BATCH_ROWS = 1000
 ROLL_ROWS = 5_000
-HISTORIES = 200  # asked for the median
+HISTORIES = 200  # to read for the median
 _PAGE = "{} shows it in a browser, until Ctrl-C here: who did most yesterday, and what she did last"
 COMMAND = (sys.executable, "-m", "aggregator")
 
 
 def run_demo(folder: Path, inputs: Sequence[Path] = (), *, serve: bool = False) -> None:
-    """Show what the aggregator does with the events of `inputs`, by default of the .esdb files in `folder`.
+    """Demonstrate the aggregator with the events of `inputs`, by default of the .esdb files in `folder`.
 
-    serve: at the end serve the catalog to browsers, until Ctrl-C.
+    serve: serve the catalog to browsers at the end, until Ctrl-C.
 
-    Raises CatalogNotFoundError where there is none, OSError, esformat.EsdbError.
+    Raises CatalogNotFoundError if there is no .esdb file, OSError, esformat.EsdbError.
     """
     files = sorted(inputs or folder.glob("*.esdb"), key=lambda path: path.stat().st_size)
     if not files:
@@ -56,7 +56,7 @@ def run_demo(folder: Path, inputs: Sequence[Path] = (), *, serve: bool = False) 
             "no .esdb files are there", path=str(folder), hint="run `python -m examples.demo files` first"
         )
     root = folder / CATALOG
-    if (root / "manifest.sqlite").exists():  # of the last time
+    if (root / "manifest.sqlite").exists():  # from the last run
         shutil.rmtree(root)
     console = Console()
     _heading(console, "The same events as a stream, and a crash")
@@ -90,7 +90,7 @@ def run_demo(folder: Path, inputs: Sequence[Path] = (), *, serve: bool = False) 
 
 
 def _by_time(path: Path) -> pa.Table:
-    """The events of a file as they came about."""
+    """The events of a file, sorted by time."""
     with esformat.open(path) as segment:
         return segment.scan().to_table().sort_by("timestamp")
 
@@ -104,7 +104,7 @@ def _indexes(path: Path) -> tuple[str, ...]:
 
 
 def _ingest_and_kill(console: Console, root: Path, events: pa.Table) -> list[dict[str, Any]]:
-    """Let a process append, kill it when it has acknowledged some, and give the receipts that it printed."""
+    """Run a process that appends, kill it after some receipts, and return the receipts that it printed."""
     process = subprocess.Popen(_append(root, events.num_rows), stdout=subprocess.PIPE)  # noqa: S603 - our own command
     assert process.stdout is not None
     lines = []
@@ -129,7 +129,7 @@ def _append(root: Path, rows: int) -> list[str]:
 
 
 def _reopen(console: Console, root: Path, events: pa.Table, receipts: list[dict[str, Any]]) -> None:
-    """Open again, hold what is there against what was acknowledged, and append the rest."""
+    """Reopen the catalog, compare its events with the acknowledged ones, and append the rest."""
     began = perf_counter()
     with aggregator.open(root) as catalog:
         opened = perf_counter() - began
@@ -177,7 +177,7 @@ def _largest_space(events: pa.Table) -> str:
 
 
 def _keep_house(console: Console, root: Path, path: Path) -> list[str]:
-    """Append a larger load, then let retention, compaction and erasure work on it; gives some spaces that are left."""
+    """Append a larger load, run retention, compaction and erasure on it, and return some of the remaining spaces."""
     with console.status(f"Reading {path.name} …"):
         events = _by_time(path)
     with aggregator.open(root) as catalog:
@@ -212,7 +212,7 @@ def _keep_house(console: Console, root: Path, path: Path) -> list[str]:
 
 
 class _Board:
-    """What the topic is like after each step."""
+    """A table of the state of the topic after each step."""
 
     def __init__(self, topic: Topic, spaces: list[str]) -> None:
         self._topic, self.spaces = topic, spaces
@@ -221,13 +221,13 @@ class _Board:
             self.table.add_column(name, justify="right" if name else "left")
 
     def time(self, what: str, work: Callable[[], object]) -> None:
-        """Do it and note how long it took."""
+        """Do some work, and add a row with the time it took."""
         began = perf_counter()
         work()
         self.note(what, perf_counter() - began)
 
     def note(self, what: str, seconds: float) -> None:
-        """A row."""
+        """Add a row with the current state of the topic."""
         facts = self._topic.stats()
         size = f"{facts['sealed_bytes'] / 1e6:,.1f} MB"
         history = _seconds(_history_seconds(self._topic, self.spaces))
@@ -235,7 +235,7 @@ class _Board:
 
 
 def _load(topic: Topic, events: pa.Table) -> tuple[float, float]:
-    """Append from several threads, each to a partition; gives seconds, and the ms that 99 of 100 appends stay below."""
+    """Append from several threads, each to its own partition; return the seconds, and the p99 latency in ms."""
     batches = [
         batch for whole in events.to_batches() for start in range(0, len(whole), LOAD_BATCH_ROWS)
         for batch in [whole.slice(start, LOAD_BATCH_ROWS)]
@@ -260,20 +260,20 @@ def _load(topic: Topic, events: pa.Table) -> tuple[float, float]:
 
 
 def _some_spaces(events: pa.Table) -> list[str]:
-    """Those of the newest events, since retention keeps them."""
+    """The spaces of the newest events, which retention keeps."""
     spaces: list[str] = events["space"].slice(max(0, events.num_rows - HISTORIES)).unique().to_pylist()
     return spaces
 
 
 def _unlike_others(spaces: list[str], events: pa.Table) -> str:
-    """One whose key is no part of another's: else the search for its traces finds those."""
+    """Choose a space whose key is not part of another's: otherwise the search for its traces finds those, too."""
     known = events["space"].unique()
     lonely = (space for space in spaces if pc.sum(pc.match_substring(known, space)).as_py() == 1)
     return next(lonely, spaces[0])
 
 
 def _history_seconds(topic: Topic, spaces: list[str]) -> float:
-    """The median time of a space's newest events."""
+    """The median time to read the newest events of a space."""
     times = []
     for space in spaces:
         began = perf_counter()
@@ -307,7 +307,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _command() -> str:
-    """Name `aggregator` in a way that works in the user's shell, where this environment may not be active."""
+    """A command for `aggregator` that works in the user's shell, where this environment may not be active."""
     if shutil.which("aggregator"):
         return "aggregator"
     script = Path(sys.executable).with_name("aggregator")

@@ -1,6 +1,6 @@
-"""Why a demo stops.
+"""The errors of the demo.
 
-DemoError                    there is nothing to show, or what was written does not verify
+DemoError                    there is nothing to show, or a written file fails verification
 └── DisagreementError        two formats gave different answers: one is wrong, and no time may be reported
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class DemoError(RuntimeError):
-    """The demo cannot go on."""
+    """The demo cannot continue."""
 
 
 class DisagreementError(DemoError):

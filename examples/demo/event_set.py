@@ -1,4 +1,4 @@
-"""Events ready to be written, and the words that say what their keys mean."""
+"""Events ready to be written, with their name and origin."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class EventSet:
-    """One table of events with the columns that `Writer.add_table` takes."""
+    """A table of events with the columns for `Writer.add_table`."""
 
-    name: str  # file stem of what is written from it
-    origin: str  # where the events come from, as the end of "These events are …"
+    name: str  # stem of the files written from it
+    origin: str  # where the events come from, phrased to follow "These events are …"
     table: pa.Table
     indexes: tuple[str, ...]
 
     @classmethod
     def from_rows(cls, name: str, origin: str, rows: Sequence[Mapping[str, Any]], indexes: tuple[str, ...]) -> Self:
-        """Make a set of `rows`, each with space, grouping, timestamp in microseconds, data and one entry per index."""
+        """Create a set from `rows`, each with space, grouping, timestamp in µs, data and one entry per index."""
         fields = [
             pa.field("space", pa.string()),
             pa.field("grouping", pa.string()),

@@ -1,4 +1,4 @@
-"""`python -m examples.demo files`: the tour of real events, or of a user's own, that ends in a picture."""
+"""`python -m examples.demo files`: a tour of real events, or of the user's own, that ends with a picture."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Examples:
     default="demo-output",
     show_default=True,
     metavar="FOLDER",
-    help="Where the files and the picture go.",
+    help="Folder for the files and the picture.",
 )
 @click.option(
     "--events",
@@ -39,7 +39,7 @@ Examples:
     default=300_000,
     show_default=True,
     metavar="COUNT",
-    help="How many events to generate.",
+    help="Number of events to generate.",
 )
 @click.option(
     "--input",
@@ -48,9 +48,9 @@ Examples:
     metavar="FILE",
     help="Your own events instead: CSV, JSON lines, Parquet or Arrow, plain or compressed.",
 )
-@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Of FILE: whose event a row is.")
+@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Of FILE: column with the space.")
 @click.option(
-    "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Of FILE: when it happened."
+    "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Of FILE: column with the time."
 )
 @click.option("--grouping", metavar="COLUMN", help="Of FILE: second key, within the space.")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Of FILE: index this column. Repeatable.")
@@ -59,15 +59,15 @@ Examples:
 @input_format_option(*convert.FORMATS)
 @click.pass_context
 def files(context: click.Context, /, output: Path, events: int, own: Path | None, **options: Any) -> None:
-    """Show what an .esdb file does, on real events of this machine or on your own.
+    """Demonstrate an .esdb file with real events of this machine or with your own.
 
-    Writes a file, verifies it, asks it questions, and measures it beside Parquet, DuckDB and JSON lines. The real
-    events are the git history around the current directory or, where there is none, the files of this Python; the
-    figures come from generated events. Ends in a picture.
+    Writes a file, verifies it, asks it questions, and compares it with Parquet, DuckDB and JSON lines. The real events
+    are the git history of the current directory or, if there is none, the files of this Python; the figures come from
+    generated events. Ends with a picture.
     """
     _check_use(context, own)
     try:
-        import examples.demo.picture  # noqa: F401 - for the end, and missed at once
+        import examples.demo.picture  # noqa: F401 - needed at the end; fail early if missing
         from examples.demo.errors import DemoError
         from examples.demo.run import run_demo
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
-"""Events out of a git repository: one for each file that a commit touched.
+"""Read events from a git repository: one for each file that a commit changed.
 
-Owns the git command line and the parsing of its output; what is done with the events is elsewhere.
+This module contains the git command line and the parser of its output, not the use of the events.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from examples.demo.event_set import EventSet
 
 INDEXES = ("change", "author", "suffix")
 CHANGES = {"A": "added", "M": "modified", "D": "deleted", "T": "type changed"}
-COMMITS_AT_MOST = 5_000  # git diffs each of them: seconds even in a very large repository
-EVENTS_AT_LEAST = 300  # fewer make no history worth looking at,
-COMMITS_AT_LEAST = 10  # and in a shallow clone one commit adds every file at once
+COMMITS_AT_MOST = 5_000  # git diffs each of them; this takes only seconds, even in a very large repository
+EVENTS_AT_LEAST = 300  # fewer make no interesting history
+COMMITS_AT_LEAST = 10  # in a shallow clone, one commit adds all files
 GIT_SECONDS_AT_MOST = 30
 
 _COMMIT_MARK = "\x01"
 _FIELD_MARK = "\x02"
 _LOG = (
     "log", f"--max-count={COMMITS_AT_MOST}", "-z", "--raw", "--numstat", "--format=%x01%h%x02%ct%x02%an%x02%s",
-    # What the user's configuration may ask for and `parse_log` does not expect:
+    # Override settings of the user that `parse_log` does not support:
     "--no-renames", "--no-color", "--no-show-signature", "--no-ext-diff", "--no-relative",
 )  # fmt: skip
 
@@ -46,7 +46,7 @@ class _Commit:
 
 
 def read_git_history(directory: Path) -> EventSet | None:
-    """Read the history of the checkout that holds `directory`; None without git, a checkout or enough history."""
+    """Read the history of the checkout that contains `directory`; None without git, a checkout or enough history."""
     output = _git_log(directory)
     if output is None:
         return None
@@ -74,7 +74,7 @@ def _git_log(directory: Path) -> str | None:
 
 
 def parse_log(output: str) -> Iterator[dict[str, Any]]:
-    """Turn what `git log` prints with the options of `_LOG` into rows of an event set, newest commit first."""
+    """Convert the output of `git log` with the options of `_LOG` to rows of an event set, newest commit first."""
     commit: _Commit | None = None
     changes: dict[str, str] = {}
     tokens = iter(output.split("\0"))

@@ -1,4 +1,4 @@
-"""Events out of a user's own file, by way of the same conversion as `esdb write`."""
+"""Read events from the user's own file, with the same conversion as `esdb write`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COMPRESSED = (".gz", ".bz2", ".zst")
 
 
 def read_own_events(path: Path, roles: Roles, options: InputOptions) -> EventSet:
-    """Read the events of the file at `path`, all of them into memory. Raises what `Load` does."""
+    """Read all events of the file at `path` into memory. Raises the errors of `Load`."""
     with TemporaryDirectory(prefix="esdb-demo-") as scratch:
         converted = Path(scratch, "converted.esdb")
 

@@ -1,7 +1,7 @@
-"""The files people use today, holding the same events: JSON lines, Parquet, DuckDB.
+"""The formats people use today, with the same events: JSON lines, Parquet, DuckDB.
 
 Each is set up as its users would for point reads. Parquet: sorted, small row groups, packed timestamps, row groups
-chosen by their statistics, the footer kept parsed. DuckDB: its own file, sorted. `benchmarks/` compares more of them.
+chosen by their statistics, a parsed footer in memory. DuckDB: its own file, sorted. `benchmarks/` compares more.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-# Smallest median point read of 2,000 to 32,000 rows on the click stream, at 3 % more bytes than the largest groups.
+# Fastest median point read of sizes from 2,000 to 32,000 rows on the click stream, at 3 % more bytes than the largest.
 PARQUET_GROUP_ROWS = 2_000
-GZIP_LEVEL = 6  # what the gzip command does when not told otherwise
+GZIP_LEVEL = 6  # the default of the gzip command
 _COPY_CHUNK_BYTES = 1 << 20
 
 
 def sort_events(table: pa.Table) -> pa.Table:
-    """Sort by space, then time: the order in which point reads touch the least of a file."""
+    """Sort by space, then time: the order in which point reads touch the smallest part of a file."""
     return table.sort_by([("space", "ascending"), ("timestamp", "ascending")])
 
 
 def connect(database: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Connect to a database file, or one in memory; never downloads an extension."""
+    """Connect to a database file, or to one in memory. Never downloads an extension."""
     options: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": False}
     return duckdb.connect(str(database) if database else ":memory:", config=options)
 
 
 class ParquetFile:
-    """A sorted Parquet file, read through the row groups whose statistics admit the key."""
+    """A sorted Parquet file; reads only the row groups whose statistics include the key."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -47,7 +47,7 @@ class ParquetFile:
 
     @staticmethod
     def write(table: pa.Table, path: Path, dictionary: Sequence[str]) -> None:
-        """Sort `table` and write it, with dictionaries for the columns of few values."""
+        """Sort `table` and write it, with dictionaries for columns with few values."""
         pq.write_table(
             sort_events(table),
             path,
@@ -74,7 +74,7 @@ class ParquetFile:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give timestamps as integers, as the other contestants do: zoned datetimes cost more than the read itself."""
+    """Convert timestamps to integers, like the other contestants: zoned datetimes cost more than the read itself."""
     return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
@@ -109,7 +109,7 @@ class DuckDBFile:
 
 
 def write_json_lines(table: pa.Table, path: Path) -> None:
-    """Write one JSON object a line; payloads that are JSON stay JSON, other bytes become base64."""
+    """Write one JSON object per line; payloads that are JSON stay JSON, other bytes become base64."""
     with connect() as connection:
         connection.register("events", table)
         columns = ", ".join(_json_column(connection, field) for field in table.schema)
@@ -127,7 +127,7 @@ def _json_column(connection: duckdb.DuckDBPyConnection, field: pa.Field) -> str:
 
 
 def gzip_file(path: Path, packed: Path) -> None:
-    """Compress the file at `path` as `gzip` would."""
+    """Compress the file at `path` like `gzip`."""
     with path.open("rb") as source, gzip.open(packed, "wb", compresslevel=GZIP_LEVEL) as sink:
         while chunk := source.read(_COPY_CHUNK_BYTES):
             sink.write(chunk)

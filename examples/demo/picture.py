@@ -1,4 +1,4 @@
-"""The picture at the end of the demo: real histories on a time line, bytes per event, and the time of a point read."""
+"""The picture at the end of the demo: histories on a time line, bytes per event, and the time of a point read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "xtick.labelsize": 9,
     "ytick.labelsize": 9,
-    # User text is shown as it is: a dollar sign in a key starts no formula.
+    # Show user text unchanged: a dollar sign in a key does not start a formula.
     "text.parse_math": False,
 }
 INCHES = (13.0, 8.0)
@@ -50,7 +50,7 @@ def draw(
     with mpl.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message="Glyph .* missing"
-        )  # keys in any script; a box stands for what is missing
+        )  # keys may be in any script; a missing glyph is drawn as a box
         layout = ConstrainedLayoutEngine(w_pad=0.18, h_pad=0.16, hspace=0.06, wspace=0.04)
         canvas = Canvas(figsize=INCHES, layout=layout, facecolor="white")
         canvas.suptitle(heading, fontsize=15, fontweight="bold", x=0.012, ha="left")
@@ -73,8 +73,8 @@ def _draw_time_line(axes: Axes, title: str, line: TimeLine) -> None:
         colour = VALUE_COLOURS[min(code, len(VALUE_COLOURS) - 1)]
         axes.scatter(
             moments[chosen], line.rows[chosen] + spread[chosen],
-            s=24, color=colour, alpha=0.6, linewidths=0, zorder=1 if value == OTHER else 2 + code,  # rare ones in view
-            label=f" {value}",  # one that begins with _ would be left out
+            s=24, color=colour, alpha=0.6, linewidths=0, zorder=1 if value == OTHER else 2 + code,  # rare values on top
+            label=f" {value}",  # the space, because labels that begin with _ are left out
         )  # fmt: skip
     axes.set_yticks(range(len(line.spaces)), [_shorten(space) for space in line.spaces])
     axes.set_ylim(len(line.spaces) - 0.45, -0.55)
@@ -101,7 +101,7 @@ def _draw_bars(axes: Axes, title: str, values: Mapping[str, float]) -> None:
 
 
 def _draw_log_dots(axes: Axes, title: str, values: Mapping[str, float]) -> None:
-    """Draw dots, not bars: on a logarithmic axis the length of a bar means nothing."""
+    """Draw dots instead of bars, because on a logarithmic axis the length of a bar means nothing."""
     axes.set_title(title)
     names = _smallest_first(axes, values)
     numbers = [values[name] for name in names]

@@ -1,6 +1,6 @@
-"""Events out of the running Python's own files: each file was put there at some time.
+"""Read events from the files of the running Python: one per file, at its time of modification.
 
-The stand-in for a git history: every machine that runs the demo has these.
+They replace the git history: every machine that runs the demo has these files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_python_files() -> EventSet:
 
 def _rows(root: Path, label: str) -> Iterator[dict[str, Any]]:
     for folder, folders, names in os.walk(root):
-        # The library's folder may hold another site-packages: that is not the library.
+        # The library's folder may contain another site-packages, which is not part of the library.
         folders[:] = sorted(set(folders) - _SKIPPED - {"site-packages"})
         for name in sorted(names):
             path = Path(folder, name)
@@ -50,5 +50,5 @@ def _row(path: Path, relative: Path, label: str) -> dict[str, Any]:
 
 
 def _text(name: str) -> str:
-    """Make a file name valid Unicode: one that is not decodes with lone surrogates, which no text key may hold."""
+    """Make a file name valid Unicode: others decode to lone surrogates, which text keys cannot contain."""
     return os.fsencode(name).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The demo from start to end: write real events, ask them things, measure, draw."""
+"""The first half of the demo: write real events, ask questions about them, measure, draw."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PICTURE = "demo.png"
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """The events that the contest ran on, and what came out."""
+    """The events of the contest, and its results."""
 
     events: EventSet
     sizes: Mapping[str, int]
@@ -50,9 +50,9 @@ def read_real_events(directory: Path) -> EventSet:
 def run_demo(
     folder: Path, console: Console, own: EventSet | None = None, generated_events: int = GENERATED_EVENTS
 ) -> Path:
-    """Write the demo's files into `folder` and tell on `console` what they show; return the path of the picture.
+    """Write the demo's files to `folder`, show results on `console`, and return the path of the picture.
 
-    With `own` events the questions and the measurements are about those, else about real and generated ones.
+    If `own` events are given, the questions and measurements are about those, else about real and generated ones.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder, prefix="scratch-") as name:
@@ -82,7 +82,7 @@ def run_demo(
 
 
 def _tell(events: EventSet, folder: Path, console: Console) -> tuple[Path, Subject]:
-    """Write and verify `events`, then ask the file one question after another."""
+    """Write and verify `events`, then ask the file the questions."""
     console.print(Text(f"{events.num_events:,} event{'' if events.num_events == 1 else 's'}: {events.origin}."))
     path = folder / f"{events.name}.esdb"
     with console.status("Writing and verifying …"):
@@ -105,7 +105,7 @@ def _tell(events: EventSet, folder: Path, console: Console) -> tuple[Path, Subje
 
 
 def _measure_real_sizes(events: EventSet, path: Path, scratch: Path) -> dict[str, int]:
-    """Leave DuckDB out: its file is made of 256 KiB blocks, too coarse for a few thousand events."""
+    """Measure the sizes without DuckDB, whose blocks of 256 KiB are too coarse for a few thousand events."""
     parquet = scratch / f"{events.name}.parquet"
     contest.write_parquet(events, parquet)
     return contest.measure_sizes(events, {contest.PARQUET: parquet, contest.ESDB: path}, scratch)
@@ -113,7 +113,7 @@ def _measure_real_sizes(events: EventSet, path: Path, scratch: Path) -> dict[str
 
 def _measure_generated(count: int, folder: Path, scratch: Path, console: Console) -> _Measured:
     with console.status(f"Generating {count:,} events of a click stream …"):
-        table = until(generate(count), time_ns() // 1000)  # so that there is a yesterday to look at
+        table = until(generate(count), time_ns() // 1000)  # so that yesterday has events
         events = EventSet("click-stream", "a generated click stream", table, ("type", "country"))
     path = folder / f"{events.name}.esdb"
     return _measure(events, path, None, scratch, console)
@@ -152,7 +152,7 @@ def _draw(real: EventSet, measured: _Measured, folder: Path) -> Path:
         f"{contest.format_ratio(measured.sizes[contest.ESDB] / measured.sizes[contest.PARQUET])} Parquet's bytes, "
         f"{contest.format_ratio(read[contest.PARQUET] / read[contest.ESDB])} its speed at single histories"
     )
-    from examples.demo.picture import draw  # here: matplotlib takes longer to load than all else
+    from examples.demo.picture import draw  # here: matplotlib is the slowest import
 
     draw(picture, heading, f"Real histories: {real.origin}", choose_time_line(real), per_event, measured.point_read)
     return picture
@@ -170,7 +170,7 @@ def _show_what_is_left(console: Console, picture: Path, path: Path, subject: Sub
 
 
 def _command() -> str:
-    """Name `esdb` in a way that works in the user's shell, where this environment may not be active."""
+    """A command for `esdb` that works in the user's shell, where this environment may not be active."""
     if shutil.which("esdb"):
         return "esdb"
     script = Path(sys.executable).with_name("esdb")

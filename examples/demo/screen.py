@@ -1,4 +1,4 @@
-"""How the demo looks on a console: headings, code, answers, tables of figures."""
+"""Console output of the demo: headings, code, answers, tables of figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def show_heading(console: Console, text: str) -> None:
 
 
 def show_answer(console: Console, answer: Answer) -> None:
-    """Show a question, the code that asks it, how long it took and what it found."""
+    """Show a question, the code for it, the time it took, and its result."""
     console.print()
     console.print(Text(answer.question, style="bold"), Text(f" {format_seconds(answer.seconds)}", style="dim"))
     console.print(Syntax(answer.code, "python", theme="ansi_dark", background_color="default", word_wrap=True))
@@ -51,13 +51,13 @@ def _render(found: Any) -> Table | Text:
 
 
 def _events(events: Sequence[Event]) -> Table:
-    """Show events as rows. A column that is empty, or says what one before it says, is left out."""
+    """Show events as rows, without columns that are empty or repeat an earlier column."""
     rows = [_event_cells(event) for event in events]
     names = dict.fromkeys(name for row in rows for name in row)
     columns: dict[str, list[str]] = {}
     for name in names:
         cells = [row.get(name, "") for row in rows]
-        one_space = name == "space" and len(set(cells)) == 1  # the line of code names it
+        one_space = name == "space" and len(set(cells)) == 1  # already in the line of code
         if any(cells) and cells not in columns.values() and not one_space:
             columns[name] = cells
     table = _plain_table()
@@ -70,7 +70,7 @@ def _events(events: Sequence[Event]) -> Table:
 
 
 def _event_cells(event: Event) -> dict[str, str]:
-    """Give an event's cells by heading, the payload last."""
+    """Return an event's cells by heading, the payload last."""
     cells = {"time (UTC)": _format_time(event.timestamp), "space": event.space, "grouping": event.grouping}
     payload = " ".join(f"{name}={value}" for name, value in event.columns.items())
     cells |= event.indexes | {_PAYLOAD: payload if event.data is None else event.data}
@@ -110,7 +110,7 @@ def show_sizes(console: Console, sizes: Mapping[str, Mapping[str, int]], events:
 
 
 def show_figures(console: Console, figures: Iterable[Figure]) -> None:
-    """Show works as rows and contestants as columns, each peer with its ratio to the .esdb file."""
+    """Show tasks as rows and contestants as columns, each peer with its ratio to the .esdb file."""
     figures = list(figures)
     contestants = list(figures[0].by_contestant)
     table = _figure_table("work", "", *contestants)
@@ -131,7 +131,7 @@ def _cell(figure: Figure, contestant: str) -> Text:
 
 
 def format_seconds(seconds: float) -> str:
-    """Write a duration in the unit that suits it."""
+    """Format a duration in a suitable unit."""
     factor, unit = next((factor, unit) for limit, factor, unit in _UNITS if seconds < limit)
     number = seconds * factor
     return f"{number:.0f} {unit}" if number >= 10 else f"{number:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""The demo's last step: the catalog behind a server, asked over HTTP, with the demo's own log shipped into it."""
+"""The last step of the demo: serve the catalog, query it over HTTP, and send the demo's own log to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aggregator import AggregatorError
 from aggregator.client import Client, LogHandler
 
 _READY_S = 30.0
-_PORT = 3030  # as `aggregator serve` has it
+_PORT = 3030  # the default of `aggregator serve`
 _STREAM = {"name": "demo"}
 _FROM = "FROM name = demo"
 
@@ -28,9 +28,9 @@ Say = Callable[[str], None]
 
 
 def show_server(root: Path, topic: str, spaces: Sequence[str], command: Sequence[str], code: Say, tell: Say) -> bool:
-    """Serve the catalog, ask it for histories, log into it what that took, stop it; whether all of the log is there.
+    """Serve the catalog, read histories, log their times to it, stop it; return whether the log is complete.
 
-    command: runs `aggregator`. code, tell: print what is done, and what came of it. Raises AggregatorError, OSError.
+    command: runs `aggregator`. code, tell: print commands and their results. Raises AggregatorError, OSError.
     """
     log = logging.getLogger("aggregator.demo")
     log.setLevel(logging.INFO)
@@ -67,11 +67,11 @@ def show_server(root: Path, topic: str, spaces: Sequence[str], command: Sequence
 
 
 def serve_page(root: Path, command: Sequence[str], tell: Say) -> None:
-    """Serve the catalog until Ctrl-C. tell: is given the address for browsers. Raises AggregatorError, OSError."""
+    """Serve the catalog until Ctrl-C. tell: called with the address for browsers. Raises AggregatorError, OSError."""
     try:
         with socket.create_server(("127.0.0.1", _PORT)):
             port = _PORT
-    except OSError:  # somebody has it
+    except OSError:  # the port is taken
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
     words = [*command, "serve", str(root), "--bind", f"127.0.0.1:{port}"]
@@ -80,7 +80,7 @@ def serve_page(root: Path, command: Sequence[str], tell: Say) -> None:
             _wait_until_ready(server, f"http://127.0.0.1:{port}")
             tell(f"http://127.0.0.1:{port}")
             server.wait()
-        except KeyboardInterrupt:  # which ends the server as well
+        except KeyboardInterrupt:  # it ends the server as well
             server.wait()
         finally:
             server.terminate()

@@ -1,4 +1,4 @@
-"""Which events make a telling time line: busy spaces, and a lively stretch of time."""
+"""Choose events for a meaningful time line: busy spaces, and a busy period."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from examples.demo.event_set import EventSet
 
 SPACES_SHOWN = 10
-VALUES_SHOWN = 5  # colours that are told apart at a glance; the rest are "other"
+VALUES_SHOWN = 5  # colours that are easy to tell apart; the rest are "other"
 DOTS_AT_MOST = 4_000
 _STRETCHES = 100
-_STRETCHES_IN_USE = 12  # a time line with events in fewer hundredths of it is mostly empty
+_STRETCHES_IN_USE = 12  # a time line with events in fewer of its hundredths is mostly empty
 _EVENTS_AT_LEAST = 150
 OTHER = "other"
-# Years 1600 to 2500. What lies outside stands for "never" or is a mistake, and no calendar axis reaches it.
+# Years 1600 to 2500. Times outside mean "never" or are mistakes, and calendar axes cannot show them.
 _DRAWABLE_US = (-11_676_096_000_000_000, 16_725_225_600_000_000)
 
 
@@ -30,12 +30,12 @@ class TimeLine:
     spaces: Sequence[str]
     rows: npt.NDArray[np.int64]
     timestamps_us: npt.NDArray[np.int64]
-    values: Sequence[str]  # what each colour means, most frequent first
+    values: Sequence[str]  # the value of each colour, most frequent first
     value_codes: npt.NDArray[np.int64]
 
 
 def choose_time_line(events: EventSet) -> TimeLine:
-    """Choose spaces and a stretch of time; without an event that can be drawn the time line is empty."""
+    """Choose spaces and a period; the time line is empty if no event can be drawn."""
     table = _within(events.table, *_DRAWABLE_US)
     if table.num_rows == 0:
         nothing = np.zeros(0, dtype=np.int64)
@@ -44,14 +44,14 @@ def choose_time_line(events: EventSet) -> TimeLine:
     busiest = _most_frequent(table["space"], SPACES_SHOWN)
     table = table.filter(pc.is_in(table["space"], pa.array(busiest, table.schema.field("space").type)))
     table = table.sort_by("timestamp").take(_evenly(table.num_rows, DOTS_AT_MOST))
-    spaces = table["space"].unique()  # the one that begins first comes first
+    spaces = table["space"].unique()  # in the order of their first events
     rows = pc.index_in(table["space"], spaces)
     values, codes = _colours(table, events.indexes)
     return TimeLine(spaces.to_pylist(), rows.to_numpy().astype(np.int64), _timestamps(table), values, codes)
 
 
 def _lively_stretch(timestamps: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Narrow the whole time down to its busiest hundredth while nearly everything happens in a few of them."""
+    """Narrow the period to its busiest hundredth, repeatedly, while nearly all events are in a few hundredths."""
     low, high = int(timestamps.min()), int(timestamps.max()) + 1
     while high - low > _STRETCHES:
         inside = timestamps[(timestamps >= low) & (timestamps < high)]
@@ -83,7 +83,7 @@ def _evenly(count: int, limit: int) -> pa.Array:
 
 
 def _colours(table: pa.Table, indexes: Sequence[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Give each event the code of its value in the first index that has several values but few."""
+    """Colour events by the first index with several values: the frequent ones, and the code of each event's value."""
     for name in indexes:
         texts = table[name].cast(pa.string())
         values = [value for value in _most_frequent(texts, VALUES_SHOWN) if value is not None]

@@ -1,6 +1,6 @@
-"""The questions that the demo asks of a segment, each as the line of code a user would type and what it finds.
+"""The questions that the demo asks a segment, each with the code that a user would type, and its result.
 
-Choosing what to ask about, and asking; `screen` shows the answers.
+This module chooses what to ask about, and asks; `screen` shows the answers.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from examples.demo.peers import connect
 
 EVENTS_SHOWN = 5
 SECOND_US = 1_000_000
-# Widths of a time range: pandas' name for each, and the words for it. The widest that leaves some to choose from wins.
+# Widths of a time range: pandas' name, a word, seconds. The widest with at least PERIODS_AT_LEAST ranges is chosen.
 PERIODS = (("D", "day", 86_400), ("h", "hour", 3_600), ("min", "minute", 60), ("s", "second", 1))
 PERIODS_AT_LEAST = 8
 VALUES_TRIED = 50  # of an index that may have thousands
-_SEPARATORS = "/:@-_. "  # the strongest first
+_SEPARATORS = "/:@-_. "  # in order of preference
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one line of code found. `code` evaluates to `found` where `segment` is the open file."""
+    """The result of a piece of code. `code` evaluates to `found` if `segment` is the open file."""
 
     question: str
     code: str
@@ -38,7 +38,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What there is to ask about: the space with most events, what is common in it, when most happened."""
+    """The subject of the questions: the space with most events, index values, and the busiest period."""
 
     key: str
     prefix: str
@@ -54,7 +54,7 @@ class Subject:
 
 
 def choose_subject(segment: Segment) -> Subject:
-    """Choose what makes a telling example in `segment`, which holds at least one event."""
+    """Choose a good example in `segment`, which must have at least one event."""
     key = max(segment.spaces().items(), key=lambda item: item[1])[0]
     index = next((name for name in segment.indexes if len(segment.index_values(name))), None)
     inside = anywhere = None
@@ -68,7 +68,7 @@ def choose_subject(segment: Segment) -> Subject:
 
 
 def _rare_but_enough(counts: Mapping[Any, int]) -> Any:
-    """Choose the rarest value that still fills what is shown, or the most frequent one if none does."""
+    """Choose the rarest value with at least EVENTS_SHOWN events, or the most frequent one if none has."""
     enough = [value for value in counts if counts[value] >= EVENTS_SHOWN]
     if not enough:
         return max(counts, key=lambda value: (counts[value], str(value)))
@@ -76,7 +76,7 @@ def _rare_but_enough(counts: Mapping[Any, int]) -> Any:
 
 
 def _prefix(key: str) -> str:
-    """Cut `key` after a separator that leaves something out: its neighbours begin like that, too."""
+    """Cut `key` after a separator, to get a prefix that neighbouring keys share."""
     ends = (key[:-1].rfind(separator) + 1 for separator in _SEPARATORS)
     return key[: next(filter(None, ends), max(1, len(key) // 2))]
 
@@ -92,7 +92,7 @@ def _busiest_period(segment: Segment) -> tuple[tuple[str, str, int], datetime]:
 
 
 def answers(segment: Segment, subject: Subject) -> Iterator[Answer]:
-    """Ask one question after another."""
+    """Ask the questions in order."""
     yield from _about_keys(segment, subject)
     yield from _about_one_space(segment, subject)
     if subject.index is not None:
@@ -192,7 +192,7 @@ def _in_pandas(segment: Segment, unit: str) -> pd.Series[int]:
 
 
 def _literal(moment: datetime) -> str:
-    """Write `moment` as a user would, after `from datetime import UTC, datetime`."""
+    """Format `moment` as a user would write it after `from datetime import UTC, datetime`."""
     fields = [moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second]
     while len(fields) > 3 and fields[-1] == 0:
         fields.pop()
