@@ -1,6 +1,6 @@
 """Print the requirements of the package and of one extra in pyproject.toml, one per line.
 
-`make` lets pip install these while another pip compiles the core; given the package, pip would do both in sequence.
+`make` runs pip on these while another pip compiles the core; given the package, pip would do one after the other.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def _over_duckdb(target: Path, connection: duckdb.DuckDBPyConnection) -> tuple[s
 
 ENGINES = {"esformat": _over_esformat, "parquet": _over_parquet, "duckdb": _over_duckdb}
 BY_SQL = "by segment.sql"
-"""The detail of esformat's figure, in the same unit, for the same SQL through `Segment.sql`."""
+"""Name of the detail of esformat's figure, in the same unit, for the same SQL through `Segment.sql`."""
 
 
 class Door:

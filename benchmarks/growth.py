@@ -1,6 +1,6 @@
 """The works about large files: the bytes that a cold answer reads, and the memory that a full scan uses.
 
-Both use a large file (at least 5 M events, or five times the run's) that no other work reads. Memory is measured in a
+Both use a large file: five times the run's events, or the run's own if these are at least 5 M. Memory is measured in a
 fresh process per file, because a process that has done other work never returns all of its memory.
 """
 

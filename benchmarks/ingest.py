@@ -352,9 +352,9 @@ def run_child(name: str, id_: str, seconds: float) -> dict[str, Any]:
 def main() -> int:
     """Measure; return 0, or 1 if a store failed or lost events."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(WORKS), help=f"of {', '.join(WORKS)}")
-    parser.add_argument("--stores", default=",".join(STORES), help=f"of {', '.join(STORES)}")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each load")
+    parser.add_argument("--only", default=",".join(WORKS), help=f"works to run, of {', '.join(WORKS)}")
+    parser.add_argument("--stores", default=",".join(STORES), help=f"stores to measure, of {', '.join(STORES)}")
+    parser.add_argument("--seconds", type=float, default=8.0, help="duration of each load")
     parser.add_argument("--write-docs", action="store_true", help="rewrite the section of docs/benchmarks.md")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--fill-log", nargs=2, help=argparse.SUPPRESS)

@@ -187,7 +187,7 @@ class _Sqlite:
 
 
 def growth(files: Files, _: int) -> dict[str, Any]:
-    """Question each space once, and open the file for each, by millions of events; count instructions if possible."""
+    """Ask about each space once, and open the file for each, by millions of events; count instructions if possible."""
     found: dict[str, Any] = {}
     counts = instructions.counted("benchmarks.large", files.folder) if shutil.which("valgrind") else {}
     for size in files.sizes:
@@ -498,11 +498,13 @@ def _pair(figures: Sequence[float]) -> str:
 def main() -> int:
     """Measure, and return 0. A wrong answer raises."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(WORKS), help=f"of {', '.join(WORKS)}")
-    parser.add_argument("--largest", type=int, default=max(SIZES), help="millions of events of the largest file")
+    parser.add_argument("--only", default=",".join(WORKS), help=f"works to run, of {', '.join(WORKS)}")
+    parser.add_argument(
+        "--largest", type=int, default=max(SIZES), help="size of the largest file, in millions of events"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--questions", type=int, default=3000)
-    parser.add_argument("--folder", type=Path, help="keep the files there, and use those that are there")
+    parser.add_argument("--folder", type=Path, help="keep the files there, and reuse existing ones")
     parser.add_argument("--write-docs", action="store_true", help="rewrite the section of docs/benchmarks.md")
     parser.add_argument("--measured", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()

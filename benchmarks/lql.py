@@ -57,7 +57,7 @@ def lines(count: int, seed: int) -> np.ndarray:
 
 
 def write_all(catalog: aggregator.Catalog, text: Path, records: int, streams: int) -> None:
-    """Write the same lines to a catalog, some thousands to each stream in turn, and to a text file."""
+    """Write the same lines to a catalog, 5,000 to each stream in turn, and to a text file."""
     begin, batch = 0, 5_000
     with text.open("wb") as file:
         for seed in range(-(-records // CHUNK)):
@@ -327,11 +327,11 @@ def page(run: dict[str, Any]) -> list[str]:
 def main() -> int:
     """Measure, and return 0. A wrong answer raises."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="L1,L2,L3,L4", help="of L1, L2, L3, L4")
-    parser.add_argument("--records", type=int, default=10_000_000, help="that L1 looks through")
+    parser.add_argument("--only", default="L1,L2,L3,L4", help="works to run, of L1, L2, L3, L4")
+    parser.add_argument("--records", type=int, default=10_000_000, help="number of records for L1")
     parser.add_argument("--repeats", type=int, default=3, help="timed runs of each question")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of L3 and L4")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="where the records of L1 are made, kept, found again")
+    parser.add_argument("--seconds", type=float, default=8.0, help="duration of L3 and L4")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the records of L1 there, and reuse them")
     parser.add_argument("--write-docs", action="store_true", help="rewrite the section of docs/benchmarks.md")
     args = parser.parse_args()
     run = json.loads(RESULT.read_text()) if RESULT.exists() else {"works": {}}

@@ -35,7 +35,7 @@ class Figure:
     failed: bool = False  # the reason is an error
     detail: dict[str, Any] = field(default_factory=dict)
     layout: str = ""
-    points: bool = False  # the samples are single questions: too many to keep, and their p99 means something
+    points: bool = False  # the samples are single questions: too many to save, but their p99 is meaningful
 
     @property
     def median(self) -> float:

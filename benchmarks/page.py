@@ -225,9 +225,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--segments", type=int, default=1_000)
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument(
-        "--only", default=",".join(SHAPES), help=f"of {', '.join(SHAPES)}; nothing: what was measured before"
-    )
+    parser.add_argument("--only", default=",".join(SHAPES), help=f"of {', '.join(SHAPES)}; empty: show earlier results")
     parser.add_argument("--write-docs", action="store_true", help="rewrite the section of docs/benchmarks.md")
     args = parser.parse_args()
     run = json.loads(RESULT.read_text()) if RESULT.exists() else {"works": {}}

@@ -49,17 +49,20 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--events", type=int, default=STANDARD_EVENTS)
     parser.add_argument(
-        "--only", type=lambda text: _choice(text, list(WORKS)), default=list(WORKS), help=f"of {', '.join(WORKS)}"
+        "--only",
+        type=lambda text: _choice(text, list(WORKS)),
+        default=list(WORKS),
+        help=f"works, of {', '.join(WORKS)}",
     )
     parser.add_argument(
         "--contenders", type=lambda text: _choice(text, NAMES), default=list(NAMES), help=f"of {', '.join(NAMES)}"
     )
-    parser.add_argument("--repeats", type=int, default=5, help="of each bulk work")
-    parser.add_argument("--questions", type=int, default=500, help="of each point work")
-    parser.add_argument("--output", type=Path, help="where JSON and pictures go")
-    parser.add_argument("--scratch", type=Path, default=RESULTS / "scratch", help="where built files are kept")
-    parser.add_argument("--write-docs", action="store_true", help="then rewrite docs/benchmarks.md from the kept JSON")
-    parser.add_argument("--no-measure", action="store_true", help="only what --write-docs does")
+    parser.add_argument("--repeats", type=int, default=5, help="number of repeats of each bulk work")
+    parser.add_argument("--questions", type=int, default=500, help="number of questions of each point work")
+    parser.add_argument("--output", type=Path, help="folder for JSON and plots")
+    parser.add_argument("--scratch", type=Path, default=RESULTS / "scratch", help="folder for built files")
+    parser.add_argument("--write-docs", action="store_true", help="then rewrite docs/benchmarks.md from saved JSON")
+    parser.add_argument("--no-measure", action="store_true", help="do not measure, only --write-docs")
     args = parser.parse_args(arguments)
     args.full = args.only == list(WORKS) and args.contenders == list(NAMES)
     if args.write_docs and not args.no_measure and (args.output or not args.full):

@@ -298,11 +298,11 @@ MEASURES: dict[str, Any] = {
 def main() -> int:
     """Measure; return 0, or 1 if a work failed or events were lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(WORKS), help=f"of {', '.join(WORKS)}")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each load")
+    parser.add_argument("--only", default=",".join(WORKS), help=f"works to run, of {', '.join(WORKS)}")
+    parser.add_argument("--seconds", type=float, default=10.0, help="duration of each load")
     parser.add_argument("--write-docs", action="store_true", help="rewrite the section of docs/benchmarks.md")
     parser.add_argument(
-        "--plateau", metavar="URL", help="ask a running plateau, without a topic t, for the pages of H5"
+        "--plateau", metavar="URL", help="also measure H5 on a running plateau, which must not have a topic t"
     )
     args = parser.parse_args()
     run = json.loads(RESULT.read_text()) if RESULT.exists() else {"works": {}}

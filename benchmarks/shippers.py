@@ -142,7 +142,7 @@ def stored(port: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each work")
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of each work")
     seconds = parser.parse_args().seconds
     print("| sent as | records/s | one batch, p50 / p99 ms |\n|---|---|---|")
     for name, (path, media, make) in WORKS.items():

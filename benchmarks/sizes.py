@@ -1,10 +1,9 @@
 """File sizes compared with Parquet: `python -m benchmarks.sizes [--given FOLDER] [--write-docs]`.
 
 The events are real and synthetic. FOLDER contains the real ones: `apache_logs.gz` and `anonreviews.csv.bz2` (both from
-elastic/examples); missing files are left out.
-Lines of a system log and nested JSON are generated here, the same each time. Every set is written with all other
-columns as indexes, read back and compared. Parquet is sorted the same way, with zstd, times as deltas, and dictionaries
-for all columns but times and payload.
+elastic/examples); missing files are left out. Lines of a system log and nested JSON are generated here, the same each
+time. Every set is written with all other columns as indexes, read back and compared. Parquet is sorted the same way,
+with zstd, times as deltas, and dictionaries for all columns but times and payload.
 """
 
 from __future__ import annotations
@@ -181,7 +180,7 @@ def main() -> None:
     """Measure, print, and rewrite the page if `--write-docs` is given."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--given", type=Path, default=Path(), help="the folder with the real events")
-    parser.add_argument("--write-docs", action="store_true", help="then rewrite docs/benchmarks.md")
+    parser.add_argument("--write-docs", action="store_true", help="rewrite the section of docs/benchmarks.md")
     options = parser.parse_args()
     rows = []
     for name, make in SETS.items():

@@ -73,8 +73,8 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--works", default="scan,column,sum,count,space,hour,groups,join,convert,scaling")
-    parser.add_argument("--write-docs", action="store_true", help="then rewrite docs/benchmarks.md from what is kept")
-    parser.add_argument("--no-measure", action="store_true", help="only what --write-docs does")
+    parser.add_argument("--write-docs", action="store_true", help="then rewrite docs/benchmarks.md from saved figures")
+    parser.add_argument("--no-measure", action="store_true", help="do not measure, only --write-docs")
     options = parser.parse_args()
     if not options.no_measure:
         _measure(options)

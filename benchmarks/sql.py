@@ -258,7 +258,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each question")
-    parser.add_argument("--cache", type=Path, default=CACHE, help="where generated events are kept")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="folder to cache generated events in")
     parser.add_argument("--write-docs", action="store_true", help="rewrite the section of docs/benchmarks.md")
     args = parser.parse_args()
     environment = describe(()) | {"duckdb": version("duckdb"), "polars": version("polars")}

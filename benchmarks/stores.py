@@ -268,7 +268,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(WORKS))
     parser.add_argument("--near", metavar="URL", help="an S3 server on this machine, instead of moto's")
-    parser.add_argument("--distant", metavar="URL", help="one that answers after 50 ms")
+    parser.add_argument("--distant", metavar="URL", help="an S3 server that answers after 50 ms")
     options = parser.parse_args()
     for name in options.only.split(","):
         with tempfile.TemporaryDirectory(prefix="stores-", dir=os.environ.get("TMPDIR", "/tmp")) as folder:

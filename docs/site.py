@@ -40,7 +40,7 @@ PACKAGES = (
 
 
 def gather(target: Path) -> None:
-    """Write the pages and the files that they show or link to, to `target/pages`, and the configuration to `target`."""
+    """Write the pages, and the files they show or link to, into `target/pages`; write the configuration to `target`."""
     pages = target / "pages"
     shutil.rmtree(pages, ignore_errors=True)
     for file in _files():

@@ -34,7 +34,7 @@ from xxh3 import M32, M64, u64_at, xxh3
 Json = Any  # a result of `json.loads`; types are such objects, as described in § 15
 
 
-class Corrupt(Exception):  # noqa: N818 - said of the bytes, as in the text beside it
+class Corrupt(Exception):  # noqa: N818 - describes the bytes, as in `format.md`
     """The bytes violate a rule of the format."""
 
 
@@ -305,7 +305,7 @@ INDEXED_TYPES = (
 
 
 def storage(kind: Json) -> Storage:
-    """How values of a type are stored, unless as codes."""
+    """The storage of values of a type that are not stored as codes."""
     if isinstance(kind, str) and kind in SIMPLE_TYPES:
         return SIMPLE_TYPES[kind]
     match kind:

@@ -264,7 +264,7 @@ def plain(value: Any) -> Json:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Read a catalog in a store as the specification says.")
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--facts", action="store_true", help="what is there instead of events")
+    parser.add_argument("--facts", action="store_true", help="a summary instead of events")
     arguments = parser.parse_args()
     try:
         store = Store(arguments.directory)

@@ -30,7 +30,7 @@ Examples:
 @input_format_option(*_FORMATS, text="Format of INPUT. Default: by its names.")
 @click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column with the space.")
 @click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column with the time.")
-@click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
+@click.option("--grouping", metavar="COLUMN", help="Column with the grouping, a second key within the space.")
 @click.option(
     "--index", "indexes", multiple=True, metavar="COLUMN", help="For a new topic: index this column. Repeatable."
 )

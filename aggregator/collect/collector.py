@@ -116,7 +116,7 @@ class Collector:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Keep the progress file to this process until the block ends; reload it if another process changed it."""
+        """Hold the progress file exclusively until the block ends; reload it if another process changed it."""
         with self._notes.turn(self._sleep) as is_changed:
             if is_changed:
                 self._progress, self._changed, self._looked = self._notes.load(), False, float("-inf")

@@ -34,7 +34,7 @@ _POLL_S = 0.05
 @dataclass(frozen=True, slots=True)
 class Part:
     """Bytes [tracked.offset, tracked.offset + length) of a file. last: a sample of their end. skipping: they end inside
-    a line that is too long. done: the file ends with them.
+    a line that is too long. done: nothing follows them.
     """
 
     tracked: Tracked

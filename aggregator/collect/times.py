@@ -20,9 +20,9 @@ CARRIED_LINES = 1_000
 
 
 def to_micros(texts: pa.Array, now_us: int, zone: str = "UTC") -> pa.Array:
-    """Convert each text to µs since 1970; null if it is not a time. A missing year or date is the latest in the past.
+    """Convert each text to µs since 1970; null if it is not a time. zone: for times that name none.
 
-    zone: the zone of times that name none.
+    A time without a year or a date is the latest possible one that is not in the future.
     """
     encoded = texts.dictionary_encode()
     known = _distinct(encoded.dictionary, now_us, zone)
@@ -91,7 +91,7 @@ def _resolved(text: str, now_us: int, zone: str) -> int | None:
 
 
 def _in_zone(micros: I64, zoned: npt.NDArray[np.bool_], zone: str) -> I64:
-    """Interpret times without a zone in `zone`: the first of a repeated local time, the next after a skipped one."""
+    """Interpret times without a zone in `zone`: a repeated local time as the first, a skipped one as the next."""
     if zone == "UTC" or zoned.all():
         return micros
     local = pa.array(micros, pa.timestamp("us"))

@@ -67,7 +67,7 @@ class StreamDestination:
 
 
 class FileDestination:
-    """Appends lines to a file, and syncs. A line cut by a crash or a full disk gets its line end before the next."""
+    """Appends lines to a file, and syncs it. First ends the last line if a crash or a full disk has cut it."""
 
     def __init__(self, path: Path, template: Template | None) -> None:
         self._path, self._template = path, template
@@ -156,7 +156,7 @@ class SyslogDestination:
             made.settimeout(TIMEOUT_S)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -207,7 +207,7 @@ class HttpDestination:
         raise AggregatorError(f"the server answered {status} {reason}", hint="forwarding waits until this is fixed")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._peer.close()
 
 

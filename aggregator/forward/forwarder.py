@@ -170,7 +170,7 @@ class Forwarder:
             wait = min(LONGEST_WAIT_S, 2 * wait)
         return False
 
-    # ------------------------------------------------------------ where it stands
+    # ------------------------------------------------------------ the noted position
 
     def _noted(self) -> str | None:
         try:

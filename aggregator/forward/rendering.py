@@ -26,7 +26,7 @@ _HEADER = re.compile(r"[^!-~]")
 
 
 def lines(batch: pa.RecordBatch, columns: Columns, template: Template) -> pa.Array:
-    """Render each record by a format string, adding a line end if that has none. Binary, one per record."""
+    """Render each record by a format string, adding a line end if the result has none. Binary, one per record."""
     texts = template.render_bytes(batch, columns)
     end, nothing = pa.scalar(b"\n", pa.large_binary()), pa.scalar(b"", pa.large_binary())
     return pc.if_else(pc.ends_with(texts, b"\n"), texts, pc.binary_join_element_wise(texts, end, nothing))

@@ -42,7 +42,7 @@ class CatalogReadOptions:
     root: the catalog's directory, or the address of its store (`load(root)`). topic: the topic to read.
     columns: those to read, in this order, which may include `record_index` and `partition`; None: the topic's own.
     where: the condition that events must satisfy, as for files; "": none.
-    partition_bytes (`partitionBytes`): about how many stored bytes a task reads. partitions: their number instead.
+    partition_bytes (`partitionBytes`): about how many stored bytes a task reads. partitions: number of tasks instead.
     position: where a stream begins: "head", "tail", or the record index of the first event for each partition.
     max_rows (`maxRowsPerTrigger`), max_bytes (`maxBytesPerTrigger`): the most that a micro-batch reads; None: all.
     fail_on_data_loss (`failOnDataLoss`): whether a stream fails if events were removed before it read them.

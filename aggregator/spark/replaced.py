@@ -27,7 +27,7 @@ from esformat import Segment, UsageError
 from esformat.spark.parts import Place, RowRange, locate, opened_as_planned, scan_rows
 
 ATTEMPTS = 10
-"""Number of attempts to open the segments that replaced a segment before they are replaced in turn."""
+"""Number of attempts to open the segments that replaced a segment, which may themselves be replaced meanwhile."""
 KEY_COLUMNS = ("space", "grouping", "timestamp", RECORD_INDEX)
 _CACHE_BYTES = 8 << 20
 

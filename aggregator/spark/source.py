@@ -37,19 +37,19 @@ class AggregatorDataSource(DataSource):
         return choose_columns(CatalogReadOptions.parse(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Read the columns of a schema: the topic's own, or those of `.schema(…)`."""
+        """A reader of the columns of a schema: the topic's own, or those of `.schema(…)`."""
         return CatalogReader(self._read_options(schema, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Follow the topic."""
+        """A reader that follows the topic."""
         return CatalogStreamReader(self._read_options(schema, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Add rows to the topic, all of them or none."""
+        """A writer that adds rows to the topic, all of them or none."""
         return CatalogWriter(CatalogWriteOptions.parse(self.options, streaming=False), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Add micro-batches to the topic, each once."""
+        """A writer that adds micro-batches to the topic, each once."""
         return CatalogStreamWriter(CatalogWriteOptions.parse(self.options, streaming=True), schema, overwrite=overwrite)
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> CatalogReadOptions:

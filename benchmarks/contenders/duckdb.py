@@ -3,8 +3,8 @@
 The events are inserted with `ORDER BY space, timestamp`, so that zone maps prune questions about one space and rows
 come back in order without sorting. `main` has DuckDB's default row groups of 122,880 rows and its own choice of
 compression; questions about one space go to a database with row groups of 16,384 rows, opened with one thread (both
-are quicker there, at 1.2 × the bytes). One connection, statements parsed once. Tuples come from `fetchall`, which is
-quicker than Arrow for small answers; scans go to Arrow through the relational API, which does not copy.
+are faster there, at 1.2 × the bytes). It uses one connection; statements are parsed once. Tuples come from `fetchall`,
+which is faster than Arrow for small answers; scans go to Arrow through the relational API, which does not copy.
 """
 
 from __future__ import annotations

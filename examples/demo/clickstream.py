@@ -40,7 +40,7 @@ def space_sizes(events: int) -> npt.NDArray[np.int64]:
         total = np.clip(scale / ranks, 1, LARGEST_SPACE).sum()
         low, high = (scale, high) if total < events else (low, scale)
     sizes = np.clip(high / ranks, 1, LARGEST_SPACE).astype(np.int64)
-    while (short := events - int(sizes.sum())) != 0:  # spread what rounding lost over the smaller spaces
+    while (short := events - int(sizes.sum())) != 0:  # spread the rounding error over the smallest spaces
         step = min(abs(short), count)
         sizes[-step:] += 1 if short > 0 else -1
     return np.maximum(sizes, 0)

@@ -38,7 +38,7 @@ BATCHES = 60  # of the stream that crashes; the catalog remembers the last 64 of
 THREADS = 4
 LOAD_BATCH_ROWS = 1000
 ROLL_ROWS = 5_000
-HISTORIES = 200  # to read for the median
+HISTORIES = 200  # most histories to read for the median
 _PAGE = "{} shows it in a browser, until Ctrl-C here: who did most yesterday, and what she did last"
 COMMAND = (sys.executable, "-m", "aggregator")
 

@@ -52,7 +52,7 @@ Examples:
 @click.option(
     "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Of FILE: column with the time."
 )
-@click.option("--grouping", metavar="COLUMN", help="Of FILE: second key, within the space.")
+@click.option("--grouping", metavar="COLUMN", help="Of FILE: column with the grouping.")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Of FILE: index this column. Repeatable.")
 @click.option("--timestamp-format", metavar="FORMAT", help="As for `esdb write`.")
 @click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none.")

@@ -72,23 +72,25 @@ class _Config(click.Path):
     help="The key or group with the time. Default: time; for a regex, ts. "
     "none: do not look for dates in lines of text.",
 )
-@click.option("--tag-from", "tags_from", multiple=True, metavar="NAME", help="A key or group that becomes a tag.")
-@click.option("--field", "fields", multiple=True, metavar="NAME", help="A key that becomes a field.")
+@click.option(
+    "--tag-from", "tags_from", multiple=True, metavar="NAME", help="A key or group that becomes a tag. Repeatable."
+)
+@click.option("--field", "fields", multiple=True, metavar="NAME", help="A key that becomes a field. Repeatable.")
 @click.option(
     "--column",
     "columns",
     type=Pair(),
     multiple=True,
     metavar="NAME=TYPE",
-    help=f"A key or group that becomes a typed column: {', '.join(collecting.TYPES)}.",
+    help=f"A key or group that becomes a typed column: {', '.join(collecting.TYPES)}. Repeatable.",
 )
 @click.option("--multiline", metavar="PATTERN", help="Pattern that the first line of each record matches.")
 @click.option(
     "--container",
     type=click.Choice(collecting.KINDS),
-    help="Container runtime whose framing to remove from lines. Default: auto.",
+    help="Container runtime whose wrapping to remove from lines. Default: auto.",
 )
-@click.option("--path-tags", metavar="PATTERN", help="Its named groups, found in a file's path, become tags.")
+@click.option("--path-tags", metavar="PATTERN", help="Pattern of the file's path; named groups become tags.")
 @click.option(
     "--timezone", "zone", metavar="ZONE", help="Time zone of times without one, such as Europe/Stockholm. Default: UTC."
 )

@@ -32,7 +32,9 @@ then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page),
 @click.option("--bind", metavar="HOST:PORT", help="Address to listen on. Default: 127.0.0.1:3030.")
 @click.option("--config", type=click.Path(readable=False), metavar="FILE", help="A TOML or YAML file with settings.")
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Set any setting by its key. Repeatable.")
-@click.option("--durability", metavar="HOW", help="fsync (default), interval, interval:200ms, none, store.")
+@click.option(
+    "--durability", metavar="HOW", help="When to acknowledge: fsync (default), interval, interval:200ms, none, store."
+)
 @click.option("--store", metavar="ADDRESS", help="Store to copy log, manifest and segments to: s3://bucket/prefix.")
 @click.option("--standby", is_flag=True, help="Follow the store, serve reads, and take over when its writer is gone.")
 @click.option(

@@ -69,8 +69,8 @@ def feed(
 ) -> Fed:
     """Append `batches`, cut to `batch_rows`, in order; each is acknowledged before the next is sent.
 
-    producer: the batches are its sequences 0, 1, 2 …, so that batches stored before are not stored again. Sequences
-    that the catalog no longer remembers are skipped, provided that a later one is accepted.
+    producer: the batches are its sequences 0, 1, 2 …, so that batches stored before are not stored again. Batches too
+    old for the catalog to remember are skipped, provided that the next one it remembers is the same.
     receipts: print each as soon as it arrives.
     """
     fed = fed or Fed(topic.name, partition)
