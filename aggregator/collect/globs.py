@@ -22,7 +22,7 @@ def paths_of(pattern: str) -> Iterator[str]:
 
 
 def _folders(start: str, around: frozenset[tuple[int, int]]) -> Iterator[str]:
-    """Yield a folder and all folders below it, following links. around: device and inode of the folders above it."""
+    """Yield a folder and the visible ones below it, following links. around: device and inode of the folders above."""
     with suppress(OSError):
         status = os.stat(start or ".")  # noqa: PTH116 - of many
         own = status.st_dev, status.st_ino

@@ -53,7 +53,7 @@ class Sink(Protocol):
         """Store a batch durably, once even if it is repeated. Return the record index after it, None if unknown.
 
         Waits while the destination is overloaded. Raises SequenceConflictError, InvalidEventError (columns that the
-        topic does not accept, or too many), TooLargeError, AggregatorError, EsdbError, OSError.
+        topic does not accept, or too large a batch), TooLargeError, AggregatorError, EsdbError, OSError.
         """
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ Examples:
 
 
 def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for where and how events are appended to a command."""
+    """Decorate a command with the options for where and how to append events."""
     for option in (
         durability_option,
         click.option(

@@ -28,7 +28,7 @@ ROWS_SHOWN = 50
 
 
 def statement_format_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option --format to a command."""
+    """Decorate a command with the option --format."""
     text = (
         "template is the statement's format string. Default: template if it has one, else table on a terminal and "
         "jsonl in a pipe."

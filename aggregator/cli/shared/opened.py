@@ -43,7 +43,7 @@ def is_address(place: Any) -> bool:
 
 
 def catalog_or_server(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument CATALOG, a directory or the address of a server, and the options of access to a command.
+    """Decorate a command with the argument CATALOG, a directory or a server's address, and the access options.
 
     `asking` and `changing` find the options in the context; the command does not receive them.
     """
@@ -52,7 +52,7 @@ def catalog_or_server(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def server(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument URL, the address of a server, and the options of access, as `catalog_or_server` does."""
+    """Decorate a command with the argument URL, a server's address, and the access options."""
     return click.argument("url", metavar="URL")(_access_options(command))
 
 
@@ -86,7 +86,7 @@ durability_option = click.option(
 
 
 def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for when a topic rolls and what it keeps to a command."""
+    """Decorate a command with the options for when a topic rolls and what it keeps."""
     for name, text in (
         (
             "retention",
@@ -157,7 +157,7 @@ def _without_access(path: str) -> str:
 
 
 def access() -> tuple[str | None, str | None]:
-    """The token and the certificate file from the options of access. Raises click.UsageError, OSError."""
+    """The token and the certificate file from the access options. Raises click.UsageError, OSError."""
     if len(typed_options("token", "token_file")) == 2:
         raise click.UsageError("give either --token or --token-file, not both")
     given = click.get_current_context().meta[_ACCESS]
