@@ -28,7 +28,7 @@ def bench_url(
     """Put a server under load and report rates and latencies. what: work, interface, body, compression,
     topic, token.
 
-    Raises InvalidRequestError if no request succeeded.
+    Raises InvalidRequestError if no request succeeded, or plateau gets options that only the native routes have.
     """
     work, interface, body, compression, topic, token = what
     if interface == "plateau" and (body, compression) != ("arrow", "none"):
