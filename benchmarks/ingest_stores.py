@@ -307,7 +307,8 @@ class RocksDB(_KeyValue):
         self._db.close()
 
     def check(self, sent: Counter[str], partitions: Counter[int]) -> None:
-        assert Counter(key[:16].rstrip(b"\0").decode() for key in self._db.keys())  # noqa: SIM118 - no dictionary == sent
+        found = Counter(key[:16].rstrip(b"\0").decode() for key in self._db.keys())  # noqa: SIM118 - not a dictionary
+        assert found == sent
 
 
 class DuckDB:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -333,3 +334,21 @@ def _loaded_of_slow(code: str) -> list[str]:
     run = subprocess.run([sys.executable, "-c", f"{told}; {code}"], capture_output=True, text=True, check=False)
     assert run.returncode in (0, 2), run.stderr
     return run.stderr.splitlines()[-1].split()
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "docs", "examples", "fixtures"])
+def test_imported_names_exist(folder):
+    """Scripts that no test imports use only names that their modules have."""
+    missing = [
+        f"{path.relative_to(ROOT)}: {node.module}.{alias.name}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in (PACKAGE, AGGREGATOR)
+        for alias in node.names
+        if not _has(node.module, alias.name)
+    ]
+    assert not missing
+
+
+def _has(module: str, name: str) -> bool:
+    return hasattr(import_module(module), name) or find_spec(f"{module}.{name}") is not None
