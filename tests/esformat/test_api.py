@@ -1,4 +1,4 @@
-"""What `esformat` exports, and how each verb is called: what others build upon changes only on purpose."""
+"""The exports and signatures of `esformat`, so that they change only on purpose."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ FACTS = {
 
 
 def test_exported_names():
-    """Each is there, and nothing else is promised."""
+    """Each name is exported, and no others are."""
     assert sorted(esformat.__all__) == sorted(NAMES)
     assert all(hasattr(esformat, name) for name in NAMES)
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_signatures(name):
-    """Names, order, defaults and which arguments go by name only."""
+    """Signatures have the right names, order, defaults and keyword-only arguments."""
     verb = esformat
     for part in name.split("."):
         verb = getattr(verb, part)
@@ -108,7 +108,7 @@ def test_signatures(name):
 
 @pytest.mark.parametrize("name", FACTS)
 def test_facts(name, write):
-    """Attributes that can be read."""
+    """Public attributes exist."""
     segment = write([("a", b"", 1)])
     thing = {
         "Segment": segment,
@@ -121,7 +121,7 @@ def test_facts(name, write):
 
 
 def test_everything_public_has_a_docstring():
-    """What is exported, and every public verb and fact of it."""
+    """Every export, public method and property has a docstring."""
     for name in set(NAMES) - {"__version__"}:
         thing = getattr(esformat, name)
         assert inspect.getdoc(thing), name
@@ -131,7 +131,7 @@ def test_everything_public_has_a_docstring():
 
 
 def test_version():
-    """The one that is installed, where it is."""
+    """The version is that of the installed package, if it is installed."""
     try:
         assert version("esformat") == esformat.__version__
     except PackageNotFoundError:

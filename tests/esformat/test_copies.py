@@ -26,7 +26,7 @@ def path(tmp_path):
 
 
 def count(opened):
-    """What a process made of its copy."""
+    """The number of events of a process's copy."""
     return sum(1 for _ in opened.scan())
 
 
@@ -35,7 +35,7 @@ def catalog_rows(catalog):
 
 
 def test_a_segment_is_pickled_by_its_path(path, monkeypatch):
-    """A copy opens the same file, also from another directory; one that is closed has none."""
+    """A pickled segment opens the same file, also from another directory; a closed one cannot be pickled."""
     monkeypatch.chdir(path.parent)
     with esformat.open("a.esdb", cache_bytes=1 << 20) as segment:
         stored = pickle.dumps(segment)
@@ -51,7 +51,7 @@ def test_a_segment_is_pickled_by_its_path(path, monkeypatch):
 
 
 def test_a_file_that_was_replaced(path):
-    """A copy is of the same events or an error."""
+    """A copy has the same events or raises an error."""
     with esformat.open(path) as segment, esformat.open_many([path]) as collection:
         stored = pickle.dumps(segment), pickle.dumps(collection)
         with esformat.create(path, overwrite=True) as writer:
@@ -62,7 +62,7 @@ def test_a_file_that_was_replaced(path):
 
 
 def test_what_else_a_segment_lies_in(path):
-    """Stores of fsspec, bytes in memory, and several files as one."""
+    """Segments in fsspec stores and in memory, and several files as one, can be pickled."""
     memory = fsspec.filesystem("memory")
     memory.pipe_file("/bucket/a.esdb", path.read_bytes())
     for target in ("memory://bucket/a.esdb", (memory, "/bucket/a.esdb"), esformat.BytesSource(path.read_bytes())):
@@ -76,7 +76,7 @@ def test_what_else_a_segment_lies_in(path):
 
 
 def test_a_catalog_is_pickled_for_reading(tmp_path, monkeypatch):
-    """A copy of a writer's catalog reads beside it what was acknowledged, and cannot write."""
+    """A copy of a writer's catalog reads acknowledged records at the same time, and cannot write."""
     monkeypatch.chdir(tmp_path)
     with aggregator.open("data", durability="none") as catalog:
         catalog.create_topic("t").append([{"space": "a", "timestamp": 1}])
@@ -93,7 +93,7 @@ def test_a_catalog_is_pickled_for_reading(tmp_path, monkeypatch):
 
 
 def test_parts_of_what_is_open_are_not_pickled(path, tmp_path):
-    """The error says what is pickled instead, which Dask's and multiprocessing's users see."""
+    """Parts of open files and catalogs cannot be pickled; the error says what can, for Dask and multiprocessing."""
     with esformat.open(path) as segment, aggregator.open(tmp_path / "data", durability="none") as catalog:
         topic = catalog.create_topic("t")
         catalog.write({"app": "web"}, [{"msg": "hi"}])
@@ -108,7 +108,7 @@ def test_parts_of_what_is_open_are_not_pickled(path, tmp_path):
 
 
 def in_a_fork(work) -> int:
-    """The exit status of a forked process that does the work; a minute is taken for a lock that nobody opens."""
+    """The exit status of a forked process that does the work; an alarm ends it if it waits for a lock forever."""
     child = os.fork()
     if not child:
         signal.alarm(20)
@@ -122,13 +122,13 @@ def in_a_fork(work) -> int:
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_forks_read_what_is_open(path):
-    """Segments and collections that were read before, of local files and of stores, are read on in a forked process."""
+    """Segments and collections that were used before, of local files and stores, can be read in a forked process."""
     memory = fsspec.filesystem("memory")
     for name in ("a", "b"):
         memory.pipe_file(f"/forks/{name}.esdb", path.read_bytes())
     with esformat.open(path) as segment, esformat.open_many("memory://forks/") as both:
         assert (count(segment), count(both)) == (1000, 2000)
-        assert "space-3" in both  # asks the files side by side, in threads
+        assert "space-3" in both  # queries the files in parallel threads
         assert in_a_fork(lambda: count(segment) == 1000) == 0
         assert in_a_fork(lambda: segment["space-3"].num_events == 143) == 0
         assert in_a_fork(lambda: "space-3" in both and count(both) == 2000) == 0
@@ -138,7 +138,7 @@ def test_forks_read_what_is_open(path):
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("times", [1, 3])
 def test_forks_ask_in_sql(path, times):
-    """What was asked in SQL before is asked in a forked process, by connections of its own."""
+    """SQL statements that were used before work in a forked process, with new connections."""
     statement = "SELECT max(octet_length(data)) FROM events WHERE space = 'space-3'"
     with esformat.open(path) as segment:
         for _ in range(times):
@@ -148,7 +148,7 @@ def test_forks_ask_in_sql(path, times):
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_forks_while_a_thread_holds_locks(path):
-    """A thread that was changing the shared cache when the process was forked leaves no lock that nobody opens."""
+    """A thread that changes the shared cache during a fork does not leave it locked in the new process."""
     with esformat.open(path) as segment:
         held, done = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Engines by their own doors: the same rows as from all events in memory, and no more read than they need."""
+"""Query engines through their own interfaces have the same rows as in memory, and read no more than needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVENTS = 20_000
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two files with an index of text, one of truth values and a column of floats with NaN."""
+    """Two files with a text index, a boolean index, and a column of floats with NaN."""
     folder = tmp_path_factory.mktemp("engines")
     for part in range(2):
         numbers = range(part * EVENTS, (part + 1) * EVENTS)
@@ -75,13 +75,13 @@ CONDITIONS = [
     pl.col("type") != "page",
     pl.col("paid"),
     ~pl.col("paid"),
-    pl.col("paid") == True,  # noqa: E712 - an expression, no comparison
+    pl.col("paid") == True,  # noqa: E712 - an expression, not a comparison
     pl.col("timestamp") < hour(3),
     pl.col("timestamp") <= START + dt.timedelta(seconds=100 * 7919 % 86_400, microseconds=100),
     pl.col("timestamp") > START + dt.timedelta(seconds=200 * 7919 % 86_400, microseconds=200),
     pl.col("timestamp").is_between(hour(5), hour(6)),
     pl.col("timestamp").is_between(hour(5), hour(6), closed="none"),
-    pl.col("price") > 3000,  # NaN is more than any number for Polars
+    pl.col("price") > 3000,  # NaN is greater than any number in Polars
     (pl.col("space") == "user-3") | (pl.col("space") == "user-4"),
     (pl.col("space") == "user-3") | (pl.col("price") < 5),
     pl.col("data").bin.starts_with(b"1"),
@@ -96,7 +96,7 @@ CONDITIONS = [
     one=st.booleans(),
 )
 def test_polars(folder, everything, segment, conditions, columns, one):
-    """Any condition gives the rows that it gives in memory, whatever of it was understood; of files, and of one."""
+    """Any condition in Polars has the same rows as in memory, over all files and one, whatever is pushed down."""
     frames = [scan_esdb(segment if one else folder), everything.lazy()]
     if one:
         frames[1] = frames[1].head(EVENTS)
@@ -119,13 +119,13 @@ def test_polars_without_columns(folder, everything):
 
 @pytest.mark.parametrize("condition", [pl.col("type") == "purchase", pl.col("price") > 3000, pl.col("space") == "none"])
 def test_polars_counts_rows_before_a_condition(folder, everything, condition):
-    """Of the first rows those that meet a condition: not the first rows that meet it, nor all."""
+    """A condition after `head` filters the first rows, not all rows."""
     found = scan_esdb(folder).head(70).filter(condition).collect()
     assert found.equals(everything.head(70).filter(condition))
 
 
 def test_polars_reads_what_it_needs(folder):
-    """A condition on spaces reads their blocks alone."""
+    """A condition on spaces reads only their blocks."""
     source = esformat.CountingSource(esformat.FileSource(folder / "part-0.esdb"))
     with esformat.open(source) as segment:
         frame = scan_esdb(segment)
@@ -135,7 +135,7 @@ def test_polars_reads_what_it_needs(folder):
 
 
 def test_predicates_as_filters():
-    """What is understood of a predicate; a side that is not leaves an AND, and takes an OR away."""
+    """The parts of a predicate that are understood become a filter; an AND may omit a side, an OR may not."""
     known = {"space", "timestamp", "type"}
     space, other = pl.col("space") == "a", pl.col("price") == 1.0
     part = filter_of(space & other, known)
@@ -149,7 +149,7 @@ def test_predicates_as_filters():
 
 
 def test_whole_numbers_beyond_64_bits(tmp_path):
-    """A condition that no Arrow scalar of 64 bits with a sign holds is left to Polars."""
+    """A condition with an integer beyond int64 is left to Polars."""
     numbers = pa.array([2**64 - 1, 5, 2**63], pa.uint64())
     with esformat.create(tmp_path / "u.esdb") as writer:
         writer.add_table(pa.table({"space": ["a"] * 3, "timestamp": range(3), "u": numbers}))
@@ -163,7 +163,7 @@ def test_whole_numbers_beyond_64_bits(tmp_path):
 
 
 def test_duckdb_finds_files(folder, monkeypatch):
-    """Statements of every kind name segments, patterns and directories; what is not there is DuckDB's error."""
+    """Statements of every kind name segments, patterns and directories; a missing one is DuckDB's error."""
     monkeypatch.chdir(folder)
     with esformat.duckdb.connect() as connection:
         connection.sql("CREATE TABLE paid AS FROM 'part-0.esdb' WHERE paid")
@@ -195,7 +195,7 @@ def test_files_for_a_connection_that_is_there(folder):
 
 
 def test_datafusion(folder, everything):
-    """A dataset is a table: columns and conditions are pushed down, and no column at all."""
+    """DataFusion uses a dataset as a table, with columns, conditions and empty column lists pushed down."""
     datafusion = pytest.importorskip("datafusion")
     context = datafusion.SessionContext()
     with esformat.open_many(folder) as files:
@@ -216,7 +216,7 @@ def test_pandas(folder, everything):
         folder, columns=["timestamp", "price"], filters=(pc.field("space") == "user-7") & (pc.field("type") == "page")
     )
     pd.testing.assert_frame_equal(same, frame)
-    tuples = read_esdb(folder, columns=["timestamp", "price"], filters=tuple(filters))  # pandas takes them, too
+    tuples = read_esdb(folder, columns=["timestamp", "price"], filters=tuple(filters))  # as in pandas
     pd.testing.assert_frame_equal(tuples, frame)
 
 
@@ -224,7 +224,7 @@ def test_pandas(folder, everything):
 
 
 def test_no_columns_are_counted_from_metadata(folder):
-    """Rows without columns are as many as there are, and no block is read for them."""
+    """A scan without columns returns the number of rows without reading a block."""
     source = esformat.CountingSource(esformat.FileSource(folder / "part-0.esdb"))
     with esformat.open(source) as segment:
         opening = source.bytes_read
@@ -247,6 +247,6 @@ MISFITS = [
 
 @pytest.mark.parametrize(("options", "told"), MISFITS)
 def test_columns_and_filters_that_do_not_fit(folder, options, told):
-    """The column is named, and what there is."""
+    """A wrong column or filter is named with the valid ones."""
     with pytest.raises(esformat.UsageError, match=told):
         read_esdb(folder, **options)

@@ -1,4 +1,4 @@
-"""Errors: whose fault they are, what they say, and that they survive the way between processes."""
+"""Errors: their kinds and messages, and that they can pass between processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALSO = {
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_error_survives(kind):
-    """Message, path, offset and hint, through pickle and copy."""
+    """Message, path, offset and hint survive pickling and copying."""
     error = kind("it broke", path="a.esdb", offset=17, hint="restore it")
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(other) is kind
@@ -42,33 +42,33 @@ def test_every_error_survives(kind):
     ],
 )
 def test_messages(facts, text):
-    """Only what is known; KeyErrors too read as text, not as a quoted key."""
+    """A message has only known facts; a KeyError is text, not a quoted key."""
     for kind in KINDS:
         assert str(kind("it broke", **facts)) == text
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_error_is_exported(kind):
-    """Callers catch what they can name."""
+    """Every error is exported, so that callers can catch it."""
     assert getattr(esformat, kind.__name__) is kind
     assert issubclass(kind, errors.EsdbError)
 
 
 @pytest.mark.parametrize(("kind", "builtin"), ALSO.items(), ids=lambda kind: kind.__name__)
 def test_errors_of_the_caller_are_pythons_too(kind, builtin):
-    """So that code that knows only Python's errors handles them."""
+    """Errors of the caller are also Python's errors, for code that knows only those."""
     assert issubclass(kind, builtin)
 
 
 def test_the_tree_in_the_docstring():
-    """Every error stands in the tree that opens the module, below its parent."""
+    """The tree in the module's docstring names every error."""
     lines = errors.__doc__.splitlines()
     named = [name for line in lines for name in (kind.__name__ for kind in KINDS) if f" {name} " in f"{line} "]
     assert sorted(named) == sorted(kind.__name__ for kind in KINDS)
 
 
 def test_damage_is_not_the_callers_fault():
-    """Errors of the bytes are no ValueError, which callers catch for bad arguments."""
+    """Damage is not a ValueError or KeyError, which callers catch for bad arguments."""
     for kind in (errors.CorruptSegmentError, errors.ChecksumMismatchError, errors.UnsupportedVersionError):
         assert not issubclass(kind, ValueError | KeyError)
     assert issubclass(errors.ChecksumMismatchError, errors.CorruptSegmentError)

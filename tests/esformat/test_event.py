@@ -1,4 +1,4 @@
-"""Events as Python values: compared, hashed, shown, pickled; timestamps of either kind."""
+"""Events as Python values: compared, hashed, shown and pickled; timestamps of both kinds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FACTS = ("customer-1", "web", 1_403_534_919_000_000, b'{"url": "/"}', {"type": "
 
 @pytest.fixture
 def events(write):
-    """The same events, read in every way there is."""
+    """The same events, read by every method."""
     rows = [("a", b"x", 5, "g", {"type": "page"}), ("a", b"y", 5, "g"), ("a", b"z", 7, "h", {"type": "é"})]
     segment = write(rows, indexes=["type"])
     ways = [segment.scan(), segment["a"].scan(), segment["a"].scan(grouping="g"), segment.scan_index("type", "é")]
@@ -28,14 +28,14 @@ def events(write):
 
 
 def test_names_of_its_facts():
-    """What an event says by name."""
+    """An event has the named attributes."""
     event = make_event(*FACTS)
     assert (event.space, event.grouping, event.timestamp, event.data, event.indexes, event.columns) == FACTS
     assert event.time == dt.datetime(2014, 6, 23, 14, 48, 39, tzinfo=dt.UTC)
 
 
 def test_what_an_event_gives_is_the_callers_own():
-    """Changing the dict that was given, or one that was got, changes no event."""
+    """Changes to the dict that was passed or returned do not change an event."""
     indexes = {"type": "page"}
     event = make_event("a", "", 1, b"", indexes, {})
     indexes["type"] = "other"
@@ -45,7 +45,7 @@ def test_what_an_event_gives_is_the_callers_own():
 
 
 def test_events_equal_however_they_were_read(events):
-    """By all their facts: an event of one scan equals the same event of another, and no other event."""
+    """Events are equal by all their attributes, whichever scan read them."""
     everything, of_space, of_grouping, of_index = events
     assert everything == of_space
     assert everything[:2] == of_grouping
@@ -60,21 +60,21 @@ def test_events_equal_however_they_were_read(events):
 
 @pytest.mark.parametrize("place", range(6))
 def test_events_differ_in_every_fact(place):
-    """A change of any one fact makes another event."""
+    """Events that differ in any one attribute are not equal."""
     changed = list(FACTS)
     changed[place] = ["other", "other", 0, b"other", {}, {}][place]
     assert make_event(*changed) != make_event(*FACTS)
 
 
 def test_an_event_equals_events_only():
-    """Neither a tuple of its facts nor anything else."""
+    """An event does not equal a tuple of its attributes, nor anything else."""
     event = make_event(*FACTS)
     assert event != FACTS
     assert event != "customer-1"
 
 
 def test_nobody_changes_or_makes_events():
-    """An event is what somebody stored."""
+    """Events are immutable and cannot be constructed."""
     event = make_event(*FACTS)
     for name in ("space", "grouping", "timestamp", "data", "indexes", "columns", "other"):
         with pytest.raises(AttributeError):
@@ -87,7 +87,7 @@ def test_nobody_changes_or_makes_events():
     "again", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"]
 )
 def test_events_survive(events, again):
-    """Pickled or copied, an event keeps all its facts and needs no file."""
+    """A pickled or copied event keeps all its attributes and needs no file."""
     for event in [*events[0], *events[1], make_event(*FACTS)]:
         other = again(event)
         assert other == event
@@ -96,7 +96,7 @@ def test_events_survive(events, again):
 
 
 def test_repr_says_what_there_is():
-    """Empty attributes are left out."""
+    """The repr leaves out empty attributes."""
     assert repr(make_event("a", "", -5, None, {}, {})) == "Event(space='a', grouping='', timestamp=-5, data=None)"
     assert repr(make_event(b"\xff", b"g", 5, b"x", {"type": "page"}, {"n": None})) == (
         "Event(space=b'\\xff', grouping=b'g', timestamp=5, data=b'x', indexes={'type': 'page'}, columns={'n': None})"
@@ -105,7 +105,7 @@ def test_repr_says_what_there_is():
 
 @pytest.mark.parametrize("block_rows", [1, 2, 1024])
 def test_indexes_after_the_segment_is_closed(write, block_rows):
-    """An event needs the file no more, whichever scan it came from; also where values are stored as codes."""
+    """The indexes of an event from any scan can be read after the file is closed, even if stored as codes."""
     with cut_small(Pieces(block_rows=block_rows)):
         repeated = write([("a", b"x", n, "", {"type": f"t{n % 2}"}) for n in range(40)], indexes=["type"])
         kept = [*repeated.scan(limit=30), *repeated["a"].scan(reverse=True)]
@@ -136,7 +136,7 @@ TIMES = [
 
 @pytest.mark.parametrize(("moment", "expected"), TIMES)
 def test_moments(moment, expected):
-    """Whole numbers of any kind and aware datetimes of any zone."""
+    """Integers of any type and aware datetimes of any zone are timestamps."""
     assert to_microseconds(moment) == expected
     assert type(to_microseconds(moment)) is int
 
@@ -145,13 +145,13 @@ def test_moments(moment, expected):
     "moment", [dt.datetime(2014, 6, 23), dt.date(2014, 6, 23), 1.0, "2014", None, True, 2**63, b"1", np.float64(1)]
 )
 def test_what_is_no_moment(moment):
-    """The message says what it was for."""
+    """The error for an invalid timestamp names the argument."""
     with pytest.raises(InvalidEventError, match=r"^start "):
         to_microseconds(moment, "start")
 
 
 def test_moments_of_pandas():
-    """Its timestamps are datetimes; nanoseconds that microseconds cannot hold are not dropped silently."""
+    """A pandas timestamp is a datetime; nanoseconds that do not fit microseconds are an error."""
     assert to_microseconds(pd.Timestamp(1_403_534_919_000_001_000, tz="UTC")) == 1_403_534_919_000_001
     with pytest.raises(InvalidEventError, match=r"timestamp 2014.* does not fit microseconds; keep the nanoseconds"):
         to_microseconds(pd.Timestamp(1_403_534_919_000_001_001, tz="UTC"))
@@ -160,6 +160,6 @@ def test_moments_of_pandas():
 
 
 def test_time_beyond_datetime():
-    """Python's datetime ends at the year 9999; the number does not."""
+    """Beyond the year 9999, where Python's datetime ends, `time` raises OverflowError."""
     with pytest.raises(OverflowError):
         _ = make_event("a", "", MAX_TIMESTAMP, b"", {}, {}).time

@@ -1,4 +1,4 @@
-"""Whatever was written, however, and cut into whatever pieces: every verb answers what a plain list would."""
+"""Every method agrees with a plain list, for any events, written in any way and in blocks of any size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import esformat
 
 
 def ask(segment: esformat.Segment, model: Model, asked: Question) -> esformat.Scan | None:
-    """The scan that a question stands for; None where the segment has no such space."""
+    """The scan of a query; None if the segment lacks the space."""
     holder = segment
     if asked.space is not None:
         holder = segment.find(model.shown(asked.space))
@@ -40,7 +40,7 @@ def ask(segment: esformat.Segment, model: Model, asked: Question) -> esformat.Sc
 
 
 def check_answer(segment: esformat.Segment, model: Model, asked: Question) -> None:
-    """A scan gives the model's rows, whichever way it is read, as often as it is read."""
+    """Check that a scan has the model's rows, in every form and when repeated."""
     rows = model.scan(asked)
     answer = ask(segment, model, asked)
     assert answer is not None
@@ -61,7 +61,7 @@ def check_answer(segment: esformat.Segment, model: Model, asked: Question) -> No
 
 
 def check_listings(segment: esformat.Segment, model: Model) -> None:
-    """Facts, keys and index values with their counts."""
+    """Check facts, keys and index values with their counts."""
     spaces = model.spaces()
     times = [row.timestamp for row in model.rows]
     assert segment.num_events == len(model.rows)
@@ -89,7 +89,7 @@ def check_listings(segment: esformat.Segment, model: Model) -> None:
 
 
 def check_mirrors(segment: esformat.Segment) -> None:
-    """Every scan backwards is the exact mirror of the scan forwards, ties included."""
+    """Check that every reverse scan has the exact opposite order, including ties."""
     scans = [segment.scan, *(segment[space].scan for space in segment.spaces())]
     for scan in scans:
         forward = [event_facts(event) for event in scan()]
@@ -99,7 +99,7 @@ def check_mirrors(segment: esformat.Segment) -> None:
 @examples(150)
 @given(st.data(), recordings())
 def test_every_scan_of_every_file(data: st.DataObject, recording: Recording) -> None:
-    """Arbitrary events in, every kind of scan out, both directions."""
+    """Arbitrary events are read back by every kind of scan, in both directions."""
     model = recording.model
     with tempfile.TemporaryDirectory() as directory, cut_small(recording.pieces):
         path = Path(directory) / "events.esdb"

@@ -1,4 +1,4 @@
-"""One vocabulary of options for all verbs of `esdb` and `aggregator`: a name means the same wherever it stands."""
+"""Options of `esdb` and `aggregator`: a name has the same meaning in every verb."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 from aggregator.cli import main as aggregator
 from esformat.cli import main as esdb
 
-ROLES = {"COLUMN", "KEY"}  # of files that become events, a column; of events, the key to look for
+ROLES = {"COLUMN", "KEY"}  # a column of input files; a key of events
 TWO_MEANINGS = {
     "--space": ROLES,
     "--grouping": ROLES,
-    "--follow": {"URL", "flag"},  # another server, and what comes
-    "--index": {"COLUMN", "NAME=VALUE"},  # an index to make, and a value of one to look for
-    "--on-error": {"stop|skip|collect FILE", "stop|skip"},  # tasks of Spark collect nothing
-    "--time": {"NAME", "TIME"},  # the key of lines with the time, and a time to split at
+    "--follow": {"URL", "flag"},  # another server; new events
+    "--index": {"COLUMN", "NAME=VALUE"},  # an index to create; a value of one to find
+    "--on-error": {"stop|skip|collect FILE", "stop|skip"},  # Spark tasks collect nothing
+    "--time": {"NAME", "TIME"},  # the key of lines with the time; a time to split at
 }
-NO_REPORT = {"completion", "serve", "shell", "tail", "view"}  # they have no answer, or are one
+NO_REPORT = {"completion", "serve", "shell", "tail", "view"}  # they have no result, or are one
 
 
 def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
@@ -41,7 +41,7 @@ def options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
 
 
 def test_a_name_has_one_meaning():
-    """The same placeholder and the same kind of value in every verb, but for the names that are listed."""
+    """A name has the same placeholder and type in every verb, except for the listed names."""
     kinds: dict[str, set[str]] = defaultdict(set)
     for command in VERBS.values():
         for name, option in options(command):
@@ -53,12 +53,12 @@ def test_a_name_has_one_meaning():
 
 @pytest.mark.parametrize("old", ["--from", "--report", "--none", "--files", "--zone"])
 def test_old_names_are_gone(old):
-    """No alias is kept."""
+    """Old names have no aliases."""
     assert not [verb for verb, command in VERBS.items() if old in dict(options(command))]
 
 
 def test_formats_have_one_set_of_names():
-    """A format is called the same in every verb, read or written."""
+    """A format has the same name in every verb, for reading and writing."""
     known = {
         "table", "wide", "vertical", "template", "csv", "tsv", "jsonl", "json", "parquet", "arrow", "orc", "esdb",
         "go-esdb", "go-stream",
@@ -72,6 +72,6 @@ def test_formats_have_one_set_of_names():
 
 
 def test_every_report_is_there_for_scripts():
-    """Every verb has --json, or --format for rows."""
+    """Every verb with a report has `--json`, or `--format` for rows."""
     silent = {verb.split()[-1] for verb, each in VERBS.items() if not {"--json", "--format"} & set(dict(options(each)))}
     assert silent <= NO_REPORT

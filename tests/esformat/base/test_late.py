@@ -1,4 +1,4 @@
-"""What a command's process leaves to a first use does then what it does everywhere."""
+"""Work that a command's process defers to first use has the same result as without deferral."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def run(code: str) -> list[str]:
 
 
 def test_dataclasses_do_what_they_do():
-    """Whatever one does with instances, errors and their words included, comes out as without it."""
+    """Dataclasses behave the same with and without deferral, including their errors and messages."""
     late = run(f"from esformat.base.late import import_late; import_late(); import_late(){CLASSES}")
     assert late == run(CLASSES)
     assert len(late) > 25
 
 
 def test_a_method_is_compiled_once():
-    """Before its first call it is none of the class's own; from then on the class has it without a step between."""
+    """A method is compiled at its first call; from then on the class has it directly."""
     code = (
         "from esformat.base.late import import_late; import_late()\n"
         "from dataclasses import dataclass\n"
@@ -88,7 +88,7 @@ def test_a_method_is_compiled_once():
 
 
 def test_a_slow_module_is_loaded_by_its_first_name():
-    """Imported in every way, it is loaded by none, but by the first name, once for all threads that ask together."""
+    """An import does not load a slow module; the first use of a name does, once for all threads that ask together."""
     code = (
         "from esformat.base.late import import_late; import_late()\n"
         "import sys, threading, logging.config\n"
@@ -108,14 +108,14 @@ def test_a_slow_module_is_loaded_by_its_first_name():
 
 
 def test_all_names_of_a_slow_module():
-    """With a star, too."""
+    """A star import works, too."""
     code = "from esformat.base.late import import_late; import_late(); from tomllib import *; print(loads('a = 1'))"
     assert run(code) == ["{'a': 1}"]
 
 
 @pytest.mark.parametrize("package", ["esformat", "aggregator"])
 def test_commands_use_it(package):
-    """Each of the two commands starts so."""
+    """Both commands start with deferred imports."""
     code = (
         f"import sys; sys.argv[1:] = ['--version']; from {package}.__main__ import main\n"
         "try: main()\n"
@@ -125,7 +125,7 @@ def test_commands_use_it(package):
 
 
 def test_a_name_that_a_slow_module_lacks():
-    """It is told as for every module."""
+    """The error for a missing name is the usual one."""
     code = (
         "from esformat.base.late import import_late; import_late(); import pyarrow.compute as pc\n"
         "try: pc.nothing\n"

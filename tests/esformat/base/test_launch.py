@@ -1,4 +1,4 @@
-"""How a command starts as a process."""
+"""The start of a command as a process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TASKS = Path("/proc/self/task")
 
 @pytest.mark.skipif(not TASKS.exists(), reason="counts threads, where the system tells")
 def test_numpy_starts_no_threads(tmp_path):
-    """A command leaves the other processors to others: NumPy's threads spin, and nothing here needs them."""
+    """NumPy starts no threads: they would spin on other processors, and nothing here needs them."""
     assert launched(tmp_path, f"import numpy, os; print(len(os.listdir('{TASKS}')))") == "1\n"
 
 
 def test_arrays_load_no_pandas(tmp_path):
-    """A command has no use for pandas, which pyarrow loads with the first array: it takes longer than the rest."""
+    """The first array does not load pandas, as pyarrow would: commands do not need it, and it loads slowly."""
     told = launched(
         tmp_path, "import pyarrow, sys; pyarrow.array([1]); pyarrow.array([2]); print('pandas' in sys.modules)"
     )
@@ -31,7 +31,7 @@ def test_arrays_load_no_pandas(tmp_path):
 
 
 def launched(folder: Path, code: str) -> str:
-    """What a command prints that runs this code."""
+    """The output of a command that runs this code."""
     (folder / "command.py").write_text(f"def run(arguments):\n    {code}\n    return 0\n")
     program = "from esformat.base.launch import launch; launch('command', 'command')"
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
@@ -41,7 +41,7 @@ def launched(folder: Path, code: str) -> str:
 
 
 def test_interrupts_that_come_together(monkeypatch):
-    """One counts, and a second later another one."""
+    """Interrupts within a moment count once; one that follows a second later counts again."""
     now = [100.0]
     monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=lambda: now[0]))
     handler = launch.Interrupts()

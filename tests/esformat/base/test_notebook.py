@@ -1,4 +1,4 @@
-"""What notebooks show: small tables, with everything from outside escaped."""
+"""Notebooks show small tables in which all external text is escaped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BAD = "<script>alert('x')</script>&\""
 
 
 class _Table(HTMLParser):
-    """The cells of a table, and every tag that there is."""
+    """The cells of a table, and all its tags."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ def path(tmp_path):
 
 
 def test_files(path):
-    """What a file holds, several do, and the first events of an answer."""
+    """A file, several files and scans show their contents; a scan shows its first events."""
     with esformat.open(path) as segment, esformat.open_many(path) as files:
         assert shown(segment).cells[0] == str(path)[:79] + "…" if len(str(path)) > 80 else str(path)
         assert "30" in shown(segment).cells
@@ -54,13 +54,13 @@ def test_files(path):
             cells = shown(scan).cells
             assert BAD in cells
             assert max(map(len, cells)) <= 80
-        assert shown(segment.scan()).tags.count("tr") == 1 + 10 + 1  # the names, the events, one for those left out
+        assert shown(segment.scan()).tags.count("tr") == 1 + 10 + 1  # the names, the events, one row for those left out
         assert shown(segment.scan(limit=10)).tags.count("tr") == 1 + 10
         assert shown(segment.scan(limit=0)).tags.count("tr") == 1
 
 
 def test_times_beyond_the_calendar(tmp_path):
-    """Any 64 bits are a time of the format; some are none of Python's."""
+    """Timestamps beyond Python's calendar are shown as numbers: the format allows any 64 bits."""
     with esformat.create(tmp_path / "far.esdb") as writer:
         for at in (-(2**62), 0, 2**62):
             writer.add("a", b"", timestamp=at)
@@ -70,7 +70,7 @@ def test_times_beyond_the_calendar(tmp_path):
 
 
 def test_catalogs(tmp_path):
-    """Topics, a topic, receipts, answers of scans and statements."""
+    """Catalogs, topics, receipts and the results of scans and statements are shown."""
     with aggregator.open(tmp_path / "data", durability="none") as catalog:
         receipt = catalog.create_topic(BAD, indexes=["type"]).append(
             [{"space": BAD, "timestamp": n, "type": BAD} for n in range(30)]

@@ -1,4 +1,4 @@
-"""Sizes and lengths of time as text."""
+"""Sizes and durations as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZES = [
 
 @pytest.mark.parametrize(("text", "size"), SIZES, ids=str)
 def test_sizes(text, size):
-    """Decimal and binary units, in any case, with or without a space; exact where a float is not."""
+    """Sizes have decimal and binary units in any case, with or without a space; they are exact where a float is not."""
     assert parse_size(text) == size
 
 
@@ -27,7 +27,7 @@ NO_SIZES = ["", "MiB", "k", "-1", -1, "1,5GB", "1 XB", "1iB", "1kbb", "1 2", "te
 
 @pytest.mark.parametrize("text", [*NO_SIZES, "9" * 17 + "G", True, b"1"], ids=str)
 def test_no_sizes(text):
-    """Each is refused; the message says what was found."""
+    """Text that is not a size is refused with a message."""
     with pytest.raises(ValueError, match="invalid size"):
         parse_size(text)
 
@@ -42,7 +42,7 @@ LENGTHS = [
 
 @pytest.mark.parametrize(("text", "length"), LENGTHS, ids=str)
 def test_lengths_of_time(text, length):
-    """Several parts add up; minutes and months differ in case."""
+    """Durations may have several parts; `m` for minutes and `M` for months differ in case."""
     assert parse_duration(text) == length
 
 
@@ -52,6 +52,6 @@ def test_lengths_of_time(text, length):
     ids=str,
 )
 def test_no_lengths_of_time(text):
-    """Each is refused."""
+    """Text that is not a duration is refused."""
     with pytest.raises(ValueError, match="invalid length of time"):
         parse_duration(text)

@@ -1,4 +1,4 @@
-"""Running commands: in this process for speed, or in one of their own for what only a process has."""
+"""Fixtures that run commands: in this process for speed, or in a separate process if the test needs one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended and what it printed."""
+    """The status and output of a command."""
 
     status: int
     out: bytes
@@ -37,13 +37,13 @@ class Result:
 
     @property
     def rows(self) -> list[dict]:
-        """What was printed as JSON lines."""
+        """The printed JSON lines."""
         return [json.loads(line) for line in self.lines]
 
 
 @pytest.fixture
 def esdb(capfdbinary, monkeypatch, tmp_path):
-    """Run `esdb` with some arguments in a directory of its own; every error must be one line without a traceback."""
+    """Run `esdb` with some arguments in a fresh directory; every error must be one line without a traceback."""
     monkeypatch.chdir(tmp_path)
 
     def command(*arguments, stdin: bytes = b"") -> Result:
@@ -57,14 +57,14 @@ def esdb(capfdbinary, monkeypatch, tmp_path):
 
 
 def environment() -> dict[str, str]:
-    """Give the environment of a user: buffered output, as Python has it by default."""
+    """The environment of a user: output is buffered, as is Python's default."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return {**inherited, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "NO_COLOR": "1"}
 
 
 @pytest.fixture
 def process(tmp_path):
-    """Run `esdb` in a process of its own."""
+    """Run `esdb` in a separate process."""
 
     def command(*arguments, stdin: bytes = b"", **options) -> Result:
         done = subprocess.run(
@@ -82,7 +82,7 @@ def at(day: int) -> datetime:
 
 @pytest.fixture
 def activity(tmp_path) -> Path:
-    """A segment of a few customers: three groupings, two indexes, payloads of which some are no text."""
+    """A segment of a few customers with three groupings and two indexes; one payload is not text."""
     path = tmp_path / "activity.esdb"
     with esformat.create(path, indexes=["type", "country"]) as writer:
         for day in range(1, 29):

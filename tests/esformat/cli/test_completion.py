@@ -1,4 +1,4 @@
-"""Tab completion: what the commands answer to shells, and what real shells make of it."""
+"""Tab completion: the answers of the commands to shells, and completion in real shells."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHELLS = {"bash": [".bashrc", "-i"], "zsh": [".zshrc", "-i"], "fish": [".config/
 
 
 def commands(group: click.Group) -> Iterator[tuple[str, click.Command]]:
-    """All verbs, those of groups within, too."""
+    """All verbs, including those of nested groups."""
     for name in group.list_commands(click.Context(group)):
         command = group.get_command(click.Context(group), name)
         assert command is not None
@@ -43,7 +43,7 @@ def commands(group: click.Group) -> Iterator[tuple[str, click.Command]]:
 
 @pytest.mark.parametrize("main", [esformat.cli.main, aggregator.cli.main], ids=["esdb", "aggregator"])
 def test_every_file_is_completed(main):
-    """A parameter that takes a file or a directory asks the shell for their names."""
+    """A parameter that takes a file or a directory asks the shell for file names."""
     lacking = []
     for name, command in commands(main):
         for parameter in command.params:
@@ -58,7 +58,7 @@ def test_every_file_is_completed(main):
 
 @pytest.mark.parametrize("main", [esformat.cli.main, aggregator.cli.main], ids=["esdb", "aggregator"])
 def test_no_group_cuts_the_lines_of_its_verbs(main):
-    """Groups within show whole sentences, as the program does."""
+    """The help of every group shows the descriptions of its verbs in full."""
     for name, command in [(main.name, main), *commands(main)]:
         if isinstance(command, click.Group):
             shown = command.get_help(click.Context(command, info_name=name)).splitlines()
@@ -66,7 +66,7 @@ def test_no_group_cuts_the_lines_of_its_verbs(main):
 
 
 def test_what_to_do_with_bad_rows_is_completed():
-    """Its values are three words, the last with a file behind it."""
+    """`--on-error` completes to its fixed words."""
     write = esformat.cli.main.get_command(click.Context(esformat.cli.main), "write")
     (option,) = [parameter for parameter in write.params if "--on-error" in parameter.opts]
     items: list[CompletionItem] = option.type.shell_complete(click.Context(write), option, "s")
@@ -75,7 +75,7 @@ def test_what_to_do_with_bad_rows_is_completed():
 
 @contextmanager
 def terminal(home: Path, command: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """A shell in a terminal: where to write keys, and all that it printed, which grows by `until`."""
+    """A shell in a terminal: where to write keys, and its output so far, which `until` extends."""
     pid, keys = pty.fork()
     if not pid:
         os.chdir(home)
@@ -92,14 +92,14 @@ def terminal(home: Path, command: list[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def shows(keys: int, shown: list[str], text: str) -> bool:
-    """Whether the terminal has shown a text by now."""
+    """Whether the terminal has shown a text so far."""
     while select.select([keys], [], [], 0)[0]:
         shown[0] += os.read(keys, 1 << 16).decode(errors="replace")
-    return text in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown[0])  # colours, and where the cursor goes
+    return text in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown[0])  # colours and cursor positions
 
 
 def completes(keys: int, shown: list[str], typed: str, completed: str) -> None:
-    """Return when the terminal shows the end of what was typed; what is typed before a prompt may be lost."""
+    """Type until the terminal shows the completed text: keys that arrive before the prompt may be lost."""
     again = time.monotonic()
 
     def now_and_then() -> bool:
@@ -115,7 +115,7 @@ def completes(keys: int, shown: list[str], typed: str, completed: str) -> None:
 @pytest.mark.parametrize("shell", ["bash", pytest.param("zsh", marks=long), pytest.param("fish", marks=long)])
 @pytest.mark.parametrize("module", ["esformat", pytest.param("aggregator", marks=long)])
 def test_completion_in_a_real_shell(tmp_path, shell, module):
-    """The documented line, in a configuration that has nothing else, completes verbs, options, values and files."""
+    """The documented line, alone in a shell's configuration, completes verbs, options, values and files."""
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     program = {"esformat": "esdb", "aggregator": "aggregator"}[module]

@@ -1,4 +1,4 @@
-"""Numbers, sizes and times in words; a progress bar on a terminal only."""
+"""Numbers, sizes and times in words; progress bars appear only on terminals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.esformat.cli.conftest import environment
     ],
 )
 def test_size(number, words):
-    """Bytes in the unit that makes them short."""
+    """Sizes have the unit that makes them short."""
     assert size(number) == words
 
 
@@ -42,12 +42,12 @@ def test_size(number, words):
     ],
 )  # fmt: skip
 def test_length(micros, words):
-    """A whole number of the largest unit that allows it: an hour is no 0.0416667 days."""
+    """A length is a whole number of the largest unit that allows one: an hour is not 0.0416667 days."""
     assert length(micros) == words
 
 
 def test_count():
-    """One is not many."""
+    """Counts use the singular for one."""
     assert [count(number, "event") for number in (0, 1, 12345)] == ["0 events", "1 event", "12,345 events"]
 
 
@@ -62,18 +62,18 @@ def test_count():
     ],
 )
 def test_moment(micros, words):
-    """Times as ISO 8601; what no calendar holds, as the number it is."""
+    """Times are ISO 8601; a time outside the calendar is shown as a number."""
     assert moment(micros) == words
 
 
 def test_no_progress_in_a_pipe():
-    """Nobody looks at a pipe."""
+    """A pipe gets no progress bar."""
     with progress("reading") as show:
         assert show is None
 
 
 def on_terminal(command, cwd, **options) -> tuple[bytes, bytes]:
-    """Run with stderr, and stdout unless told otherwise, on a terminal; give what both showed."""
+    """Run a command with stderr and, by default, stdout on a terminal; return what each showed."""
     master, terminal = pty.openpty()
     options = {"stdout": terminal, "env": {**environment(), "TERM": "xterm", "COLUMNS": "100"}, **options}
     process = subprocess.Popen(
@@ -95,7 +95,7 @@ def on_terminal(command, cwd, **options) -> tuple[bytes, bytes]:
 
 
 def test_progress_on_a_terminal(tmp_path):
-    """A bar goes to the terminal, and only there: what is piped stays clean."""
+    """A progress bar goes only to the terminal; piped output stays clean."""
     (tmp_path / "in.csv").write_text("space,timestamp\na,2006-04-07\n")
     out, shown = on_terminal(["write", "out.esdb", "in.csv"], tmp_path, stdout=subprocess.PIPE)
     assert out.startswith(b"out.esdb: 1 event of 1 space")
@@ -115,6 +115,6 @@ def test_table_on_a_terminal(activity, tmp_path):
 
 
 def test_no_bytes_on_a_terminal(activity, tmp_path):
-    """A binary format is not thrown at a terminal."""
-    with pytest.raises(AssertionError):  # the status, which is 2
+    """A binary format is not written to a terminal."""
+    with pytest.raises(AssertionError):  # the status is 2
         on_terminal(["scan", activity, "--format", "parquet"], tmp_path)

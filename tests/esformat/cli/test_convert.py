@@ -1,4 +1,4 @@
-"""`esdb convert`: formats by name or as asked, and one line for whatever goes wrong."""
+"""`esdb convert`: formats by file name or option, and one line for each error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GO = ROOT / "fixtures" / "go_esdb"
 
 @pytest.fixture
 def segment(tmp_path):
-    """A segment with a payload that is no text, in a directory of its own."""
+    """A segment that has a payload that is not text, in a fresh directory."""
     path = tmp_path / "a.esdb"
     with esformat.create(path, indexes=["type"]) as writer:
         writer.add("s", b"\xff\x00", timestamp=1_000_000, indexes={"type": ""})
@@ -26,7 +26,7 @@ def segment(tmp_path):
 
 @pytest.mark.parametrize("extension", ["parquet", "arrow", "feather", "csv", "jsonl"])
 def test_there_and_back(segment, tmp_path, capsys, extension):
-    """The segment that comes back has the same bytes."""
+    """A segment converted there and back has the same bytes."""
     between, back = tmp_path / f"b.{extension}", tmp_path / "c.esdb"
     assert run(["convert", str(segment), str(between)]) == 0
     assert run(["convert", str(between), str(back), "--schema", str(segment)]) == 0
@@ -37,7 +37,7 @@ def test_there_and_back(segment, tmp_path, capsys, extension):
 
 
 def test_go_files(tmp_path, capsys):
-    """A file of the Go ESDB is known by its bytes, whatever it is called; --format names the one to write."""
+    """A file of the Go ESDB is recognised by its bytes, whatever its name; `--format` writes one."""
     source, between, back = (tmp_path / name for name in ("old.esdb", "new.esdb", "again.esdb"))
     shutil.copy(GO / "small.esdb", source)
     assert run(["convert", str(source), str(between)]) == 0
@@ -61,7 +61,7 @@ def test_go_files(tmp_path, capsys):
     ],
 )
 def test_refusals(segment, tmp_path, monkeypatch, capsys, arguments, status, message):
-    """One line on stderr, and nothing written."""
+    """A refused conversion prints one line on stderr and writes nothing."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.esdb").write_bytes(b"nothing of the kind")
     before = sorted(tmp_path.iterdir())
@@ -73,7 +73,7 @@ def test_refusals(segment, tmp_path, monkeypatch, capsys, arguments, status, mes
 
 
 def test_force(segment, tmp_path):
-    """--force replaces a target."""
+    """`--force` replaces the target."""
     target = tmp_path / "b.csv"
     target.write_text("old")
     assert run(["convert", str(segment), str(target)]) == 2
@@ -96,7 +96,7 @@ def test_force(segment, tmp_path):
     ],
 )
 def test_what_to_do(segment, tmp_path, monkeypatch, capsys, arguments, hint):
-    """Each refusal says what would help, by the names that options have here."""
+    """Each refusal suggests a fix, with the option names of this command."""
     monkeypatch.chdir(tmp_path)
     assert run(["convert", "a.esdb", "a.csv", "--allow-loss"]) == 0
     (tmp_path / "u.csv").write_text("user,when\nann,2024-01-01\n")
@@ -106,7 +106,7 @@ def test_what_to_do(segment, tmp_path, monkeypatch, capsys, arguments, hint):
 
 
 def test_notes(tmp_path, monkeypatch, capsys):
-    """What is read without the schema that it came from is said to be so."""
+    """A conversion without the original schema prints a note."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("space,grouping,timestamp,type\na,g,2024-01-01T00:00:00Z,page\n")
     assert run(["convert", "a.csv", "a.esdb"]) == 0
@@ -123,7 +123,7 @@ def test_notes(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("between", ["b.parquet", "b.arrow", "b.arrows", "b.csv", "b.jsonl", "b-go.esdb"])
 def test_progress(tmp_path, between):
-    """Conversions tell how much of the source they have read; at the end about all of it."""
+    """Progress reports how much of the source has been read; at the end that is nearly all of it."""
     path, other = tmp_path / "a.esdb", tmp_path / between
     with esformat.create(path, indexes=["type"]) as writer:
         for i in range(3000):
@@ -141,7 +141,7 @@ def test_progress(tmp_path, between):
 
 
 def test_stores(segment, s3, bucket, tmp_path, capsys):
-    """Segments are read from a store, and files of other formats written there."""
+    """Segments are read from a store, and files of other formats are written to one."""
     place = f"s3://{bucket}/{{}}".format
     assert run(["convert", str(segment), place("a.parquet")]) == 0
     s3.client.upload_file(str(segment), bucket, "a.esdb")

@@ -1,4 +1,4 @@
-"""The examples that `--help` shows work as they are written."""
+"""The examples that `--help` shows work as printed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ JSONL = '{"user":"ann","time":"2024-03-01T12:00:00Z","type":"view","x":1}\n'
 
 
 def examples(name: str) -> list[str]:
-    """Take the commands from the end of a command's help."""
+    """Return the commands at the end of a command's help."""
     return [line.strip() for line in main.commands[name].epilog.splitlines() if "esdb " in line]
 
 
 @pytest.fixture
 def directory(tmp_path, activity):
-    """A directory with the files that the examples talk about, and an `esdb` on the path."""
+    """A directory with the files that the examples name, and with `esdb` on the path."""
     (tmp_path / "reviews.csv").write_text(CSV)
     (tmp_path / "huge.csv.gz").write_bytes(gzip.compress(CSV.encode()))
     (tmp_path / "dirty.csv").write_text(CSV + "carl,never,3\n")
@@ -64,10 +64,10 @@ def in_a_shell(directory, line: str) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_examples(directory, esdb, name):
-    """Each line runs as it stands, one after the other, and prints or writes something."""
+    """The lines run as printed, in order; each prints or writes something."""
     lines = examples(name)
     assert len(lines) >= 2
-    if name == "verify":  # its second example has a file that `write` makes
+    if name == "verify":  # its second example uses a file that `write` makes
         lines.insert(0, examples("write")[0])
     else:
         (directory / "activity.esdb").touch(exist_ok=True)
@@ -84,5 +84,5 @@ def test_examples(directory, esdb, name):
 
 
 def test_there_is_a_checkout():
-    """The commands run the code of this checkout, installed or not."""
+    """The commands run the code of this checkout, even if it is not installed."""
     assert (ROOT / "esformat" / "__main__.py").exists()

@@ -1,4 +1,4 @@
-"""One set of formats for every verb that writes rows: by name, as asked, and in whole segments."""
+"""Every verb that writes rows has the same formats: by file name, by option, and whole segments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import esformat
 
 
 def test_json_is_one_array(esdb, activity):
-    """It holds the objects that jsonl has a line for each of; without rows it is empty."""
+    """`json` is one array of the objects that `jsonl` prints one per line; without rows it is empty."""
     rows = esdb("scan", "activity.esdb", "--format", "jsonl").rows
     assert json.loads(esdb("scan", "activity.esdb", "--format", "json").text) == rows
     assert json.loads(esdb("scan", "activity.esdb", "--limit", "0", "--format", "json").text) == []
@@ -19,7 +19,7 @@ def test_json_is_one_array(esdb, activity):
 
 
 def test_the_name_tells_the_format(esdb, activity, tmp_path):
-    """As for `convert` and `export`: -o x.parquet is Parquet."""
+    """The file name selects the format, as for `convert` and `export`: `-o x.parquet` writes Parquet."""
     assert esdb("scan", "activity.esdb", "-o", "a.parquet").status == 0
     assert pyarrow.parquet.read_table(tmp_path / "a.parquet").num_rows == 29
     assert esdb("spaces", "activity.esdb", "-o", "a.csv").status == 0
@@ -32,7 +32,7 @@ def test_the_name_tells_the_format(esdb, activity, tmp_path):
 
 @pytest.mark.parametrize("name", ["a.xlsx", "a.csv.gz", "a.tsv"])
 def test_a_name_that_tells_no_format(esdb, activity, tmp_path, name):
-    """It is refused, as `convert` does, before anything is read; a format may be given."""
+    """A name without a known format is refused before anything is read, unless `--format` is given."""
     for verb in (["scan", "activity.esdb"], ["spaces", "activity.esdb"], ["sql", "FROM 'activity.esdb'"]):
         refused = esdb(*verb, "-o", name)
         assert (refused.status, (tmp_path / name).exists()) == (2, False)
@@ -41,7 +41,7 @@ def test_a_name_that_tells_no_format(esdb, activity, tmp_path, name):
 
 
 def test_scan_writes_a_segment(esdb, activity, tmp_path):
-    """It holds the events of the answer, with the indexes and the kind of keys of its source."""
+    """`scan` writes its events as a segment with the indexes and the kind of keys of the source."""
     assert esdb("scan", "activity.esdb", "--index", "type=purchase", "--reverse", "-o", "bought.esdb").status == 0
     with esformat.open(tmp_path / "bought.esdb") as segment:
         assert segment.num_events == 7
@@ -62,7 +62,7 @@ def test_scan_writes_a_segment(esdb, activity, tmp_path):
     ],
 )
 def test_refusals(esdb, activity, tmp_path, arguments, message):
-    """One line, and no file."""
+    """A refused request prints one line and writes no file."""
     result = esdb(*arguments)
     assert (result.status, message in result.err) == (2, True), result.err
     assert not list(tmp_path.glob("a.*"))

@@ -1,4 +1,4 @@
-"""A file system that is really full: what a command says then, and what it leaves."""
+"""Commands on a file system that is really full: their messages, and that nothing remains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aggregator.cli.shared import feeding
 
 @pytest.fixture
 def small(tmp_path):
-    """A file system of its own of 1 MiB."""
+    """A mounted file system of 1 MiB."""
     place = tmp_path / "small"
     place.mkdir()
     mounted = subprocess.run(
@@ -34,7 +34,7 @@ def small(tmp_path):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
-    """Events that compress to more than that, as CSV and as a segment."""
+    """Events that compress to more than 1 MiB, as CSV and as a segment."""
     folder = tmp_path_factory.mktemp("large")
     with (folder / "large.csv").open("w") as file:
         file.write("space,timestamp,text\n")
@@ -47,7 +47,7 @@ def made(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def large(made, tmp_path) -> Path:
-    """The same in a directory of the test's own."""
+    """The large files, copied to the test's directory."""
     for file in made.iterdir():
         shutil.copyfile(file, tmp_path / file.name)
     return tmp_path
@@ -67,7 +67,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_file_that_does_not_fit(esdb, small, large, command):
-    """One line that names it and says that nothing was made; nothing is left in its place."""
+    """The error is one line that names the file and says that it was not made; no file remains."""
     arguments = [part.format(out=small / "out") for part in command]
     out = next(part for part in arguments if part.startswith(str(small)))
     result = esdb(*arguments)
@@ -77,7 +77,7 @@ def test_a_file_that_does_not_fit(esdb, small, large, command):
 
 
 def test_parts_that_do_not_fit(esdb, small, large):
-    """The part that does not is named, and none is left, nor the directory for them."""
+    """The error names the part that does not fit; no part remains, nor their directory."""
     result = esdb("split", large / "large.esdb", small / "days" / "parts", "--size", "200kB")
     assert result.status == 1
     assert re.fullmatch(
@@ -87,7 +87,7 @@ def test_parts_that_do_not_fit(esdb, small, large):
 
 
 def test_python_says_which_file(small, large):
-    """The error of a writer names its file, too."""
+    """The error of a writer in Python names the file, too."""
     with pytest.raises(OSError, match="it was not made") as caught, esformat.create(small / "out.esdb") as writer:
         writer.add_table(esformat.open(large / "large.esdb").scan().to_table())
     assert caught.value.filename == str(small / "out.esdb")
@@ -95,7 +95,7 @@ def test_python_says_which_file(small, large):
 
 
 def test_an_import_that_does_not_fit(small, large, monkeypatch, capfd):
-    """It says where there is no room, how many events are kept and as which records; these are there."""
+    """An import that runs out of space says where, and keeps the events that it reports as kept."""
     monkeypatch.setattr(feeding, "DISK_PATIENCE_S", 0.0)
     data = small / "data"
     assert run_aggregator(["init", str(data)]) == 0

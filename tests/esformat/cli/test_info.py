@@ -1,4 +1,4 @@
-"""`esdb info`: facts that agree with the segment."""
+"""`esdb info` reports facts that agree with the segment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import esformat
 
 
 def test_json(esdb, activity):
-    """Everything as one JSON object."""
+    """`--json` prints everything as one JSON object."""
     result = esdb("info", "activity.esdb", "--json")
     assert (result.status, result.err) == (0, "")
     facts = json.loads(result.out)
@@ -22,7 +22,7 @@ def test_json(esdb, activity):
 
 
 def test_table(esdb, activity):
-    """The same for people."""
+    """The default output has the same facts for people."""
     result = esdb("info", "activity.esdb")
     assert result.status == 0
     facts = {line.split()[0]: line.split()[1:] for line in result.lines if line.strip()}
@@ -44,6 +44,6 @@ def test_no_events(esdb, tmp_path):
 
 
 def test_properties(esdb, tmp_path):
-    """What the writer was given to keep is shown."""
+    """The writer's properties are shown."""
     esformat.create(tmp_path / "kept.esdb", properties={"source.space": "user id"}).finish()
     assert ["source.space", "user", "id"] in [line.split() for line in esdb("info", "kept.esdb").lines]

@@ -1,4 +1,4 @@
-"""What jobs show while they work, without Spark."""
+"""The progress that jobs show, without Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from esformat.cli.job_display import JobDisplay, displayed, quiet
 
 
 def test_line():
-    """Files, events, bytes, tasks and the time that is left, as far as they are known."""
+    """The line has files, events, bytes, tasks and the remaining time, as far as they are known."""
     now, tasks = [0.0], [(0, 0)]
     display = JobDisplay("converting", lambda: tasks[0], lambda: now[0])
     assert display.line() == "converting: looking"
@@ -26,7 +26,7 @@ def test_line():
 
 
 def test_lines_in_a_log(capfd):
-    """Where nobody looks at a terminal, there is a line now and then."""
+    """If stderr is not a terminal, a line is printed from time to time."""
     with displayed("merging", lambda: (1, 2), log_seconds=0.001) as display:
         display(1, 10)
         while "1 of 2 tasks" not in (said := capfd.readouterr().err):
@@ -36,7 +36,7 @@ def test_lines_in_a_log(capfd):
 
 
 def test_noise_is_kept_and_told_with_a_failure(capfd):
-    """What Java says as it starts is not shown, unless it does not start."""
+    """Java's output at its start is hidden, unless Java fails to start."""
     with quiet():
         os.write(2, b"WARNING: Using incubator modules")
     assert capfd.readouterr().err == ""

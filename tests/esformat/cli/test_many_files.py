@@ -1,4 +1,4 @@
-"""Several files, directories, patterns and places in stores, wherever a verb takes files."""
+"""Every verb that takes files takes several files, directories, patterns and object store locations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLES = ("--space", "who", "--timestamp", "at")
 
 @dataclass(frozen=True)
 class Place:
-    """A directory on disk, or a prefix of a bucket."""
+    """A directory on disk or a prefix of a bucket."""
 
     root: str
     put: object
@@ -33,7 +33,7 @@ class Place:
 
 @pytest.fixture(params=[pytest.param("disk", marks=long), "store"])
 def place(request, tmp_path) -> Place:
-    """An empty place for files; the command runs in `tmp_path`."""
+    """An empty location for files; the command runs in `tmp_path`."""
     if request.param == "disk":
         root = tmp_path / "there"
 
@@ -52,7 +52,7 @@ def place(request, tmp_path) -> Place:
 
 @pytest.fixture
 def parts(place, tmp_path) -> Place:
-    """Two segments, `ada` in both and `bob` in one; something else lies beside them."""
+    """Two segments, `ada` in both and `bob` in one, beside a file that is not a segment."""
     for number, spaces in enumerate((["ada", "bob"], ["ada"])):
         path = tmp_path / "made.esdb"
         with esformat.create(path, indexes=["type"], overwrite=True) as writer:
@@ -74,7 +74,7 @@ def named(parts: Place, how: str) -> list[str]:
 
 @pytest.mark.parametrize("how", share_of(["files", "directory", "pattern", "each once"], 4))
 def test_reading_verbs(esdb, parts, how):
-    """Every verb that reads takes them all, and reads them as one."""
+    """Every verb that reads takes several files and reads them as one."""
     files = named(parts, how)
     assert esdb("scan", *files, "--count").text == "3\n"
     rows = esdb("scan", *files, "--format", "jsonl", "--space", "ada").rows
@@ -96,7 +96,7 @@ def test_reading_verbs(esdb, parts, how):
 
 
 def test_what_is_not_there(esdb, parts):
-    """A pattern or a directory without a segment is told by its name, before anything else is done."""
+    """A pattern or directory without a segment is refused by name, before any other work."""
     for verb in ("scan", "spaces", "info", "verify"):
         result = esdb(verb, parts / "none/*.esdb")
         assert (result.status, result.out) == (2, b"")
@@ -108,7 +108,7 @@ def test_what_is_not_there(esdb, parts):
 
 
 def test_answers_go_to_places(esdb, parts, place):
-    """Every output file may lie where the inputs do."""
+    """Every output file may be written to any location that inputs are read from."""
     for name in ("a.jsonl", "a.csv", "a.parquet", "a.arrow", "a.json", "a.esdb"):
         assert esdb("scan", parts / "year", "-o", place / name).status == 0
     assert esdb("scan", place / "a.esdb", "--count").text == "3\n"
@@ -125,7 +125,7 @@ def test_answers_go_to_places(esdb, parts, place):
 
 
 def foreign(name: str, who: str, tmp_path: Path) -> bytes:
-    """One event in the format that the name tells."""
+    """One event, in the format of the file name."""
     table = pa.table({"who": [who], "at": pa.array([T0], pa.timestamp("us", "UTC")), "type": ["page"]})
     path = tmp_path / "foreign"
     if name.endswith(".parquet"):
@@ -154,7 +154,7 @@ def inputs(place, tmp_path) -> Place:
 
 
 def test_inputs_of_write(esdb, inputs):
-    """A directory gives the files whose names tell a format; a pattern what it matches, each file once."""
+    """A directory stands for its files with known formats, a pattern for its matches; each file is read once."""
     written = esdb("write", inputs / "out.esdb", inputs / "in", *ROLES, "--force")
     assert (written.status, written.err) == (0, "")
     found = [row["space"] for row in esdb("scan", inputs / "out.esdb", "--format", "jsonl").rows]
@@ -164,7 +164,7 @@ def test_inputs_of_write(esdb, inputs):
 
 
 def test_a_format_for_all(esdb, inputs, tmp_path):
-    """With --input-format a directory gives all its files."""
+    """With `--input-format` a directory stands for all its files."""
     inputs.put("logs/one.log", foreign("a.csv", "ada", tmp_path))
     inputs.put("logs/two.log", foreign("a.csv", "bob", tmp_path))
     refused = esdb("write", "out.esdb", inputs / "logs/", *ROLES)
@@ -176,7 +176,7 @@ def test_a_format_for_all(esdb, inputs, tmp_path):
 
 @pytest.mark.parametrize("name", share_of(FOREIGN, 4))
 def test_inputs_of_convert(esdb, inputs, name):
-    """`convert` reads a file of any format where it lies."""
+    """`convert` reads a file of any format from any location."""
     converted = esdb("convert", inputs / f"in/{name}", inputs / "made.esdb", *ROLES)
     assert (converted.status, converted.err) == (0, "")
     assert esdb("convert", inputs / "made.esdb", inputs / "made.parquet").status == 0
@@ -185,7 +185,7 @@ def test_inputs_of_convert(esdb, inputs, name):
 
 
 def test_an_input_that_is_not_there(esdb, place):
-    """One line that names it."""
+    """A missing input is one line that names it."""
     result = esdb("write", "out.esdb", place / "none.csv", *ROLES)
     assert (result.status, "none.csv" in result.err) == (1, True)
     assert result.err.count("\n") == 1

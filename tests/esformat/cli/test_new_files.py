@@ -1,4 +1,4 @@
-"""Verbs that make a file of a file, given several: each goes into a directory, and one that fails stops no other."""
+"""Verbs that rewrite files accept several: the results go to a directory, and one failure does not stop the others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(path: Path, *spaces: str) -> bytes:
 
 @pytest.fixture(params=["disk", "store"])
 def root(request, tmp_path) -> str:
-    """`year` holds `0.esdb` of ada and bob, `deep/1.esdb` of ada, and `cut.esdb`, whose end is missing."""
+    """`year` with `0.esdb` of ada and bob, `deep/1.esdb` of ada, and `cut.esdb`, whose end is missing."""
     files = {
         "year/0.esdb": write(tmp_path / "year/0.esdb", "ada", "bob"),
         "year/deep/1.esdb": write(tmp_path / "year/deep/1.esdb", "ada"),
@@ -53,7 +53,7 @@ MADE = {"convert": ("0.parquet", "deep/1.parquet"), "split": ("0-0001.esdb", "de
 
 @pytest.mark.parametrize("verb", share_of(WORK, 3))
 def test_each_goes_into_the_directory(esdb, root, verb):
-    """Every file of a directory gets one of its own, below the other directory as it lay below the first."""
+    """Each file gets a result in the output directory, under the same relative path."""
     result = esdb(verb, f"{root}/year", f"{root}/out", *WORK[verb])
     assert result.status == 1
     assert result.err.count("\n") == 1
@@ -65,7 +65,7 @@ def test_each_goes_into_the_directory(esdb, root, verb):
 
 
 def test_repair_each(esdb, root):
-    """The sound ones are written whole, too: the directory can take the place of the other."""
+    """`repair` writes undamaged files, too, so that the new directory can replace the old one."""
     result = esdb("repair", f"{root}/year", f"{root}/saved")
     assert "cut.esdb: at byte" in result.err
     assert (result.status, result.lines[-1]) == (0, f"{root}/saved: 3 of 3 files without a problem")
@@ -73,7 +73,7 @@ def test_repair_each(esdb, root):
 
 
 def test_report_for_scripts(esdb, root):
-    """A list with an entry for each file, those that failed included."""
+    """The JSON report has an entry for each file, including those that failed."""
     result = esdb("reindex", f"{root}/year/*.esdb", f"{root}/year/deep/1.esdb", f"{root}/out", "--no-index", "--json")
     assert (result.status, result.err) == (1, "")
     facts = json.loads(result.text)
@@ -85,7 +85,7 @@ def test_report_for_scripts(esdb, root):
 
 
 def test_erasing_leaves_the_others_whole(esdb, tmp_path):
-    """A file that has none of the spaces is copied, so that the new directory has every event that is to stay."""
+    """`erase` copies a file that has none of the spaces, so that the new directory has all remaining events."""
     write(tmp_path / "in/a.esdb", "ada", "bob")
     write(tmp_path / "in/b.esdb", "cid")
     result = esdb("erase", "in", "out", "--space", "ada")
@@ -103,7 +103,7 @@ def test_erasing_leaves_the_others_whole(esdb, tmp_path):
 
 
 def test_a_single_file_into_a_directory(esdb, tmp_path):
-    """As other commands have it: under its own name."""
+    """A single file written to a directory keeps its name, as with other commands."""
     write(tmp_path / "a.esdb", "ada")
     (tmp_path / "out").mkdir()
     assert esdb("recompress", "a.esdb", "out").lines[0].startswith("out/a.esdb: 1 event")
@@ -112,7 +112,7 @@ def test_a_single_file_into_a_directory(esdb, tmp_path):
 
 
 def test_refused_before_anything_is_made(esdb, tmp_path):
-    """Two that would meet, an output that is an input, a directory within an input, and what is no directory."""
+    """Equal result names, an output that is an input or within one, and an output that is no directory are refused."""
     write(tmp_path / "one/a.esdb", "ada")
     write(tmp_path / "two/a.esdb", "bob")
     (tmp_path / "a.csv").write_text("space,timestamp\na,2024-03-01\n")
@@ -135,7 +135,7 @@ def test_refused_before_anything_is_made(esdb, tmp_path):
 
 
 def test_diff_of_parts(esdb, tmp_path):
-    """A directory or pattern is one side: the parts of a segment hold what it holds."""
+    """A directory or pattern is one side of `diff`: the parts of a segment equal the whole."""
     write(tmp_path / "a.esdb", "ada", "bob", "cid")
     assert esdb("split", "a.esdb", "parts", "--space", "bob", "--space", "cid").status == 0
     assert esdb("diff", "a.esdb", "parts").text == "3 events in both, 0 only in a.esdb, 0 only in parts\n"
@@ -146,6 +146,6 @@ def test_diff_of_parts(esdb, tmp_path):
 
 @pytest.mark.parametrize("name", ["../../up.esdb", "deep/../../../up.esdb"])
 def test_names_of_objects_that_climb(name):
-    """A key with `..` in it names no place outside the directory that was asked for."""
+    """A key that contains `..` does not lead out of the output directory."""
     store = ArrowStore(pyarrow.fs.LocalFileSystem())
     assert name_below(StoredAt(store, "bucket/in"), StoredAt(store, f"bucket/in/{name}")) == "up.esdb"

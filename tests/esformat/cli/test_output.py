@@ -1,4 +1,4 @@
-"""Outputs of every verb: `-` is standard output, links are followed, what is no regular file is left alone."""
+"""Outputs of every verb: `-` is standard output, links are followed, special files are left alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows(tmp_path):
 
 @pytest.mark.parametrize("arguments", OUTPUTS, ids=lambda arguments: " ".join(arguments[:4]))
 def test_a_pipe_is_not_replaced(esdb, activity, rows, tmp_path, arguments):
-    """--force replaces files. A pipe or device has that name for others: as root, /dev/null would be gone."""
+    """`--force` does not replace a pipe or device, which others use by name: as root, it could remove /dev/null."""
     os.mkfifo(tmp_path / "pipe")
     result = esdb(*(argument.format("pipe") for argument in arguments))
     assert result.status == 2
@@ -44,7 +44,7 @@ def test_a_pipe_is_not_replaced(esdb, activity, rows, tmp_path, arguments):
 
 @pytest.mark.parametrize("arguments", OUTPUTS, ids=lambda arguments: " ".join(arguments[:4]))
 def test_links_are_followed(esdb, activity, rows, tmp_path, arguments):
-    """A symbolic link stays one; the file that it leads to is replaced."""
+    """A symbolic link stays; the file behind it is replaced."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "real").write_text("old")
     (tmp_path / "link").symlink_to("elsewhere/real")
@@ -55,7 +55,7 @@ def test_links_are_followed(esdb, activity, rows, tmp_path, arguments):
 
 @pytest.mark.parametrize("arguments", OUTPUTS[1:], ids=lambda arguments: " ".join(arguments[:4]))
 def test_a_dash_is_standard_output(esdb, activity, rows, tmp_path, arguments):
-    """What is made goes to standard output, and nothing else does; no file is called so."""
+    """`-` writes only the result to standard output, and creates no file of that name."""
     result = esdb(*(argument.format("-") for argument in arguments))
     assert result.status == 0, result.err
     assert not (tmp_path / "-").exists()
@@ -69,14 +69,14 @@ def test_a_dash_is_standard_output(esdb, activity, rows, tmp_path, arguments):
 
 
 def test_convert_streams_rows_to_standard_output(esdb, activity):
-    """Rows come as they are read; the report goes to standard error."""
+    """`convert` streams rows to standard output; its report goes to standard error."""
     result = esdb("convert", "activity.esdb", "-", "--format", "jsonl", "--allow-loss")
     assert len(result.rows) == 29
     assert result.err.startswith("<stdout>: 29 events in ")
 
 
 def test_convert_reads_standard_input(esdb, activity, tmp_path):
-    """A pipe gives what a file would."""
+    """Standard input is converted like a file."""
     written = esdb("convert", "activity.esdb", "-", "--format", "parquet").out
     assert esdb("convert", "-", "again.esdb", "--input-format", "parquet", stdin=written).status == 0
     refused = esdb("convert", "-", "-", "--input-format", "jsonl", "--format", "parquet", stdin=b"{}")
@@ -85,7 +85,7 @@ def test_convert_reads_standard_input(esdb, activity, tmp_path):
 
 
 def test_a_link_in_a_circle(esdb, activity, tmp_path):
-    """It leads to no file."""
+    """An output that is a circular link is refused."""
     (tmp_path / "circle").symlink_to("circle")
     result = esdb("scan", "activity.esdb", "--format", "csv", "-o", "circle", "--force")
     assert (result.status, "circle: too many levels of symbolic links" in result.err) == (1, True)
@@ -93,13 +93,13 @@ def test_a_link_in_a_circle(esdb, activity, tmp_path):
 
 
 def test_bad_rows_need_a_file(esdb, rows):
-    """They are rewritten when the types change, which standard output cannot be."""
+    """Bad rows cannot go to standard output: they are rewritten when the types change."""
     result = esdb("write", "x.esdb", "rows.csv", "--on-error", "collect", "-")
     assert (result.status, "in a file, not on standard output" in result.err) == (2, True)
 
 
 def test_full_disk_names_the_file(tmp_path):
-    """What cannot be written is told with its path, and nothing of it is left."""
+    """A full disk is an error with the path of the file; nothing remains of it."""
     out = tmp_path / "x.jsonl"
     with pytest.raises(OSError, match="it was not made") as caught, opened_output(str(out), force=False):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,4 +1,4 @@
-"""Values of the command line."""
+"""Parameter types of the command line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOMENTS = [
 
 @pytest.mark.parametrize(("text", "micros"), MOMENTS)
 def test_moment(text, micros):
-    """ISO 8601, UTC without a zone, or a number since 1970, whose unit stands there or is told by its size."""
+    """A time is ISO 8601, in UTC unless it has a zone, or a number since 1970 with a unit, written or inferred."""
     assert Moment().convert(text, None, None) == micros
 
 
@@ -39,40 +39,40 @@ def test_moment(text, micros):
     "9e9", "99999999999999s", "ms",
 ])  # fmt: skip
 def test_no_moment(text):
-    """Everything else is refused."""
+    """Text that is not a time is refused."""
     with pytest.raises(click.BadParameter):
         Moment().convert(text, None, None)
 
 
 @pytest.mark.parametrize(("text", "limit"), [("0", 0), ("7", 7), ("9" * 30, 2**63 - 1)])
 def test_limit(text, limit):
-    """More than there can be is as much as there is."""
+    """A limit above the maximum is the maximum."""
     assert Limit().convert(text, None, None) == limit
 
 
 @pytest.mark.parametrize("text", ["-1", "x", "1.5", "", "٣"])
 def test_no_limit(text):
-    """What counts nothing is refused."""
+    """Text that is not a count is refused."""
     with pytest.raises(click.BadParameter, match="is not a number of lines"):
         Limit().convert(text, None, None)
 
 
 @given(st.binary())
 def test_hex(value):
-    """Any bytes have one hexadecimal form, in capitals or not."""
+    """Any bytes can be written in hexadecimal, in capitals or not."""
     assert Hex().convert(value.hex(), None, None) == value
     assert Hex().convert(value.hex(" ").upper(), None, None) == value
 
 
 @pytest.mark.parametrize("text", ["0", "0x00", "xy", "é"])
 def test_no_hex(text):
-    """What is not whole bytes is refused."""
+    """Text that is not whole bytes in hexadecimal is refused."""
     with pytest.raises(click.BadParameter, match="is not bytes in hexadecimal"):
         Hex().convert(text, None, None)
 
 
 def test_pair():
-    """The first equals sign parts; the value may be empty or have more of them."""
+    """The first equals sign separates name and value; the value may be empty or contain more of them."""
     assert [Pair().convert(text, None, None) for text in ("a=b", "a=", "a=b=c")] == [
         ("a", "b"),
         ("a", ""),
@@ -84,7 +84,7 @@ def test_pair():
 
 
 def test_column_type():
-    """Types by the names that people know them by."""
+    """Column types have familiar names."""
     assert ColumnType().convert("a=int64", None, None) == ("a", pa.int64())
     assert ColumnType().convert("a=timestamp", None, None) == ("a", pa.timestamp("us", "UTC"))
     with pytest.raises(click.BadParameter, match="invalid type 'json': expected one of string, int64"):
@@ -92,7 +92,7 @@ def test_column_type():
 
 
 def test_names():
-    """Commas part names, unless in quotes."""
+    """Commas separate names, unless quoted."""
     assert Names().convert("a,b c,é", None, None) == ("a", "b c", "é")
     assert Names().convert('a,"b,c"', None, None) == ("a", "b,c")
 
@@ -101,7 +101,7 @@ def test_names():
     ("kind", "value"), [(Moment(), 5), (Limit(), 5), (Hex(), b"a"), (Pair(), ("a", "b")), (Names(), ("a",))]
 )
 def test_converted_already(kind, value):
-    """A default of the right type stays as it is."""
+    """A default that already has the right type stays unchanged."""
     assert kind.convert(value, None, None) == value
 
 
@@ -120,13 +120,13 @@ def test_converted_already(kind, value):
     ids=" ".join,
 )
 def test_missing_arguments(esdb, given, missing):
-    """Of several values and a last one, the last is missing where something was given."""
+    """Without arguments the first one is reported as missing; with only one, the last."""
     refused = esdb(*given)
     assert (refused.status, f"Missing argument '{missing}'" in refused.err) == (2, True)
 
 
 def test_several_stand_alone_or_as_such():
-    """No command has an argument of many values before another that is not told of as above."""
+    """Every argument of many values that precedes another argument reports missing values this way."""
     for name, command in main.commands.items():
         arguments = [each for each in command.params if isinstance(each, click.Argument)]
         for each in arguments[:-1]:

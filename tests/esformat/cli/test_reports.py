@@ -1,4 +1,4 @@
-"""`--json`: every verb that reports prints its report for scripts, with the same facts as its words."""
+"""`--json`: every verb that reports prints its report as JSON, with the same facts as the text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPORTS = [
 
 @pytest.mark.parametrize(("arguments", "facts"), REPORTS, ids=lambda each: each[0] if isinstance(each, list) else "")
 def test_reports(esdb, activity, tmp_path, arguments, facts):
-    """One JSON document on standard output and nothing else."""
+    """The report is one JSON document on standard output and nothing else."""
     (tmp_path / "rows.csv").write_text("space,timestamp\na,2024-03-01\n")
     result = esdb(*arguments, "--json")
     assert (result.status, result.err) == (0, "")
@@ -31,13 +31,13 @@ def test_reports(esdb, activity, tmp_path, arguments, facts):
 
 
 def test_reports_beside_an_output(esdb, activity):
-    """On standard error where standard output is what was made."""
+    """The report goes to standard error if the result goes to standard output."""
     result = esdb("merge", "-", "activity.esdb", "--json")
     assert json.loads(result.err)["path"] == "<stdout>"
 
 
 def test_verify(esdb, activity, tmp_path):
-    """An entry for each file, sound, damaged or absent; the status is 1 if one of them is not sound."""
+    """Each file has an entry, whether valid, damaged or missing; the status is 1 if any is not valid."""
     data = bytearray(activity.read_bytes())
     data[len(data) // 2] ^= 1
     (tmp_path / "damaged.esdb").write_bytes(data)

@@ -1,4 +1,4 @@
-"""The command of the README on half a million real reviews, against a straight filter and sort of the CSV."""
+"""The README's command on half a million real reviews, compared with a plain filter and sort of the CSV."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROLES = ("--space", "reviewerId", "--grouping", "vendorId", "--timestamp", "date
 pytestmark = [
     pytest.mark.skipif(not REVIEWS.exists(), reason=f"no {REVIEWS.name}; ESFORMAT_TEST_DATA may name it"),
     pytest.mark.slow,
-    pytest.mark.xdist_group("reviews"),  # which are converted once
+    pytest.mark.xdist_group("reviews"),  # converted once for all tests
 ]
 
 Review = tuple[str, str, int, str]  # reviewer, vendor, µs, rating
@@ -35,7 +35,7 @@ def micros(text: str) -> int:
 
 @pytest.fixture(scope="module")
 def expected() -> list[Review]:
-    """All reviews in the order that a segment has: by reviewer, vendor, time, then as they came."""
+    """All reviews in the order of a segment: by reviewer, vendor and time, then in input order."""
     times: dict[str, int] = {}
     with io.TextIOWrapper(bz2.open(REVIEWS), newline="") as file:
         rows = csv.reader(file)
@@ -50,7 +50,7 @@ def expected() -> list[Review]:
 
 @pytest.fixture(scope="module")
 def segment(tmp_path_factory):
-    """What the command writes."""
+    """The segment that the command writes."""
     from esformat.cli import run
 
     path = tmp_path_factory.mktemp("reviews") / "reviews.esdb"
@@ -67,12 +67,12 @@ def rows_of(table: pa.Table) -> list[Review]:
 
 
 def by_time(rows: list[Review]) -> list[Review]:
-    """Merge the groupings of one reviewer by time."""
+    """Merge the groupings of a reviewer by time."""
     return sorted(rows, key=lambda row: row[2])
 
 
 def test_all(segment, expected):
-    """Every review is stored, in order, and the reverse is the mirror."""
+    """Every review is stored, in order; a reverse scan has the opposite order."""
     assert (segment.num_events, segment.indexes) == (578_805, ("rating",))
     assert segment.num_spaces == len({row[0] for row in expected})
     assert rows_of(segment.scan().to_table()) == expected
@@ -80,7 +80,7 @@ def test_all(segment, expected):
 
 
 def test_reviewers(segment, expected):
-    """The history of a reviewer, whole, of one vendor, and from a time on."""
+    """The history of a reviewer is right: all of it, that of one vendor, and from a given time."""
     histories: dict[str, list[Review]] = {}
     for row in expected:
         histories.setdefault(row[0], []).append(row)
@@ -100,13 +100,13 @@ def test_reviewers(segment, expected):
 
 
 def test_vendors(segment, expected):
-    """Everything about a vendor, over all reviewers."""
+    """A scan of one vendor returns that vendor's reviews of all reviewers."""
     for vendor in random.Random(2).sample(sorted({row[1] for row in expected}), 5):
         assert rows_of(segment.scan(grouping=vendor).to_table()) == [row for row in expected if row[1] == vendor]
 
 
 def test_ratings(segment, expected):
-    """Everything with a rating, counted and listed, both ways."""
+    """The reviews with each rating are right: counted and listed, in both directions."""
     counts: dict[str, int] = {}
     for row in expected:
         counts[row[3]] = counts.get(row[3], 0) + 1
@@ -127,7 +127,7 @@ RANGES = [
 
 @pytest.mark.parametrize(("start", "end"), RANGES)
 def test_times(esdb, segment, expected, start, end):
-    """A range of time, by the command, counted and with an index, both ways."""
+    """Time ranges are right: from the command, counted and with an index, in both directions."""
     first, last = micros(start), micros(end)
     inside = [row for row in expected if first <= row[2] < last]
     question = [segment.path, "--start", start, "--end", end]
@@ -141,7 +141,7 @@ def test_times(esdb, segment, expected, start, end):
 
 
 def test_spaces(esdb, segment, expected):
-    """The reviewers with most reviews, by the command."""
+    """`spaces` returns the reviewers with the most reviews."""
     counts: dict[str, int] = {}
     for row in expected:
         counts[row[0]] = counts.get(row[0], 0) + 1

@@ -1,4 +1,4 @@
-"""How commands end: statuses, one-line errors, quiet ends, nothing but data on stdout."""
+"""How commands end: statuses, one-line errors, quiet exits, and only data on stdout."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ COMMANDS = ["write", "info", "spaces", "scan", "verify"]
 
 
 def test_version(esdb):
-    """The version is that of the package."""
+    """`--version` prints the version of the package."""
     assert esdb("--version").text == f"esdb {esformat.__version__}\n"
 
 
 def test_help_lists_the_commands(esdb):
-    """Help of the group names every command and says in a line what it does."""
+    """The main help names every command and describes it in one line."""
     result = esdb("--help")
     assert result.status == 0
     for name in COMMANDS:
@@ -35,19 +35,19 @@ def test_help_lists_the_commands(esdb):
 
 
 def test_help_cuts_no_line(esdb):
-    """What a command does is told to the end of its sentence."""
+    """The main help shows each command's description in full."""
     assert not [line for line in esdb("--help").lines if line.endswith("...") and not line.startswith("Usage")]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(esdb, shell):
-    """A command prints what a shell needs, which then asks as this test does."""
+    """`completion` prints a shell's script and refuses an unknown shell."""
     assert f"_ESDB_COMPLETE={shell}_complete" in esdb("completion", shell).text
     assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in esdb("completion", "tcsh").err
 
 
 def test_progress_of_a_long_answer(esdb, activity, monkeypatch):
-    """Rows that go to a file are counted on a terminal."""
+    """A terminal shows the number of rows written to a file."""
     seen = []
 
     @contextmanager
@@ -61,7 +61,7 @@ def test_progress_of_a_long_answer(esdb, activity, monkeypatch):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help(esdb, name):
-    """Help of each command is short and ends in examples."""
+    """The help of each command ends in examples; `-h` prints it, too."""
     result = esdb(name, "--help")
     assert result.status == 0
     assert "Examples:" in result.text
@@ -70,7 +70,7 @@ def test_help(esdb, name):
 
 
 def test_no_arguments(esdb):
-    """Without arguments the help is shown, and the status says that this did nothing."""
+    """Without arguments the command shows its help and returns status 2."""
     result = esdb()
     assert (result.status, result.out) == (2, b"")
     assert "Usage: esdb" in result.err
@@ -129,18 +129,18 @@ def test_wrong_usage(esdb, activity, arguments, message):
     ],
 )
 def test_unreadable_files(esdb, tmp_path, name, file, message):
-    """What is no segment is one line on stderr that names it, and status 1."""
+    """A file that is not a segment is one line on stderr that names it, and status 1."""
     (tmp_path / "text.esdb").write_text("this is no segment, whatever its name says\n" * 50)
     result = esdb(name, file)
     assert (result.status, result.out) == (1, b"")
     assert all(message in line for line in result.err.splitlines())
-    assert result.err.count("\n") == 1 or name == "verify"  # which has a line for each problem
+    assert result.err.count("\n") == 1 or name == "verify"  # prints a line for each problem
     assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize("name", ["info", "spaces", "scan", "verify"])
 def test_every_truncation(esdb, activity, tmp_path, name):
-    """A file cut short anywhere is one clear line and status 1."""
+    """A file cut short at any byte is a clear error that names it, and status 1."""
     data = activity.read_bytes()
     cut = tmp_path / "cut.esdb"
     for length in range(0, len(data), 97):
@@ -153,14 +153,14 @@ def test_every_truncation(esdb, activity, tmp_path, name):
 
 @pytest.mark.parametrize("name", share_of(["info", "spaces", "scan"], 3))
 def test_full_disk(activity, name):
-    """Output that cannot be written is an error."""
+    """A failed write to standard output is an error."""
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "esformat", name, activity], env=environment(), stdout=full, stderr=subprocess.PIPE
         )
     assert done.returncode == 1
     told = b"esdb: standard output: no space left on device; what was written before stays there\n"
-    assert done.stderr in (told, b"esdb: no space left on device\n")  # the latter where Python writes it at the end
+    assert done.stderr in (told, b"esdb: no space left on device\n")  # the latter if Python writes it at the end
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_full_disk(activity, name):
     share_of([(["scan"], 2), (["spaces"], 2), (["info"], 0), (["scan", "--count"], 2), (["verify"], 0)], 5),
 )
 def test_closed_streams(activity, arguments, status):
-    """Without standard streams there is no traceback, nor a place to show one."""
+    """Closed standard streams cause no traceback and do not change the status."""
     command = shlex.join([sys.executable, "-m", "esformat", *arguments, str(activity)])
     done = subprocess.run(["bash", "-c", f"{command} <&- >&-"], env=environment(), capture_output=True, check=False)
     assert (done.returncode, b"Traceback" in done.stderr) == (status, False)
@@ -181,7 +181,7 @@ LONG_OUTPUT = [["scan", "--format", format_] for format_ in ("jsonl", "csv", "ar
 
 @pytest.mark.parametrize("arguments", share_of([*LONG_OUTPUT, ["spaces"], ["info"], ["--help"]], 6))
 def test_broken_pipe(activity, arguments):
-    """A reader that has seen enough ends a command quietly."""
+    """A command whose reader closes the pipe ends quietly."""
     file = [] if arguments == ["--help"] else [str(activity)]
     process = subprocess.Popen(
         [sys.executable, "-m", "esformat", *arguments, *file],
@@ -193,7 +193,7 @@ def test_broken_pipe(activity, arguments):
 
 
 def test_termination_leaves_nothing(tmp_path):
-    """A command that is told to end removes what it has not finished."""
+    """A terminated command removes its unfinished output."""
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
     process = subprocess.Popen(
@@ -213,7 +213,7 @@ def test_termination_leaves_nothing(tmp_path):
 
 
 def test_interrupt(tmp_path):
-    """So does one that is interrupted, which says so."""
+    """An interrupted command does the same, and says so."""
     process = subprocess.Popen(
         [sys.executable, "-m", "esformat", "write", "out.esdb", "-", "--input-format", "csv"],
         cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -230,7 +230,7 @@ def test_interrupt(tmp_path):
 
 
 def test_without_the_extra(tmp_path):
-    """Without click and rich the command says in one line how to get them."""
+    """Without click or rich, the command says in one line how to install them."""
     for name in ("click", "rich"):
         (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name={name!r})")
         blocked = {**environment(), "PYTHONPATH": f"{tmp_path}{os.pathsep}{environment()['PYTHONPATH']}"}
@@ -245,7 +245,7 @@ def test_without_the_extra(tmp_path):
 
 @pytest.mark.parametrize("name", ["info", "scan", "spaces"])
 def test_a_file_of_another_format(esdb, tmp_path, name):
-    """Who asks a CSV is told what makes a segment of it, not to restore it."""
+    """For a CSV file the error suggests conversion to a segment, not a restore."""
     (tmp_path / "mine.csv").write_text("who,at\nada,2026-03-01\n" * 50)
     result = esdb(name, "mine.csv")
     assert (result.status, result.out) == (1, b"")
@@ -258,14 +258,14 @@ def test_a_file_of_another_format(esdb, tmp_path, name):
     ("convert", "{file}", "{away}/x.parquet"), ("recompress", "{file}", "{away}/x.esdb"),
 ])  # fmt: skip
 def test_a_directory_that_is_not_there(esdb, activity, tmp_path, arguments):
-    """It is what is named, and not a file of ours in it."""
+    """The error for a missing directory names the directory, not a temporary file in it."""
     away = tmp_path / "away"
     done = esdb(*(each.format(away=away, file=activity) for each in arguments))
     assert (done.status, done.err) == (1, f"esdb: {away}: no such directory\n")
 
 
 def test_names_over_two_lines(esdb, activity):
-    """They are wrong usage, unless quotes say that a name is like that."""
+    """A line break in a list of names is wrong usage, unless it is within quotes."""
     done = esdb("scan", activity, "--columns", "space,e\nf")
     assert (done.status, "line break" in done.err) == (2, True)
     done = esdb("scan", activity, "--columns", '"e\nf"')
@@ -273,7 +273,7 @@ def test_names_over_two_lines(esdb, activity):
 
 
 def test_standard_input_that_tells_no_format(esdb, activity, tmp_path):
-    """A segment tells that it is one."""
+    """A segment on standard input is recognised; other formats on standard input must be named."""
     assert esdb("convert", "-", tmp_path / "a.parquet", stdin=activity.read_bytes()).status == 0
     done = esdb("convert", "-", tmp_path / "b.esdb", stdin=b'{"space": "a", "timestamp": 1}\n')
     assert (done.status, "standard input does not tell" in done.err) == (2, True)

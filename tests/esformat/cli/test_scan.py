@@ -1,4 +1,4 @@
-"""`esdb scan`: every question, in every format, on a small segment whose events are known."""
+"""`esdb scan`: every condition and every format, on a small segment whose events are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.esformat.cli.conftest import at
 
 @pytest.fixture
 def events(activity):
-    """All events, as Python has them, in the order of the file."""
+    """All events as Python objects, in file order."""
     with esformat.open(activity) as segment:
         return segment.scan().to_table().to_pylist()
 
@@ -25,7 +25,7 @@ def days(result) -> list[int]:
 
 
 def test_all(esdb, activity, events):
-    """Everything, in the order of the file, as JSON lines when piped."""
+    """Without conditions, `scan` prints all events in file order, as JSON lines if piped."""
     result = esdb("scan", "activity.esdb")
     assert (result.status, result.err) == (0, "")
     assert len(result.rows) == len(events) == 29
@@ -37,7 +37,7 @@ def test_all(esdb, activity, events):
 
 
 def test_bytes_are_lossless(esdb, activity):
-    """A payload that is no text is told as base64."""
+    """A payload that is not text is printed as base64."""
     (row,) = [row for row in esdb("scan", "activity.esdb").rows if row["timestamp"].startswith("2024-03-04")]
     assert row["data"] == {"base64": "//4="}
 
@@ -70,7 +70,7 @@ QUESTIONS = [
 
 @pytest.mark.parametrize(("question", "expected"), QUESTIONS, ids=[" ".join(question) for question, _ in QUESTIONS])
 def test_questions(esdb, activity, events, question, expected):
-    """Each question has its answer, and its count."""
+    """Each condition has the right events and the right count."""
     result = esdb("scan", "activity.esdb", *question)
     assert result.status == 0
     if question[0] not in ("--index", "--grouping"):
@@ -81,25 +81,25 @@ def test_questions(esdb, activity, events, question, expected):
 
 
 def test_reverse_is_the_mirror(esdb, activity):
-    """Last first is first last."""
+    """A reverse scan has the opposite order."""
     assert esdb("scan", "activity.esdb", "--reverse").lines == esdb("scan", "activity.esdb").lines[::-1]
 
 
 def test_absent_space_is_noted(esdb, activity):
-    """A space that is not there has no events, and a note says so; data stays clean."""
+    """An unknown space has no events; a note on stderr says so, and the data stays clean."""
     result = esdb("scan", "activity.esdb", "--space", "nobody", "--format", "csv", "--columns", "space,type")
     assert (result.status, result.text) == (0, '"space","type"\n')
     assert result.err == "activity.esdb: no space 'nobody'\n"
 
 
 def test_columns(esdb, activity):
-    """Only some columns."""
+    """`--columns` prints only those columns."""
     result = esdb("scan", "activity.esdb", "--columns", "type,space", "--limit", "1")
     assert set(result.rows[0]) == {"type", "space"}
 
 
 def test_csv(esdb, activity, events):
-    """CSV that is read back as it was."""
+    """CSV has quoted text and exact times."""
     result = esdb("scan", "activity.esdb", "--format", "csv", "--space", "customer-2", "--limit", "1")
     assert result.text == (
         '"space","grouping","timestamp","data","type","country"\n'
@@ -112,7 +112,7 @@ OUTPUTS = [("arrow", "-"), ("arrow", "x.arrow"), ("arrow", "x.arrows"), ("parque
 
 @pytest.mark.parametrize(("format_", "out"), OUTPUTS)
 def test_typed_formats(esdb, activity, events, tmp_path, format_, out):
-    """Arrow and Parquet, on standard output and in files, hold the same events."""
+    """Arrow and Parquet contain the same events, on standard output and in files."""
     result = esdb("scan", "activity.esdb", "--format", format_, "-o", out)
     assert (result.status, result.err) == (0, "")
     data = result.out if out == "-" else (tmp_path / out).read_bytes()
@@ -127,7 +127,7 @@ def test_typed_formats(esdb, activity, events, tmp_path, format_, out):
 @pytest.mark.parametrize("piped", [False, True], ids=["file", "pipe"])
 @pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl", "csv"])
 def test_written_and_read_back(esdb, activity, events, tmp_path, format_, piped, verb):
-    """What is scanned is written to the same segment again: groupings by their name, bytes of payloads, from a pipe."""
+    """`scan` output can be written back to an equal segment, from files and pipes."""
     name = f"x.{format_}"
     told = ["--input-format", format_] if piped else []
     out = esdb("scan", "activity.esdb", "--format", format_, *([] if piped else ["-o", name])).out
@@ -141,13 +141,13 @@ def test_written_and_read_back(esdb, activity, events, tmp_path, format_, piped,
 
 
 def test_output_file_appears_whole(esdb, activity, tmp_path):
-    """A file is replaced only when asked, and never by half an answer."""
+    """An output file is replaced only with `--force`, and never by a partial result."""
     (tmp_path / "x.csv").write_text("precious")
     result = esdb("scan", "activity.esdb", "--format", "csv", "-o", "x.csv")
     assert result.status == 2
     assert "x.csv: the file exists; choose another name, or --force" in result.err
     damaged = bytearray(activity.read_bytes())
-    for place in range(300, len(damaged) // 2, 50):  # in the data blocks, too
+    for place in range(300, len(damaged) // 2, 50):  # including the data blocks
         damaged[place] ^= 255
     (tmp_path / "damaged.esdb").write_bytes(damaged)
     assert esdb("scan", "damaged.esdb", "--format", "csv", "-o", "x.csv", "--force").status == 1
@@ -159,7 +159,7 @@ def test_output_file_appears_whole(esdb, activity, tmp_path):
 
 @pytest.mark.parametrize("files", [["activity.esdb"], ["activity.esdb", "second.esdb"], ["./"]])
 def test_an_answer_in_the_place_of_an_input(esdb, activity, tmp_path, files):
-    """It is refused, whatever is forced: the other events would be gone."""
+    """An output that is an input is refused even with `--force`: the other events would be lost."""
     (tmp_path / "second.esdb").write_bytes((tmp_path / "activity.esdb").read_bytes())
     before = (tmp_path / "activity.esdb").read_bytes()
     result = esdb("scan", *files, "--limit", "1", "-o", "activity.esdb", "--force")
@@ -169,7 +169,7 @@ def test_an_answer_in_the_place_of_an_input(esdb, activity, tmp_path, files):
 
 
 def test_table(esdb, activity):
-    """A table for people: times without noise, nothing that a terminal would act upon."""
+    """A table has short times and nothing that a terminal would interpret."""
     result = esdb("scan", "activity.esdb", "--space", "customer-1", "--format", "table", "--limit", "2")
     header, _, first, second = result.lines
     assert header.split() == ["space", "grouping", "timestamp", "data", "type", "country"]
@@ -178,7 +178,7 @@ def test_table(esdb, activity):
 
 
 def test_table_shows_the_first_fifty(esdb, tmp_path):
-    """A long answer is cut in a table, which says how much is left."""
+    """A table shows the first fifty rows and the number of the others."""
     with esformat.create(tmp_path / "long.esdb", indexes=["even"]) as writer:
         for number in range(120):
             writer.add("a", b"\x1b[31m\n", timestamp=number, indexes={"even": str(number % 2)})
@@ -192,7 +192,7 @@ def test_table_shows_the_first_fifty(esdb, tmp_path):
 
 
 def test_typed_indexes(esdb, tmp_path):
-    """Values of integer and boolean indexes are told by their text; an index may have "=" in its name."""
+    """Values of integer and boolean indexes are written as text; an index name may contain "="."""
     (tmp_path / "in.jsonl").write_text(
         '{"space":"a","timestamp":"2006-04-07","i":5,"b":true,"x=y":"p=q"}\n'
         '{"space":"a","timestamp":"2006-04-08","i":-7,"b":false,"x=y":"r"}\n'
@@ -215,7 +215,7 @@ def test_typed_indexes(esdb, tmp_path):
 
 
 def test_binary_keys(esdb, tmp_path):
-    """Keys that are no text are asked for in hexadecimal."""
+    """Keys that are not text are given in hexadecimal."""
     with esformat.create(tmp_path / "binary.esdb", keys="binary") as writer:
         writer.add(b"\xff\x00", b"x", timestamp=1, grouping=b"\xfe")
         writer.add(b"text", b"y", timestamp=2)
@@ -226,7 +226,7 @@ def test_binary_keys(esdb, tmp_path):
 
 
 def test_process(process, activity):
-    """A real process gives the same, and Arrow through a pipe."""
+    """A separate process prints the same, including Arrow through a pipe."""
     result = process("scan", "activity.esdb", "--space", "other")
     assert (result.status, result.err) == (0, "")
     assert json.loads(result.out)["space"] == "other"

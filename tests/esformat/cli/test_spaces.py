@@ -1,4 +1,4 @@
-"""`esdb spaces`: keys and counts."""
+"""`esdb spaces`: keys and their numbers of events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COUNTS = {"customer-0": 9, "customer-1": 10, "customer-2": 9, "other": 1}
 
 
 def test_all(esdb, activity):
-    """Every space and its events, by key."""
+    """Every space is printed with its number of events, by key."""
     result = esdb("spaces", "activity.esdb")
     assert (result.status, result.err) == (0, "")
     assert result.rows == [{"space": space, "events": count} for space, count in COUNTS.items()]
@@ -29,12 +29,12 @@ def test_all(esdb, activity):
     ],
 )
 def test_options(esdb, activity, options, expected):
-    """Some of them, in another order."""
+    """Options select spaces and change their order."""
     assert [row["space"] for row in esdb("spaces", "activity.esdb", *options).rows] == expected
 
 
 def test_groupings(esdb, activity):
-    """A line for each grouping."""
+    """`--groupings` prints a line for each grouping."""
     result = esdb("spaces", "activity.esdb", "--groupings", "--prefix", "customer-1")
     assert result.rows == [
         {"space": "customer-1", "grouping": "", "events": 5},
@@ -44,7 +44,7 @@ def test_groupings(esdb, activity):
 
 
 def test_formats(esdb, activity):
-    """CSV, and a table."""
+    """The list is available as CSV and as a table."""
     assert (
         esdb("spaces", "activity.esdb", "--format", "csv", "--limit", "1").text == '"space","events"\n"customer-0",9\n'
     )
@@ -55,7 +55,7 @@ def test_formats(esdb, activity):
 
 
 def test_table_shows_the_first_fifty(esdb, tmp_path):
-    """A long list is cut in a table, which says how much is left."""
+    """A table shows the first fifty rows and the number of the others."""
     with esformat.create(tmp_path / "long.esdb") as writer:
         for number in range(120):
             writer.add(f"{number:03}", b"", timestamp=number)
@@ -67,7 +67,7 @@ def test_table_shows_the_first_fifty(esdb, tmp_path):
 
 
 def test_binary_keys(esdb, tmp_path):
-    """Keys that are no text are told as base64."""
+    """Keys that are not text are printed as base64."""
     with esformat.create(tmp_path / "binary.esdb", keys="binary") as writer:
         writer.add(b"\xff\x00", b"x", timestamp=1)
         writer.add(b"text", b"y", timestamp=2)

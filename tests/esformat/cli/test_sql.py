@@ -1,4 +1,4 @@
-"""`esdb sql`: statements over files, their answers in every format, and what is wrong in one line."""
+"""`esdb sql`: statements over files, results in every format, and one line for each error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNTS = "SELECT type, count(*) AS n FROM 'activity.esdb' GROUP BY 1 ORDER BY 2"
 
 
 def test_formats(esdb, activity, tmp_path):
-    """One answer, in each format that rows have."""
+    """A result is the same in every format."""
     expected = [{"type": None, "n": 1}, {"type": "purchase", "n": 7}, {"type": "view", "n": 21}]
     assert esdb("sql", COUNTS).rows == expected
     assert esdb("sql", COUNTS, "--format", "csv").lines == ['"type","n"', ",1", '"purchase",7', '"view",21']
@@ -27,7 +27,7 @@ def test_formats(esdb, activity, tmp_path):
 
 
 def test_many_files(esdb, activity, tmp_path):
-    """Directories, patterns, Parquet and CSV stand beside each other."""
+    """Directories, patterns, Parquet and CSV can be used together."""
     (tmp_path / "parts").mkdir()
     for name in ("a", "b"):
         (tmp_path / "parts" / f"{name}.esdb").write_bytes(activity.read_bytes())
@@ -68,7 +68,7 @@ def test_long_answers_in_a_table(esdb, activity):
     ],
 )
 def test_wrong_statements(esdb, activity, statement, status, said):
-    """What is wrong is one line, and the status tells whose turn it is."""
+    """A wrong statement is one line; the status distinguishes its causes."""
     done = esdb("sql", statement)
     assert (done.status, done.out) == (status, b"")
     assert said in done.err
@@ -88,7 +88,7 @@ def test_wrong_statements(esdb, activity, statement, status, said):
     ids=str,
 )
 def test_files_named_otherwise(esdb, activity, arguments, said):
-    """Not behind FROM, or not in quotes: what is said is how."""
+    """For a file that is not behind FROM or not in quotes, the error shows the right form."""
     done = esdb("sql", *arguments)
     assert (done.status, done.out, said in done.err) == (2, b"", True), done.err
 
@@ -104,7 +104,7 @@ def test_tables_are_not_written(esdb, activity):
 
 
 def test_what_enter_runs():
-    """A statement that ends, or a command; a semicolon in quotes ends nothing."""
+    """Enter runs a statement that ends in a semicolon, or a command; a semicolon in quotes does not end a statement."""
     assert not is_whole("SELECT ';'")
     assert is_whole("SELECT ';';")
     assert is_whole("\\format csv")

@@ -1,4 +1,4 @@
-"""Statements in SQL typed at a prompt, by keys that come through a pipe."""
+"""SQL statements typed at a prompt; the keys come through a pipe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from esformat.duckdb import session
 
 @pytest.fixture
 def typed(activity, tmp_path, monkeypatch, capfd):
-    """Types lines, and gives what was printed and what was told as wrong."""
+    """Type lines; return the output and the errors."""
     pytest.importorskip("prompt_toolkit")
     from prompt_toolkit.application import create_app_session
     from prompt_toolkit.input import create_pipe_input
@@ -33,7 +33,7 @@ def typed(activity, tmp_path, monkeypatch, capfd):
 
 
 def test_statements(typed, tmp_path):
-    """Over several lines, in another form from then on, and after one that is wrong; kept for the next time."""
+    r"""A statement may span lines; `\format` lasts; an error does not end the shell; the history is kept."""
     out, err = typed("SELECT 1", "AS one;", "", "SELEC 1;", "\\help", "\\format csv", "SELECT 2 AS two;", "quit")
     assert '{"one":1}' in out
     assert '"two"\n2\n' in out
@@ -43,7 +43,7 @@ def test_statements(typed, tmp_path):
 
 
 def test_tables(typed, activity):
-    """What FROM takes is told by several names that people know."""
+    """Several familiar commands list the files that FROM accepts."""
     for line in ("SHOW TABLES;", "\\tables", "\\d", ".tables"):
         out, err = typed(line, "quit")
         assert f"'{activity.name}'" in out
@@ -53,7 +53,7 @@ def test_tables(typed, activity):
 
 
 def test_files_and_end(typed, activity):
-    """Files of the directory are there; Ctrl-C drops what was typed, Ctrl-D ends."""
+    """Files of the directory can be queried; Ctrl-C drops the typed text, Ctrl-D ends the shell."""
     out, err = typed(f"SELECT count(*) AS n FROM '{activity.name}';", "SELECT nonsense \x03SELECT 3 AS three;", "\x04")
     assert '{"n":29}' in out
     assert '{"three":3}' in out

@@ -1,4 +1,4 @@
-"""Places in object stores, where commands take files."""
+"""Commands accept object store locations as files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def test_every_verb_takes_a_uri(esdb, s3, bucket, activity, tmp_path):
-    """Written, shown, listed, read and checked like any file."""
+    """Every verb takes a URI and treats the object like a file."""
     (tmp_path / "clicks.jsonl").write_text('{"who": "ada", "at": "2026-03-01T08:00:00Z", "type": "page"}\n')
     out = f"s3://{bucket}/deep/clicks.esdb"
     written = esdb("write", out, "clicks.jsonl", "--space", "who", "--timestamp", "at", "--index", "type")
@@ -20,7 +20,7 @@ def test_every_verb_takes_a_uri(esdb, s3, bucket, activity, tmp_path):
 
 @pytest.mark.parametrize("verb", ["info", "spaces", "scan", "verify"])
 def test_what_is_not_there(esdb, bucket, verb):
-    """One line that names it."""
+    """A missing object is one line that names it."""
     result = esdb(verb, f"s3://{bucket}/none.esdb")
     assert (result.status, result.out) == (1, b"")
     assert "none.esdb" in result.err
@@ -28,7 +28,7 @@ def test_what_is_not_there(esdb, bucket, verb):
 
 
 def test_a_name_that_is_taken(esdb, s3, bucket, tmp_path):
-    """An object stays unless --force is given."""
+    """An object is replaced only with `--force`."""
     (tmp_path / "clicks.jsonl").write_text('{"who": "ada", "at": "2026-03-01T08:00:00Z"}\n')
     command = ("write", f"s3://{bucket}/a.esdb", "clicks.jsonl", "--space", "who", "--timestamp", "at")
     assert esdb(*command).status == 0
@@ -39,7 +39,7 @@ def test_a_name_that_is_taken(esdb, s3, bucket, tmp_path):
 
 
 def test_bad_rows_go_to_a_store(esdb, s3, bucket):
-    """They appear there when all are known; an object that is there, or is read, stays as it is."""
+    """Bad rows are uploaded once all are known; an existing object, or one that is an input, stays unchanged."""
     rows = '{"who": "ada", "at": "2026-03-01T08:00:00Z"}\n{"who": "eve", "at": "never"}\n'
     s3.client.put_object(Bucket=bucket, Key="in.jsonl", Body=rows.encode())
     place = f"s3://{bucket}"

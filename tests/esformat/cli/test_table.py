@@ -1,4 +1,4 @@
-"""Tables hold what a terminal may show, whatever the data."""
+"""Tables contain only what a terminal may show, whatever the data."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from esformat.cli.table import cut, fitted, printable, show_table
 
 @given(st.text())
 def test_printable(text):
-    """No control character, no line end, nothing invisible."""
+    """Printable text has no control characters, line ends or invisible characters."""
     assert printable(text).isprintable()
 
 
 def test_cells(capfd):
-    """Times without empty fractions, numbers to the right, null as nothing, markup as the text it is."""
+    """Times have no empty fractions, numbers are aligned right, null is empty, and markup is shown as text."""
     batch = pa.record_batch({
         "t": pa.array([0, 1], pa.timestamp("us", "UTC")),
         "n": [5, None],
@@ -52,7 +52,7 @@ def long_rows(**more):
 
 
 def test_keys_times_and_numbers_are_whole(monkeypatch, capfd):
-    """The longest column gives way, in its middle; nothing else does, and no line is longer than the terminal."""
+    """The longest column is shortened in its middle; the others stay whole, and no line exceeds the terminal."""
     lines = shown(monkeypatch, capfd, 100, long_rows())
     assert all(len(line) <= 100 for line in lines)
     first = lines[2].split()
@@ -64,7 +64,7 @@ def test_keys_times_and_numbers_are_whole(monkeypatch, capfd):
 
 
 def test_text_shares_the_room(monkeypatch, capfd):
-    """Short text stays whole where another column is long."""
+    """Short text stays whole when another column is long."""
     lines = shown(monkeypatch, capfd, 110, long_rows(country=["Sweden"], url=["https://example.com/" + "a/" * 90]))
     assert all(len(line) <= 110 for line in lines)
     assert "Sweden" in lines[2]
@@ -72,15 +72,15 @@ def test_text_shares_the_room(monkeypatch, capfd):
 
 
 def test_too_many_columns_are_shown_below_each_other(monkeypatch, capfd):
-    """Where no text would be left, each value has its line, whole."""
+    """If there are too many columns for any text, each value gets its own line, in full."""
     lines = shown(monkeypatch, capfd, 80, long_rows(**{f"column_{n}": ["some longer text"] for n in range(9)}))
     assert all(len(line) <= 80 for line in lines)
     assert ["column_8", "some", "longer", "text"] in [line.split() for line in lines]
-    assert sum(line.count("x") for line in lines) == 500 + 9  # of text
+    assert sum(line.count("x") for line in lines) == 500 + 9  # x's of text
 
 
 def test_wide_and_vertical(monkeypatch, capfd):
-    """Nothing is cut, on a terminal, too."""
+    """`wide` and `vertical` shorten nothing, even on a terminal."""
     assert "x" * 500 in shown(monkeypatch, capfd, 80, long_rows(), "wide")[2]
     lines = shown(monkeypatch, capfd, 80, long_rows(), "vertical")
     assert lines[0] == "── 1 ──"
@@ -89,7 +89,7 @@ def test_wide_and_vertical(monkeypatch, capfd):
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=9), st.sets(st.integers(0, 8)), st.integers(1, 200))
 def test_fitted(natural, kept, room):
-    """Widths fit the room, kept ones are whole, none is longer than it need be; or there is no room."""
+    """Widths fit the terminal, kept columns are whole, and no column is wider than its content; else there are none."""
     kept = {place for place in kept if place < len(natural)}
     widths = fitted(natural, kept, room)
     if widths is None:
@@ -101,5 +101,5 @@ def test_fitted(natural, kept, room):
 
 @given(st.text(), st.integers(3, 30))
 def test_cut(text, width):
-    """What is cut has the width that was asked for."""
+    """Shortened text is at most as wide as requested."""
     assert cell_len(cut(text, width)) <= width

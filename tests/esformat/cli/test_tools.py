@@ -1,4 +1,4 @@
-"""The verbs that make new segments of old ones: what they print, and how they end."""
+"""The verbs that make new segments from old ones: their output and statuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import esformat
 
 
 def test_merge_and_diff(esdb, activity):
-    """The parts of a split are the segment again, and `diff` says so."""
+    """`merge` of the parts that `split` makes gives the same events, and `diff` says so."""
     assert esdb("split", "activity.esdb", "parts", "--space", "customer-1", "--space", "other").lines == [
         "parts/activity-0000.esdb", "parts/activity-0001.esdb", "parts/activity-0002.esdb", "3 parts",
     ]  # fmt: skip
@@ -21,7 +21,7 @@ def test_merge_and_diff(esdb, activity):
 
 
 def test_diff_tells_by_its_status(esdb, activity):
-    """Other indexes over the same events are no difference; a file that cannot be compared is another status."""
+    """Different indexes over the same events are no difference; a file that cannot be compared has another status."""
     esdb("reindex", "activity.esdb", "bare.esdb", "--no-index")
     result = esdb("diff", "activity.esdb", "bare.esdb")
     assert (result.status, result.lines[0]) == (0, "index 'country': only in activity.esdb")
@@ -32,7 +32,7 @@ def test_diff_tells_by_its_status(esdb, activity):
 
 
 def test_erase(esdb, activity):
-    """The report names what is gone, and what was looked at afterwards; what is left differs by just that."""
+    """`erase` reports what it erased and checked; `diff` confirms that only those events are gone."""
     result = esdb("erase", "activity.esdb", "rest.esdb", "--space", "customer-1", "--space", "nobody")
     assert (result.status, result.err) == (0, "")
     assert result.lines[:3] == [
@@ -48,14 +48,14 @@ def test_erase(esdb, activity):
 
 
 def test_erase_of_nothing(esdb, activity):
-    """No such space: an error, and no file."""
+    """`erase` of an unknown space is an error and writes no file."""
     result = esdb("erase", "activity.esdb", "rest.esdb", "--space", "nobody")
     assert (result.status, result.err) == (1, "esdb: activity.esdb: no space 'nobody'\n")
     assert not (activity.parent / "rest.esdb").exists()
 
 
 def test_repair(esdb, activity, tmp_path):
-    """Status 0 for a sound file, 1 with counts for one that lost its only data block, and for one without an end."""
+    """The status is 0 if no event is lost, even without the file's end, otherwise 1; both cases print counts."""
     assert esdb("repair", "activity.esdb", "saved.esdb").lines == ["saved.esdb: 29 events saved, none lost"]
     data = bytearray(activity.read_bytes())
     with esformat.open(activity) as segment:
@@ -85,7 +85,7 @@ def test_repair(esdb, activity, tmp_path):
     ],
 )
 def test_wrong_use(esdb, activity, arguments):
-    """One line, status 2, and nothing was made."""
+    """Wrong usage is one line and status 2, and writes nothing."""
     result = esdb(*arguments)
     assert result.status == 2, result
     assert result.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`esdb verify`: sound files say so, every damage is told, and the status tells both apart."""
+"""`esdb verify`: valid files are confirmed, all damage is reported, and the status distinguishes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def test_sound(esdb, activity):
-    """A line with what was checked."""
+    """A valid file is one line with what was checked."""
     result = esdb("verify", "activity.esdb")
     assert (result.status, result.err) == (0, "")
     assert result.text.startswith("activity.esdb: ok, 29 events in ")
@@ -14,7 +14,7 @@ def test_sound(esdb, activity):
 
 
 def test_several_files(esdb, activity, tmp_path):
-    """Every file is looked at, also after a bad one or one that is missing."""
+    """Every file is checked, even after a damaged or missing one."""
     damaged = bytearray(activity.read_bytes())
     damaged[len(damaged) // 3] ^= 1
     (tmp_path / "damaged.esdb").write_bytes(damaged)
@@ -29,7 +29,7 @@ def test_several_files(esdb, activity, tmp_path):
 
 @pytest.mark.parametrize("step", [61])
 def test_damage(esdb, activity, tmp_path, step):
-    """A flipped bit anywhere is told in one line per problem, which names the file; or it changes nothing."""
+    """Any flipped bit is reported, one line per problem, each with the file's name."""
     data = activity.read_bytes()
     for at in range(0, len(data), step):
         damaged = bytearray(data)

@@ -13,7 +13,7 @@ import esformat
 
 
 def test_values(esdb, activity):
-    """By value, or most events first; as lines, too."""
+    """Values are listed in order or with the most frequent first, in every format."""
     rows = esdb("values", "activity.esdb", "country", "--format", "jsonl").rows
     assert rows == [{"country": "SE", "events": 19}]
     rows = esdb("values", "activity.esdb", "type", "--sort", "count", "--format", "jsonl").rows
@@ -23,7 +23,7 @@ def test_values(esdb, activity):
 
 
 def test_columns_called_as_paths(esdb, tmp_path):
-    """Fields of payloads, written out, are columns of these names, and may stand beside paths."""
+    """A column whose name looks like a path is matched by that name, and paths can be used beside it."""
     (tmp_path / "a.jsonl").write_text('{"space": "s", "timestamp": 1, "$.url": "/", "n": 7, "data": {"a": 5}}\n')
     assert esdb("write", "a.esdb", "a.jsonl").status == 0
     for condition, count in (("n = 7", 1), ("$.url = /", 1), ("$.url = x", 0), ("$.a >= 5", 1), ("$.a > 5", 0)):
@@ -39,7 +39,7 @@ ODD = {"a=b": 1, "x>y": 2, 'say "no"': 3, "p IN (q)": 4}
 
 @pytest.mark.parametrize("name", ODD)
 def test_names_in_quotes(esdb, tmp_path, name):
-    """Of columns whose names hold what a condition is made of."""
+    """Quoted names select columns whose names contain the characters of conditions."""
     (tmp_path / "a.jsonl").write_text(json.dumps({"space": "s", "timestamp": 5_000_000_000, **ODD}) + "\n")
     assert esdb("write", "a.esdb", "a.jsonl").status == 0
     quoted = '"' + name.replace('"', '""') + '"'
@@ -50,21 +50,21 @@ def test_names_in_quotes(esdb, tmp_path, name):
 
 
 def test_values_of_no_index(esdb, activity):
-    """The indexes are named."""
+    """For an unknown index the error names the indexes."""
     result = esdb("values", "activity.esdb", "data")
     assert (result.status, "no index 'data'; the indexes are: type, country" in result.err) == (2, True)
 
 
 FOUND = [
     (["country = SE"], 19),
-    (["country != SE"], 0),  # what has no value fulfils nothing
+    (["country != SE"], 0),  # a missing value satisfies no condition
     (["type IN (purchase, view)"], 28),
     (["type in purchase"], 7),
     (["timestamp >= 2024-03-08", "timestamp<2024-03-10"], 2),
     (["space > customer-1", "space != other"], 9),
     (["grouping = web", "type = purchase"], 0),
     (["data = visit 7"], 1),
-    (["type = 'purchase'"], 7),  # as SQL has it
+    (["type = 'purchase'"], 7),  # SQL syntax
     (['type == "purchase"'], 7),
     (["type <> 'view'"], 7),
     (["type IN ('purchase', \"view\")"], 28),
@@ -78,7 +78,7 @@ FOUND = [
 
 @pytest.mark.parametrize(("conditions", "expected"), FOUND, ids=lambda each: str(each))
 def test_where(esdb, activity, conditions, expected):
-    """All conditions hold of what is given; columns that are only compared are not shown."""
+    """Events satisfy all conditions; columns that are only compared are not shown."""
     where = [word for condition in conditions for word in ("--where", condition)]
     assert int(esdb("scan", "activity.esdb", *where, "--count").text) == expected
     rows = esdb("scan", "activity.esdb", *where, "--columns", "timestamp,space", "--format", "jsonl").rows
@@ -104,7 +104,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("condition", "message"), WRONG)
 def test_wrong_conditions(esdb, activity, condition, message):
-    """What is wrong is told in a line."""
+    """A wrong condition is explained in one line."""
     result = esdb("scan", "activity.esdb", "--where", condition, "--format", "jsonl")
     assert (result.status, result.out) == (2, b"")
     assert message in result.err
@@ -126,7 +126,7 @@ def test_wrong_conditions(esdb, activity, condition, message):
     ],
 )
 def test_values_of_another_type(esdb, condition, message):
-    """Which value is wrong, and why."""
+    """The error names the value that does not fit the column's type, and why."""
     columns = [("price", pa.float64()), ("code", pa.int64()), ("paid", pa.bool_()), ("took", pa.duration("ms"))]
     with esformat.create("prices.esdb", schema=pa.schema(columns)) as writer:
         writer.add("s", timestamp=0, columns={"price": 1.5, "code": 1, "paid": True})
@@ -160,7 +160,7 @@ ODD_TYPES = {
     ],
 )
 def test_odd_types(esdb, condition, found):
-    """Halves, times of day, and durations in the unit of their column compare like all others."""
+    """Float16, times of day, and durations in the unit of their column compare like all other types."""
     columns = {name: pa.array(values, kind) for name, (kind, values) in ODD_TYPES.items()}
     with esformat.create("odd.esdb") as writer:
         writer.add_table(pa.table({"space": ["s"] * 4, "timestamp": range(4), "n": range(4), **columns}))
@@ -170,13 +170,13 @@ def test_odd_types(esdb, condition, found):
 
 @pytest.mark.parametrize("condition", ["data = => 5", "data=<html>", "data = '=> 5'", "data = null"])
 def test_text_that_looks_like_an_operator(esdb, activity, condition):
-    """Texts may begin with one."""
+    """A text value may begin with an operator's characters if quoted."""
     assert esdb("scan", "activity.esdb", "--where", condition, "--count").text == "0\n"
 
 
 @pytest.fixture
 def orders(esdb, tmp_path):
-    """A file whose payloads are JSON but for one."""
+    """A file whose payloads are JSON, except one."""
     payloads = [
         '{"user":{"id":7},"tags":["a","b"],"n":1.50}',
         '{"user":{"id":"x"},"n":"12"}',
@@ -204,7 +204,7 @@ def orders(esdb, tmp_path):
     ids=str,
 )
 def test_where_within_payloads(esdb, orders, conditions, found):
-    """Paths compare as numbers with numbers, else as text; what is not there fulfils nothing."""
+    """Paths compare numbers as numbers, everything else as text; a missing value satisfies no condition."""
     where = [word for condition in conditions for word in ("--where", condition)]
     rows = esdb("scan", orders, *where, "--columns", "timestamp", "--format", "csv").lines[1:]
     assert [int(row.strip('"Z')[-1]) for row in rows] == found
@@ -220,7 +220,7 @@ ODD_CARTS = [r'{"url":"\/cart","n":1}', r'{"url":"\u002fcart"}', '{"n":0, "url":
     "condition", ["$.url = /cart", "$.url IN ('/cart', /list)", "$.url = /nowhere", "$.n = 1", "$.url = '[\"/cart\"]'"]
 )
 def test_where_within_templates(esdb, tmp_path, files, condition):
-    """Texts are looked for in templates first; every way to write one in JSON is found."""
+    """A search in templates finds every JSON spelling of a text."""
     plain = [f'{{"url":"/{("cart", "list", "item")[n % 3]}","n":{n % 7}}}' for n in range(4000)]
     payloads = [*plain[:2000], *ODD_CARTS, *plain[2000:]]
     for number in range(files):
@@ -244,7 +244,7 @@ def test_where_reads_what_may_match(tmp_path):
 
 
 def as_text(payload, key):
-    """The value of a key as conditions compare it."""
+    """Return the value of a key as conditions compare it."""
     try:
         value = json.loads(payload)[key]
     except (ValueError, KeyError, TypeError):
@@ -264,7 +264,7 @@ LARGE = ["5", "-1", "1700000000000001", "9007199254740993", '"x"', "1e300", "170
      "> 99999999999999999999999999999999999999999999"],
 )  # fmt: skip
 def test_where_with_many_digits(esdb, tmp_path, condition):
-    """Integers are compared with all their digits, whatever other values there are; texts of numbers are numbers."""
+    """Integers are compared with all their digits, whatever the other values; numbers in strings count as numbers."""
     lines = [f'{{"space":"a","timestamp":{at},"n":{value}}}\n' for at, value in enumerate(LARGE)]
     (tmp_path / "n.jsonl").write_text("".join(lines))
     assert esdb("write", tmp_path / "n.esdb", tmp_path / "n.jsonl", "--data-json").status == 0
@@ -286,7 +286,7 @@ def test_columns_within_payloads(esdb, orders):
 
 
 def test_fields(esdb, orders):
-    """Kinds and counts by path; what is no JSON is told."""
+    """`fields` lists kinds and counts by path, and reports payloads that are not JSON."""
     listed = esdb("fields", orders, "--format", "jsonl")
     assert {row["field"]: (row["kinds"], row["values"]) for row in listed.rows} == {
         "$": ("object", 3), "$.n": ("null, number, string", 3), "$.tags": ("array", 1), "$.tags[*]": ("string", 2),

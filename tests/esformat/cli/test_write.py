@@ -1,4 +1,4 @@
-"""`esdb write`: options, refusals, reports. What becomes of rows is tested in `tests/convert`."""
+"""`esdb write`: options, refusals, reports. The conversion of rows is tested in `tests/esformat/convert`."""
 
 # ruff: noqa: E501 - tables read better in one line per case
 
@@ -34,7 +34,7 @@ def events(path="out.esdb") -> list[dict]:
 
 
 def test_defaults(esdb, source):
-    """What is left over is kept as typed columns; keys stay text."""
+    """Columns without a role become typed columns; keys stay text."""
     result = esdb("write", "out.esdb", source, *NAMED)
     assert (result.status, result.err) == (0, "")
     assert [(row["space"], row["rating"], row["app"], row["text"]) for row in events()] == [
@@ -43,7 +43,7 @@ def test_defaults(esdb, source):
 
 
 def test_report(esdb, source):
-    """The report tells what there is now, and what it took."""
+    """The report has the contents of the file, its size and the time spent."""
     result = esdb("write", "out.esdb", source, *NAMED)
     first, second = result.lines
     assert first == "out.esdb: 3 events of 2 spaces, 2006-04-06T17:08:00Z to 2006-04-08T17:08:00Z"
@@ -51,7 +51,7 @@ def test_report(esdb, source):
 
 
 def test_roles(esdb, source):
-    """Grouping, indexes and payload."""
+    """Options name the grouping, the indexes and the payload."""
     esdb("write", "out.esdb", source, *NAMED, "--grouping", "app", "--index", "rating", "--data", "text")
     with esformat.open("out.esdb") as segment:
         assert segment.indexes == ("rating",)
@@ -64,7 +64,7 @@ def test_roles(esdb, source):
 
 
 def test_data_json(esdb, source):
-    """The rest as JSON: the numbers of CSV are numbers there."""
+    """`--data-json` makes JSON of the other columns; numbers in CSV become JSON numbers."""
     esdb("write", "out.esdb", source, *NAMED, "--data-json", "--index", "app")
     assert [json.loads(row["data"]) for row in events()] == [
         {"rating": None, "text": "bad"}, {"rating": 5, "text": "so, so"}, {"rating": 4, "text": "good"},
@@ -72,14 +72,14 @@ def test_data_json(esdb, source):
 
 
 def test_columns_and_types(esdb, source):
-    """Some columns only, of types asked for."""
+    """`--columns` keeps only some columns, `--type` sets their types."""
     esdb("write", "out.esdb", source, *NAMED, "--columns", "rating,text", "--type", "rating=string")
     assert [(row["rating"], row["text"]) for row in events()] == [(None, "bad"), ("5", "so, so"), ("4", "good")]
     assert "app" not in events()[0]
 
 
 def test_default_columns(esdb, tmp_path):
-    """Columns called space, timestamp and data need no options."""
+    """Columns named space, timestamp and data need no options."""
     (tmp_path / "in.jsonl").write_text('{"space":5,"timestamp":"2006-04-07","data":"x"}\n')
     assert esdb("write", "out.esdb", "in.jsonl").status == 0
     assert [(row["space"], row["data"]) for row in events()] == [("5", b"x")]
@@ -97,13 +97,13 @@ def test_default_columns(esdb, tmp_path):
     ],
 )
 def test_times(esdb, tmp_path, text, options, expected):
-    """Formats and zones of times."""
+    """Times are read in several formats and zones."""
     (tmp_path / "in.csv").write_text(f"space,timestamp\na,{text}\n")
     assert f"{expected} to {expected}" in esdb("write", "out.esdb", "in.csv", *options).text
 
 
 def test_nanoseconds_are_noted(esdb, tmp_path):
-    """The summary says where the digits went."""
+    """A note says which column has the digits below the microsecond."""
     table = pa.table({"space": ["a"], "timestamp": pa.array([1_144_429_680_000_000_007], pa.timestamp("ns"))})
     pyarrow.parquet.write_table(table, tmp_path / "in.parquet")
     result = esdb("write", "out.esdb", "in.parquet")
@@ -112,7 +112,7 @@ def test_nanoseconds_are_noted(esdb, tmp_path):
 
 
 def test_csv_options(esdb, tmp_path):
-    """Delimiter, header, words for null."""
+    """Options set the delimiter, the header and the word for null."""
     (tmp_path / "in.txt").write_text("a|2006-04-07|NULL\n")
     result = esdb(
         "write", "out.esdb", "in.txt", "--input-format", "csv", "--delimiter", "|",
@@ -123,7 +123,7 @@ def test_csv_options(esdb, tmp_path):
 
 
 def test_tabs(esdb, tmp_path):
-    """Tabs by the name of the file, or written with a backslash."""
+    r"""Tabs separate fields if the file is a .tsv, or with `--delimiter '\t'`."""
     (tmp_path / "in.tsv").write_text("space\ttimestamp\na,b\t2006-04-07\n")
     esdb("write", "out.esdb", "in.tsv")
     assert events()[0]["space"] == "a,b"
@@ -132,7 +132,7 @@ def test_tabs(esdb, tmp_path):
 
 
 def test_stdin(esdb):
-    """Standard input."""
+    """Standard input is read if its format is given."""
     assert esdb("write", "out.esdb", "-", "--input-format", "csv", *NAMED, stdin=CSV).status == 0
     assert len(events()) == 3
     assert esdb("write", "out2.esdb", "-", *NAMED, stdin=CSV).err == (
@@ -142,7 +142,7 @@ def test_stdin(esdb):
 
 
 def test_binary_keys(esdb, tmp_path):
-    """Keys of any bytes, if asked for."""
+    """With `--keys binary`, keys may be any bytes."""
     (tmp_path / "in.csv").write_bytes(b"space,timestamp\n\xff\x00,2006-04-07\n")
     assert esdb("write", "out.esdb", "in.csv").status == 1
     assert esdb("write", "out.esdb", "in.csv", "--keys", "binary").status == 0
@@ -151,13 +151,13 @@ def test_binary_keys(esdb, tmp_path):
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4", "none"])
 def test_codecs(esdb, source, codec):
-    """Every codec."""
+    """Every codec can be selected."""
     assert esdb("write", "out.esdb", source, *NAMED, "--codec", codec).status == 0
     assert json.loads(esdb("info", "out.esdb", "--json").out)["codec"] == codec
 
 
 def test_level(esdb, source):
-    """A level goes to the codec that has levels."""
+    """A level is accepted only for a codec with levels."""
     assert esdb("write", "out.esdb", source, *NAMED, "--level", "19").status == 0
     assert json.loads(esdb("info", "out.esdb", "--json").out)["level"] == 19
     result = esdb("write", "out.esdb", source, *NAMED, "--level", "3", "--codec", "none", "--force")
@@ -165,7 +165,7 @@ def test_level(esdb, source):
 
 
 def test_force(esdb, source, tmp_path):
-    """A file that is there is replaced only when asked, and only when all went well."""
+    """An existing file is replaced only with `--force`, and only if the write succeeds."""
     (tmp_path / "out.esdb").write_text("precious")
     result = esdb("write", "out.esdb", source, *NAMED)
     assert result.status == 2
@@ -188,7 +188,7 @@ def test_force(esdb, source, tmp_path):
     ids=str,
 )
 def test_out_named_last(esdb, source, tmp_path, given, meant):
-    """It comes first, and the command that was meant is given."""
+    """If the output is named last, the error shows the right command."""
     (tmp_path / "old.esdb").write_bytes(b"")
     result = esdb("write", *given)
     assert (result.status, result.out) == (2, b"")
@@ -197,7 +197,7 @@ def test_out_named_last(esdb, source, tmp_path, given, meant):
 
 
 def test_out_of_another_name(esdb, source):
-    """It may have any, and replace what it made; a segment as an input is told of as one."""
+    """The output may have any name and replace itself; an input that is a segment is refused as such."""
     assert esdb("write", "out.csv", source, *NAMED).status == 0
     assert esdb("write", "out.csv", source, *NAMED, "--force").status == 0
     assert esdb("write", "out.esdb", source, *NAMED).status == 0
@@ -225,7 +225,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=range(len(REFUSED)))
 def test_refused(esdb, source, tmp_path, arguments, message):
-    """What cannot work is refused before anything is read or written."""
+    """An impossible request is refused before anything is read or written."""
     result = esdb("write", *arguments)
     assert (result.status, result.out) == (2, b"")
     assert message in result.err
@@ -247,7 +247,7 @@ BAD_INPUT = [
 
 @pytest.mark.parametrize(("data", "options", "message"), BAD_INPUT, ids=range(len(BAD_INPUT)))
 def test_bad_input(esdb, tmp_path, data, options, message):
-    """Bad input is one line with file, line, what and what to do; nothing is left under the output's name."""
+    """Bad input is one line with the file, the line, the fault and a fix; no output file remains."""
     path = tmp_path / "in.csv"
     path.write_bytes(data)
     result = esdb("write", "out.esdb", "in.csv", *options)
@@ -272,7 +272,7 @@ def test_skip(esdb, tmp_path):
 @pytest.mark.parametrize("form", [["--on-error", "collect", "bad.jsonl"], ["--on-error=collect=bad.jsonl"]])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_collect(esdb, tmp_path, form, place):
-    """Bad rows are collected, wherever among the arguments that is asked for."""
+    """Bad rows are collected wherever `--on-error collect` stands among the arguments."""
     (tmp_path / "in.csv").write_bytes(DIRTY)
     arguments = ["out.esdb", "in.csv"]
     result = esdb("write", *NAMED, *arguments[:place], *form, *arguments[place:])
@@ -282,7 +282,7 @@ def test_collect(esdb, tmp_path, form, place):
 
 
 def test_option_words_after_two_dashes_are_files(esdb, tmp_path):
-    """After `--` everything is a file, whatever it is called."""
+    """After `--` every argument is a file, whatever its name."""
     names = ["--on-error", "collect", "third"]
     for name in names:
         (tmp_path / name).write_bytes(DIRTY)
@@ -291,7 +291,7 @@ def test_option_words_after_two_dashes_are_files(esdb, tmp_path):
 
 
 def test_no_events(esdb, tmp_path):
-    """A file of no events is a segment of none."""
+    """An input without events becomes a segment without events."""
     (tmp_path / "in.csv").write_bytes(b"user,date\n")
     result = esdb("write", "out.esdb", "in.csv", *NAMED)
     assert (result.status, result.lines[0]) == (0, "out.esdb: 0 events of 0 spaces")
@@ -300,7 +300,7 @@ def test_no_events(esdb, tmp_path):
 
 @long
 def test_process(process, source):
-    """A real process: clean stdout, nothing on stderr, status 0."""
+    """A separate process writes only its report to stdout, nothing to stderr, and ends with status 0."""
     result = process("write", "out.esdb", source, *NAMED)
     assert (result.status, result.err) == (0, "")
     assert result.lines[0].startswith("out.esdb: 3 events of 2 spaces")
@@ -310,7 +310,7 @@ def test_process(process, source):
 
 @pytest.mark.parametrize(("delimiter", "shown"), [(";", ";"), ("\t", "\\t"), ("|", "|")])
 def test_another_delimiter_is_proposed(esdb, tmp_path, delimiter, shown):
-    """A header in one piece, as spreadsheets write it where a comma is in numbers, says which option divides it."""
+    """If a header has only one field, the error suggests another delimiter, such as a spreadsheet's semicolon."""
     (tmp_path / "x.csv").write_text("User;When;Sum\nada;2026-01-01;1,5\n".replace(";", delimiter))
     result = esdb("write", "x.esdb", "x.csv")
     assert result.status == 1
@@ -320,7 +320,7 @@ def test_another_delimiter_is_proposed(esdb, tmp_path, delimiter, shown):
 
 @pytest.mark.parametrize("delimiter", [",", ";"])
 def test_a_first_line_for_excel(esdb, tmp_path, delimiter):
-    """Excel writes `sep=;` before the names, where it is told to: no column is called so."""
+    """An Excel line `sep=;` before the header is not a column name; the error says to remove it."""
     (tmp_path / "a.csv").write_text("sep=;\nspace;timestamp\na;2026-03-01\n")
     result = esdb("write", "a.esdb", "a.csv", "--delimiter", delimiter)
     assert (result.status, result.out) == (1, b"")
@@ -328,7 +328,7 @@ def test_a_first_line_for_excel(esdb, tmp_path, delimiter):
 
 
 def test_a_type_of_no_column(esdb, tmp_path):
-    """A mistyped name is told of: the column that was meant has the type that its values look like."""
+    """`--type` for an unknown column is noted; the column that exists gets its type."""
     (tmp_path / "a.jsonl").write_text('{"space": "a", "timestamp": 1700000000, "price": 1}\n')
     result = esdb(
         "write", tmp_path / "a.esdb", tmp_path / "a.jsonl", "--type", "prcie=string", "--type", "price=string"
@@ -339,7 +339,7 @@ def test_a_type_of_no_column(esdb, tmp_path):
 
 
 def test_keys_that_no_line_has(esdb, tmp_path):
-    """JSON lines have no header; where all lack a key, the options that name others are told at once."""
+    """If all JSON lines lack the required keys, the error suggests the options that name existing ones."""
     (tmp_path / "x.jsonl").write_text('{"who": "a", "ts": "2026-01-01"}\n{"who": "b", "ts": "2026-01-02"}\n')
     assert "--space and --timestamp, perhaps --space who --timestamp ts;" in esdb("write", "x.esdb", "x.jsonl").err
     assert (
@@ -351,7 +351,7 @@ def test_keys_that_no_line_has(esdb, tmp_path):
 
 
 def test_text_of_another_encoding(esdb, tmp_path):
-    """Latin-1 is no UTF-8: refused, whatever column it is in, with the command that converts it."""
+    """Latin-1 text in any column is refused with the command that converts it to UTF-8."""
     for row in ("K\xf6ln,2026-01-01,x", "ulm,2026-01-01,K\xf6ln"):
         (tmp_path / "x.csv").write_bytes(f"space,timestamp,city\n{row}\n".encode("latin-1"))
         result = esdb("write", "x.esdb", "x.csv")

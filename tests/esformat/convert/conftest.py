@@ -1,4 +1,4 @@
-"""Settings and helpers that the tests of `convert` share."""
+"""Settings and helpers shared by the tests of `convert`."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ COMPRESSIONS = {
 
 @pytest.fixture(params=list(COMPRESSIONS), ids=lambda extension: extension or "plain")
 def compression(request):
-    """An extension, and the function that compresses so."""
+    """A file extension and the function that compresses accordingly."""
     return request.param, COMPRESSIONS[request.param]

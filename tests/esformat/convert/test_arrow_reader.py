@@ -1,4 +1,4 @@
-"""Parquet and Arrow files become rows; damage and missing columns are told."""
+"""Parquet and Arrow files become rows; damage and missing columns are reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read(data: bytes, format_: str, roles: Roles = ROLES):
 
 @pytest.mark.parametrize(("write", "format_"), WRITERS)
 def test_rows(write, format_, compression):
-    """Rows, their types and their numbers, whatever the compression around the file."""
+    """Rows, types and row numbers are right, whatever the compression of the file."""
     found = read(compression[1](write(TABLE)), format_)
     assert pa.Table.from_batches([rows.batch for rows in found]) == TABLE
     assert [rows.origin.locate(row)[0] for rows in found for row in range(rows.batch.num_rows)] == [1, 2, 3]
@@ -59,14 +59,14 @@ def test_rows(write, format_, compression):
 
 @pytest.mark.parametrize(("write", "format_"), WRITERS)
 def test_only_what_is_wanted(write, format_):
-    """Other columns are not read."""
+    """Columns without a role are not read."""
     (first, *_) = read(write(TABLE), format_, Roles(space="u", timestamp="t", columns=("a.b",)))
     assert first.batch.schema.names == ["u", "t", "a.b"]
 
 
 @pytest.mark.parametrize(("write", "format_"), WRITERS)
 def test_missing_column(write, format_):
-    """A column that is not there is told with those that are."""
+    """The error for a missing column names the existing ones."""
     with pytest.raises(
         InputError, match=r"has no column 'x', only 'u', 't', 'a.b', 's'; name the one to use with --space"
     ):
@@ -75,13 +75,13 @@ def test_missing_column(write, format_):
 
 @pytest.mark.parametrize(("write", "format_"), WRITERS)
 def test_no_rows(write, format_):
-    """A file of no rows has none."""
+    """A file without rows yields none."""
     assert read(write(TABLE.slice(0, 0)), format_) == []
 
 
 @pytest.mark.parametrize(("write", "format_"), WRITERS)
 def test_cut_short(write, format_):
-    """Every way of cutting a file is told, or leaves whole batches of a stream; nothing else comes out."""
+    """A file cut short is refused, or yields whole batches of a stream."""
     data = write(TABLE)
     for length in range(0, len(data), 7):
         try:
@@ -96,19 +96,19 @@ def test_cut_short(write, format_):
 @pytest.mark.parametrize("format_", ["parquet", "arrow"])
 @pytest.mark.parametrize("data", [b"", b"x", b"not at all such a file, but some text", b"PAR1", b"ARROW1\0\0"])
 def test_other_bytes(data, format_):
-    """What is no such file is told."""
+    """Other bytes are refused as unreadable."""
     with pytest.raises(InputError, match="<stdin>: cannot be read: "):
         read(data, format_)
 
 
 def test_feather_1():
-    """The first version of Feather is told apart."""
+    """The first version of Feather is refused by name."""
     with pytest.raises(InputError, match="Feather file of version 1; write it again as version 2"):
         read(b"FEA1" + bytes(100), "arrow")
 
 
 def test_hostile_batch():
-    """A batch whose offsets lead out of its buffers is refused, not read."""
+    """A batch with offsets beyond its buffers is refused, not read."""
     data = bytearray(arrow_stream(pa.table({"u": ["aaaa", "bbbb"], "t": [1, 2]})))
     at = data.index((4).to_bytes(4, "little") + (8).to_bytes(4, "little"))
     data[at : at + 4] = (2**30).to_bytes(4, "little")
@@ -117,14 +117,14 @@ def test_hostile_batch():
 
 
 def test_two_columns_of_one_name():
-    """Two columns of one name are ambiguous."""
+    """Two columns with one name are refused."""
     table = pa.table([["a"], [1], [2], [3]], names=["u", "t", "x", "x"])
     with pytest.raises(InputError, match="two columns are called 'x'"):
         read(arrow_file(table), "arrow")
 
 
 def test_large_batches_are_cut(monkeypatch):
-    """A batch of many rows is worked on piece by piece."""
+    """A large batch is split."""
     monkeypatch.setattr(arrow_reader, "_BATCH_ROWS", 2)
     sink = io.BytesIO()
     with pa.ipc.new_file(sink, TABLE.schema) as writer:
@@ -135,7 +135,7 @@ def test_large_batches_are_cut(monkeypatch):
 
 
 def test_encoded_columns():
-    """Dictionaries and views have the type of what they hold."""
+    """Dictionaries and views have the type of their values."""
     table = pa.table({"u": pa.array(["a"]).dictionary_encode(), "t": [1], "v": pa.array(["x"], pa.string_view())})
     (rows,) = read(arrow_stream(table), "arrow")
     assert dict(rows.types) == {"u": pa.string(), "t": pa.int64(), "v": pa.string()}

@@ -1,4 +1,4 @@
-"""What becomes of bad rows: stop, skip, collect."""
+"""Bad rows stop the conversion, are skipped, or are collected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS = [BadRow("in.csv", "line", 7, "no space: 'u' has no value", ",é"), BadRow
 
 
 def test_stop():
-    """The first bad row ends it, told with where and what to do; none is none."""
+    """The first bad row stops the conversion with its place, the fault and a fix; no bad rows, no error."""
     policy = Stop()
     policy.take([])
     with pytest.raises(BadRowError) as caught:
@@ -26,7 +26,7 @@ def test_stop():
 
 
 def test_skip():
-    """Bad rows are counted, from the start of the last pass."""
+    """Bad rows are counted since the start of the last pass."""
     policy = Skip()
     policy.take(ROWS)
     policy.take(ROWS[:1])
@@ -36,7 +36,7 @@ def test_skip():
 
 
 def test_collect(tmp_path):
-    """Bad rows are written; a new pass forgets those before."""
+    """Bad rows are written to a file; a new pass starts the file again."""
     policy = Collect(tmp_path / "bad.jsonl")
     policy.take(ROWS)
     policy.begin()
@@ -48,11 +48,11 @@ def test_collect(tmp_path):
 
 
 def test_collect_nowhere(tmp_path):
-    """A place that cannot be written is told at once."""
+    """A path that cannot be written is refused immediately."""
     with pytest.raises(FileNotFoundError):
         Collect(tmp_path / "nowhere" / "bad.jsonl")
 
 
 def test_bad_row_is_one_line():
-    """A bad row can be told in a line."""
+    """A bad row is described in one line."""
     assert str(ROWS[1]) == "in.csv: line 9: broken"

@@ -19,7 +19,7 @@ A_MOMENT = 1_403_534_919  # 2014-06-23T14:48:39Z
 
 
 def micros(written, zone, values, type_=None):
-    """Read one column; None stands for what is no time."""
+    """Read one column; None stands for a value that is not a time."""
     times = Clock(written, zone).read(pa.array(values, type_))
     return [int(micro) if ok else None for micro, ok in zip(times.micros, times.ok, strict=True)]
 
@@ -37,14 +37,14 @@ COLUMNS = [
     (None, "UTC", [A_MOMENT, A_MOMENT * 10**3, A_MOMENT * 10**6, A_MOMENT * 10**9], None, [A_MOMENT * 10**6] * 4),
     (None, "UTC", [A_MOMENT + 0.25, 20060407.0], None, [A_MOMENT * 10**6 + 250_000, None]),
     (None, "UTC", [str(A_MOMENT), f"{A_MOMENT}000.5", "2006-04-07", "20060407"], None, [A_MOMENT * 10**6, A_MOMENT * 10**6 + 500, us("2006-04-07"), None]),
-    (None, "UTC", [20060407, 200604071708, 20060407170800, 20061907], None, [None] * 3 + [20061907 * 10**6]),  # dates, but for the last
+    (None, "UTC", [20060407, 200604071708, 20060407170800, 20061907], None, [None] * 3 + [20061907 * 10**6]),  # dates, but not the last
     (None, "UTC", [2024, None, 1900], None, [None] * 3),
     (None, "UTC", ["2024", "", "1900"], None, [None] * 3),
     (None, "UTC", ["2024", "2024-05-01"], None, [None, us("2024-05-01")]),
     (None, "UTC", [2024.0, float("nan")], None, [None] * 2),
     (None, "UTC", [Decimal(2024)], None, [None]),
     ("s", "UTC", [2024], None, [2_024_000_000]),
-    (None, "UTC", [2024, 0], None, [2_024_000_000, 0]),  # seconds from a start: a column of years has no other numbers
+    (None, "UTC", [2024, 0], None, [2_024_000_000, 0]),  # seconds since 1970: a column of years has no other numbers
     (None, "UTC", ["2024.5", "2025"], None, [2_024_500_000, 2_025_000_000]),
     (None, "UTC", [Decimal(A_MOMENT)], None, [A_MOMENT * 10**6]),
     ("iso", "UTC", [A_MOMENT], None, [None]),
@@ -77,7 +77,7 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("written", "zone", "values", "type_", "expected"), COLUMNS)
 def test_columns(written, zone, values, type_, expected):
-    """Each kind of column becomes microseconds in UTC; what is no time is told apart."""
+    """Each kind of column becomes microseconds in UTC; values that are not times are marked."""
     assert micros(written, zone, values, type_) == expected
 
 
@@ -91,7 +91,7 @@ def test_columns(written, zone, values, type_, expected):
     ],
 )
 def test_nanoseconds(values, type_, nanos):
-    """Digits below the microsecond are noticed and kept."""
+    """Digits below the microsecond are detected and kept."""
     times = Clock().read(pa.array(values, type_))
     assert times.has_nanos
     assert times.nanos().to_pylist() == nanos
@@ -99,20 +99,20 @@ def test_nanoseconds(values, type_, nanos):
 
 
 def test_nanoseconds_of_numbers():
-    """Decimal text is exact, before 1970, too."""
+    """Decimal text is read exactly, also before 1970."""
     times = Clock("s").read(pa.array(["-0.000000001", "-1.5", "1.000000001"]))
     assert times.nanos().to_pylist() == [-1, -1_500_000_000, 1_000_000_001]
 
 
 def test_without_nanoseconds():
-    """A column of type nanoseconds without such digits needs no column of its own; beyond 2262 there is none."""
+    """A nanosecond column without such digits needs no extra column; beyond 2262 nanoseconds are null."""
     assert not Clock().read(pa.array([5000], pa.timestamp("ns"))).has_nanos
     times = Clock().read(pa.array(["2006-04-07T17:08:00.0000001", "9000-01-01"]))
     assert times.nanos().to_pylist() == [1_144_429_680_000_000_100, None]
 
 
 def test_clock_changes():
-    """A local time that clocks skipped is none; one that they repeated is the first, and counted."""
+    """A local time that clocks skipped is invalid; a repeated one is the first of the two, and is counted."""
     times = Clock(None, "Europe/Stockholm").read(
         pa.array(["2006-03-26 02:30", "2006-10-29 02:30", "2006-10-29 02:30+01:00", None])
     )
@@ -123,7 +123,7 @@ def test_clock_changes():
 
 
 def test_bounds():
-    """Times reach from year 1 to year 9999: what ISO 8601 and datetime can write."""
+    """Times range from year 1 to year 9999, as in ISO 8601 and datetime."""
     ends = pa.array([FIRST_US - 1, FIRST_US, LAST_US, LAST_US + 1])
     assert Clock("us").read(ends).ok.tolist() == [False, True, True, False]
     assert Clock(None, "+01:00").read(pa.array(["0001-01-01T00:30", "0001-01-01T01:00"])).ok.tolist() == [False, True]
@@ -151,7 +151,7 @@ COMPLAINTS = [
 
 @pytest.mark.parametrize(("written", "zone", "value", "complaint"), COMPLAINTS)
 def test_complaints(written, zone, value, complaint):
-    """What is no time is told with the value, why, and what to do."""
+    """The complaint about a bad time has the value, the reason and a fix."""
     clock = Clock("%Y-%m-%d" if written == "%Y" else written, zone)
     column = pa.array([value])
     assert not clock.read(column).ok[0]
@@ -160,20 +160,20 @@ def test_complaints(written, zone, value, complaint):
 
 @pytest.mark.parametrize("zone", ["Nope/Zone", "", "+25"])
 def test_unknown_zone(zone):
-    """An unknown zone is refused at once, with an example of a good one."""
+    """An unknown zone is refused immediately, with an example of a valid one."""
     with pytest.raises(ValueError, match=r"unknown time zone .*Europe/Stockholm"):
         Clock(None, zone)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "GMT", "Z", "+00:00"])
 def test_utc_by_any_name(zone):
-    """UTC has many names."""
+    """Every name of UTC is recognised."""
     assert Clock(None, zone).zone is None
 
 
 @pytest.mark.parametrize("unit", ["s", "us"])
 def test_times_that_python_does_not_have(unit):
-    """A column of times may hold some beyond the year 9999: the complaint shows them."""
+    """The complaint shows a timestamp beyond the year 9999, which Python cannot represent."""
     column = pa.array([2**62], pa.timestamp(unit, "UTC"))
     clock = Clock()
     assert not clock.read(column).ok[0]

@@ -1,4 +1,4 @@
-"""What text looks like, which type holds both, and conversions that lose nothing silently."""
+"""Types of text columns, the common type of two batches, and conversions without silent loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOKS = [
     (["1", "-5", "0"], INT),
     (["1", None, "2"], INT),
     (["9223372036854775807"], INT),
-    (["9223372036854775808"], TEXT),  # no int64, and float64 would lose digits
+    (["9223372036854775808"], TEXT),  # beyond int64, and float64 would lose digits
     (["007"], TEXT),
     (["1", "007"], TEXT),
     (["+46"], TEXT),
@@ -50,13 +50,13 @@ LOOKS = [
 
 @pytest.mark.parametrize(("values", "type_"), LOOKS)
 def test_text_type(values, type_):
-    """Text is a number only where its value tells all of it."""
+    """Text is a number only if the number preserves the text exactly."""
     values = [value.encode() if isinstance(value, str) else value for value in values]
     assert text_type(pa.array(values, pa.binary())) == type_
 
 
 def test_numbers_beyond_all_floats_do_not_fit():
-    """They are no infinity, which only a text that says so is."""
+    """A number beyond all floats does not become infinity; only a text for infinity does."""
     converted, unfit = convert(pa.array(["1e400", "inf", "-1e308", None, "-2e309"]).cast(pa.binary()), FLOAT)
     assert converted.to_pylist() == [None, float("inf"), -1e308, None, None]
     assert unfit is not None
@@ -84,7 +84,7 @@ JOINS = [
 
 @pytest.mark.parametrize(("a", "b", "joined"), JOINS)
 def test_join(a, b, joined):
-    """Two batches share the narrowest type that holds both."""
+    """Two batches share the narrowest type that fits both."""
     assert join(a, b) == joined
 
 
@@ -93,7 +93,7 @@ TYPES = st.sampled_from([NULL, INT, FLOAT, BOOL, TEXT, pa.list_(INT), pa.list_(F
 
 @given(TYPES, TYPES)
 def test_join_has_no_direction(a, b):
-    """It does not matter which batch comes first, nor that one comes twice."""
+    """The common type does not depend on the order of the batches, nor on repetition."""
     assert join(a, b) == join(b, a)
     assert join(join(a, b), b) == join(a, b)
 
@@ -136,7 +136,7 @@ CONVERSIONS = [
 
 @pytest.mark.parametrize(("column", "type_", "expected", "unfit"), CONVERSIONS, ids=range(len(CONVERSIONS)))
 def test_convert(column, type_, expected, unfit):
-    """Values that fit are converted, the others are null and told."""
+    """Values that fit are converted; the others become null and are reported."""
     converted, found = convert(column, type_)
     assert converted.type == type_
     assert converted.to_pylist() == expected
@@ -144,19 +144,19 @@ def test_convert(column, type_, expected, unfit):
 
 
 def test_extension_types_are_what_they_store():
-    """An extension type of the input is its storage in the segment."""
+    """An extension type is stored as its storage type."""
     column = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef"], pa.binary(16)))
     assert plain(column.type) == pa.binary()
     assert convert(column, pa.binary())[0].to_pylist() == [b"0123456789abcdef"]
 
 
 def test_nesting():
-    """Levels of lists and structs."""
+    """The nesting of a type is its number of list and struct levels."""
     assert [nesting(type_) for type_ in (INT, pa.list_(INT), pa.list_(pa.struct([("a", INT)])))] == [0, 1, 2]
 
 
 def test_bytes_in_base64():
-    """Objects that `json_text` writes are the bytes that they hold; what merely looks so is left alone."""
+    """Base64 objects that `json_text` writes become bytes again; objects that only look similar stay unchanged."""
     own = [b'{"base64":1}', b'{"base64":"?"}', b'{"base64":"/w==","x":1}', b'{"base64":', b"plain", None]
     written = [b'{"base64":"/w=="}', b'{"base64": ""}']
     column = pa.array([*own, *written], pa.binary())

@@ -1,4 +1,4 @@
-"""What is converted comes back without a difference: the same bytes as a segment that was never converted."""
+"""A file converted there and back has the same bytes as a segment that was never converted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "extension"), share_of(HELD, 8))
 def test_there_and_back(tmp_path, name, extension):
-    """Types, nested ones, nulls, order, indexes, properties, kind of keys: all are as before."""
+    """Types (nested ones, too), nulls, order, indexes, properties and the kind of keys are preserved."""
     between, back, plain = (tmp_path / each for each in (f"a.{extension}", "back.esdb", "plain.esdb"))
     events = convert_file(str(GOLDEN[name]), str(between))
     assert convert_file(str(between), str(back), Conversion(schema=str(GOLDEN[name]))) == events
@@ -42,7 +42,7 @@ def test_there_and_back(tmp_path, name, extension):
 
 @pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.timestamp("s", "Asia/Tokyo"), pa.time32("s"), pa.date64()])
 def test_types_that_parquet_has_not(tmp_path, kind):
-    """Seconds and date64 come back as such, within lists as well, although Parquet keeps something else."""
+    """Seconds and date64 are restored, also within lists, although Parquet stores other types."""
     whole = pa.int32() if kind.bit_width == 32 else pa.int64()
     column = pa.array([0, None, 86_400_000 if kind == pa.date64() else 86_399], whole).cast(kind)
     lists = pa.array([[value] for value in column.to_pylist()], pa.list_(kind))
@@ -57,7 +57,7 @@ def test_types_that_parquet_has_not(tmp_path, kind):
 @pytest.mark.parametrize("nullable", [False, True])
 @pytest.mark.parametrize("within", [lambda kind: kind, pa.list_, lambda kind: pa.struct([pa.field("o", kind)])])
 def test_pairs_within_structs_in_parquet(tmp_path, within, nullable):
-    """Arrow cannot read them again where the struct is null and they may not be: refused before anything is written."""
+    """Fixed-size lists that may not be null, within a null struct, are refused: Arrow cannot read them from Parquet."""
     kind = within(pa.struct([pa.field("a", pa.list_(pa.int32(), 2), nullable=nullable)]))
     table = pa.table({"space": ["s"] * 2, "timestamp": [1, 2], "v": pa.nulls(2, kind)})
     source, made, back = (str(tmp_path / name) for name in ("a.esdb", "b.parquet", "c.esdb"))
@@ -74,7 +74,7 @@ def test_pairs_within_structs_in_parquet(tmp_path, within, nullable):
 
 @pytest.mark.parametrize(("name", "extension"), REFUSED)
 def test_what_a_format_cannot_hold(tmp_path, name, extension):
-    """What would not come back is refused, and nothing is left behind."""
+    """A conversion that would lose something is refused, and no file remains."""
     with pytest.raises(InvalidEventError, match=extension):
         convert_file(str(GOLDEN[name]), str(tmp_path / f"a.{extension}"))
     assert list(tmp_path.iterdir()) == []
@@ -82,7 +82,7 @@ def test_what_a_format_cannot_hold(tmp_path, name, extension):
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)
 def test_floats_of_csv(tmp_path, kind):
-    """NaN, infinities and -0.0 come back: CSV has words for them."""
+    """NaN, infinities and -0.0 are preserved in CSV."""
     source, between, back = (str(tmp_path / name) for name in ("a.esdb", "b.csv", "c.esdb"))
     values = pa.array([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, None], kind)
     with esformat.create(source) as writer:
@@ -92,7 +92,7 @@ def test_floats_of_csv(tmp_path, kind):
 
 
 def test_allowed_loss(tmp_path, write):
-    """With leave, text is written although NaN becomes null in it."""
+    """With `allow_loss`, text is written although NaN becomes null."""
     table = pa.table({"space": ["a"], "timestamp": pa.array([1]), "x": [float("nan")]})
     with esformat.create(tmp_path / "nan.esdb") as writer:
         writer.add_table(table)
@@ -108,7 +108,7 @@ GO = ROOT / "fixtures" / "go_esdb"
 
 @pytest.mark.parametrize("name", ["small", "long_index", "many_spaces"])
 def test_go_archive_there_and_back(tmp_path, name):
-    """An archive of the Go ESDB becomes a segment, and that an archive with the same events and indexes."""
+    """An archive of the Go ESDB becomes a segment, and the segment an archive with the same events and indexes."""
     segment, archive = str(tmp_path / "a.esdb"), str(tmp_path / "b.esdb")
     events = convert_file(str(GO / f"{name}.esdb"), segment)
     assert convert_file(segment, archive, Conversion(target_format="go-esdb")) == events
@@ -119,7 +119,7 @@ def test_go_archive_there_and_back(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["stream_open", "stream_closed", "stream_torn"])
 def test_go_stream_there_and_back(tmp_path, name):
-    """A stream becomes a segment of one space without times, in the same order, and that a stream."""
+    """A Go stream becomes a segment of one space, in the same order, and the segment an equal stream."""
     segment, stream = str(tmp_path / "a.esdb"), str(tmp_path / "b.esdbstream")
     assert convert_file(str(GO / f"{name}.esdbstream"), segment) == 300
     assert convert_file(segment, stream) == 300
@@ -128,7 +128,7 @@ def test_go_stream_there_and_back(tmp_path, name):
 
 
 def test_go_index_names(tmp_path):
-    """Index names that mean something else in a segment, and values that are no text, come back as they were."""
+    """Index names reserved in segments and index values that are not text are preserved."""
     path, segment, again = (str(tmp_path / name) for name in ("go.esdb", "segment.esdb", "again.esdb"))
     with customerio.create(path) as writer:
         writer.add("s", b"x", timestamp=0, indexes={"data": "1", "": "2", "_": "3", "bytes": b"\xff"})
@@ -141,7 +141,7 @@ def test_go_index_names(tmp_path):
 
 
 def test_what_a_go_file_cannot_hold(tmp_path, write):
-    """Columns without an index, other types, fractions of seconds, and, in a stream, keys."""
+    """A Go file refuses columns without an index, other types, fractions of a second and, in a stream, keys."""
     rows = [("a", b"x", 1_000_000, "", {"n": 1})]
     schema = pa.schema([("data", pa.binary()), ("n", pa.int64())])
     numbers = write(rows, schema=schema, indexes=["n"])
@@ -162,7 +162,7 @@ def test_what_a_go_file_cannot_hold(tmp_path, write):
 
 
 def test_files_of_other_origin(tmp_path):
-    """A Parquet file that no conversion wrote becomes a segment by roles, and nothing else directly."""
+    """A Parquet file from elsewhere needs roles to become a segment, and converts to no other format directly."""
     table = pa.table({"user": ["a"], "time": ["2024-01-01T00:00:00Z"], "type": ["page"]})
     pa.parquet.write_table(table, tmp_path / "p.parquet")
     source = str(tmp_path / "p.parquet")
@@ -173,7 +173,7 @@ def test_files_of_other_origin(tmp_path):
 
 
 def test_wrong_formats(tmp_path):
-    """Names that tell nothing, and a target that exists."""
+    """A name without a format, an unknown format and an existing target are refused."""
     with pytest.raises(UsageError, match="--format"):
         convert_file(str(GOLDEN["one-event"]), str(tmp_path / "out.xyz"))
     with pytest.raises(UsageError, match="invalid format"):
@@ -187,7 +187,7 @@ def test_wrong_formats(tmp_path):
     "text", ['{"space":"a"}', "[1]", '{"space":"a","grouping":"","timestamp":"never","data":""}', "{"]
 )
 def test_rows_that_do_not_fit(tmp_path, text):
-    """A line that does not fit the schema is named, and nothing is written."""
+    """The error names the line that does not fit the schema; no file is written."""
     (tmp_path / "a.jsonl").write_text(text + "\n")
     with pytest.raises(InputError, match=r"line 1"):
         convert_file(str(tmp_path / "a.jsonl"), str(tmp_path / "a.esdb"), Conversion(schema=str(GOLDEN["one-event"])))
@@ -196,7 +196,7 @@ def test_rows_that_do_not_fit(tmp_path, text):
 
 @pytest.mark.parametrize(("kind", "value"), [(pa.int64(), 1.5), (pa.struct([("a", pa.int64())]), {"a": 1, "b": 2})])
 def test_values_that_do_not_fit(tmp_path, kind, value):
-    """Nor is any part of a value left out."""
+    """A value that fits only in part is refused as well."""
     with esformat.create(tmp_path / "schema.esdb", schema=pa.schema([("v", kind)])):
         pass
     row = {"space": "a", "grouping": "", "timestamp": "2026-03-01T00:00:00Z", "v": value}

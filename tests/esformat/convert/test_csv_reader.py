@@ -1,4 +1,4 @@
-"""CSV files of every kind become rows; what is wrong with a record is told with its line."""
+"""CSV files of every kind become rows; a bad record is reported with its line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROLES = Roles(space="u", timestamp="t")
 
 
 def read(data: bytes, roles: Roles = ROLES, **options):
-    """Read all: columns by name, bad rows as (line, reason), line of each row, types of the last batch."""
+    """Return columns by name, bad rows as (line, reason), the line of each row, and the types of the last batch."""
     with closing(Source("-", stdin=io.BytesIO(data))) as source:
         batches = list(CsvReader(source, roles, **options).rows())
     table = pa.Table.from_batches([rows.batch for rows in batches])
@@ -31,7 +31,7 @@ def read(data: bytes, roles: Roles = ROLES, **options):
 
 
 def test_values_stay_bytes():
-    """Nothing is changed: leading zeros, spaces, quotes, line ends in quotes, bytes that are no text."""
+    """Values stay as written: leading zeros, spaces, quotes, line ends within quotes, bytes that are not text."""
     columns, bad, lines, types = read(b'u,t,x\n007, a ,"1"\n"b\nc","""q""",2\r\n\xff,,""\n')
     assert columns == {"u": [b"007", b"b\nc", b"\xff"], "t": [b" a ", b'"q"', None], "x": [b"1", b"2", b""]}
     assert bad == []
@@ -40,13 +40,13 @@ def test_values_stay_bytes():
 
 
 def test_types():
-    """Columns without a role look like what they hold; keys look like text always."""
+    """Columns without a role get a type from their values; keys are always text."""
     _, _, _, types = read(b"u,t,i,f,b,s,n\n1,2,3,4.5,true,x,\n")
     assert [str(type_) for type_ in types.values()] == ["string", "string", "int64", "double", "bool", "string", "null"]
 
 
 def test_null_and_empty():
-    """An empty field is null, quotes make it an empty text; other words for null are asked for."""
+    """An empty field is null, a quoted one is empty text; other words for null are optional."""
     columns, *_ = read(b'u,t\n,""\nNULL,\\N\n"NULL",-\n')
     assert columns == {"u": [None, b"NULL", b"NULL"], "t": [b"", b"\\N", b"-"]}
     columns, *_ = read(b'u,t\n,""\nNULL,\\N\n"NULL",-\n', nulls=("NULL", "\\N"))
@@ -54,7 +54,7 @@ def test_null_and_empty():
 
 
 def test_bad_records():
-    """Records with too many or few fields are told with line and text; those around them are kept."""
+    """Records with too many or too few fields are reported with their line; the records around them are kept."""
     columns, bad, lines, _ = read(b'u,t\n1,2\n3\n"a\nb",4,5\n\n6,7\n\xff,\xfe,8\n9,10')
     assert columns == {"u": [b"1", b"6", b"9"], "t": [b"2", b"7", b"10"]}
     assert bad == [
@@ -74,7 +74,7 @@ def test_text_of_bad_records():
 
 
 def test_open_quote():
-    """A quote that is never closed costs its line."""
+    """A quote that is never closed loses only its line."""
     columns, bad, lines, _ = read(b'u,t\n1,"2\n3,4\n')
     assert columns == {"u": [b"3"], "t": [b"4"]}
     assert bad == [(2, "a quoted field begins here and its quote is never closed")]
@@ -92,18 +92,18 @@ def test_dialects(data):
 
 
 def test_delimiter_and_header():
-    """Other delimiters, and files without names."""
+    """Other delimiters and files without a header are supported."""
     assert read(b"u\tt\n1\t2\n", delimiter="\t")[0] == {"u": [b"1"], "t": [b"2"]}
     assert read(b"1|2\n", delimiter="|", header=("u", "t"))[0] == {"u": [b"1"], "t": [b"2"]}
 
 
 def test_columns_without_a_role_are_not_read():
-    """Only what is wanted is parsed."""
+    """Only columns with a role are parsed."""
     assert list(read(b"u,t,a,b\n1,2,3,4\n", Roles(space="u", timestamp="t", columns=("b",)))[0]) == ["u", "t", "b"]
 
 
 def test_nameless_columns():
-    """A column without a name is called by its place."""
+    """A column without a name is named after its position."""
     assert list(read(b"u,t,\n1,2,3\n")[0]) == ["u", "t", "column_3"]
 
 
@@ -121,7 +121,7 @@ def test_nameless_columns():
     ],
 )
 def test_bad_files(data, complaint):
-    """A file that cannot be read at all is told with what is wrong."""
+    """An unreadable file is refused with the reason."""
     with pytest.raises(InputError, match=f"<stdin>: {complaint}"):
         read(data)
 
@@ -133,7 +133,7 @@ FIELDS = st.text('ab",\n\r é', max_size=6)
     st.lists(st.lists(FIELDS, min_size=3, max_size=3), max_size=20), st.integers(1, 40), st.sampled_from(["\n", "\r\n"])
 )
 def test_agrees_with_the_csv_module(rows, block_bytes, line_end):
-    """Whatever the csv module writes is read as the same fields, in blocks of any size."""
+    """Everything that the csv module writes is read as the same fields, in blocks of any size."""
     written = io.StringIO(newline="")
     csv.writer(written, quoting=csv.QUOTE_ALL, lineterminator=line_end).writerows([["u", "t", "x"], *rows])
     with pytest.MonkeyPatch.context() as patch:
@@ -147,7 +147,7 @@ def test_agrees_with_the_csv_module(rows, block_bytes, line_end):
 
 @given(st.lists(st.sampled_from(["1,2", "3", "4,5,6", '"a\nb",7', "", '"x"y,8']), max_size=30), st.integers(1, 20))
 def test_lines_in_blocks_of_any_size(lines, block_bytes):
-    """Good and bad rows name the line they begin on, wherever blocks end."""
+    """Good and bad rows have the number of their first line, wherever blocks end."""
     expected_good, expected_bad, number = [], [], 2
     for line in lines:
         if line:

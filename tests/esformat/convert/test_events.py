@@ -1,4 +1,4 @@
-"""Rows become events: each column in its role, each row that cannot be one told with the reason."""
+"""Rows become events: each column gets its role, and each row that cannot become an event is reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOON = datetime(2006, 4, 7, 12, tzinfo=UTC)
 
 
 def make(columns, roles: Roles, types=None):
-    """Make events of columns as a reader gives them. Gives them, and the reasons of bad rows by number from 1."""
+    """Return the events of columns as a reader returns them, and the reasons of bad rows by number from 1."""
     batch = pa.RecordBatch.from_pydict(columns)
     types = types or {field.name: field.type for field in batch.schema}
     rows = Rows(batch, types, Origin("file", "row", lambda row: (row + 1, f"text of {row + 1}")))
@@ -31,7 +31,7 @@ def roles(**options) -> Roles:
 
 
 def test_columns():
-    """Columns come in one order: keys, payload, indexes, typed columns."""
+    """Columns are ordered: keys, payload, indexes, typed columns."""
     events, bad = make(
         {"a": [1], "i": ["x"], "t": [NOON], "d": ["payload"], "g": ["app"], "u": ["me"]},
         roles(grouping="g", indexes=("i",), data="d", columns=("a",)),
@@ -61,21 +61,21 @@ KEYS = [
 
 @pytest.mark.parametrize(("keys", "kind", "expected", "reasons"), KEYS, ids=range(len(KEYS)))
 def test_keys(keys, kind, expected, reasons):
-    """Keys of any type become text or bytes; null, and what cannot be, is told."""
+    """Keys of any type become text or bytes; null and invalid keys are reported."""
     events, bad = make({"u": keys, "t": [NOON] * len(keys)}, roles(keys=kind))
     assert events.column("space").to_pylist() == expected
     assert bad == reasons
 
 
 def test_grouping():
-    """A row without a grouping has the empty one; a number is its text."""
+    """A row without a grouping has the empty one; a number becomes text."""
     events, bad = make({"u": ["a"] * 3, "t": [NOON] * 3, "g": [5, None, 7]}, roles(grouping="g"))
     assert events.column("grouping").to_pylist() == ["5", "", "7"]
     assert bad == {}
 
 
 def test_timestamps():
-    """Missing and unreadable times are told apart."""
+    """Missing and unreadable times are reported differently."""
     events, bad = make({"u": ["a"] * 4, "t": ["2006-04-07 12:00", None, "x", "2006-04-07T14:00+02:00"]}, roles())
     assert events.column("timestamp").to_pylist() == [NOON, NOON]
     assert bad[2] == "no timestamp: 't' has no value"
@@ -83,7 +83,7 @@ def test_timestamps():
 
 
 def test_timestamp_bytes():
-    """Times of text formats come as bytes."""
+    """Times in text formats are read from bytes."""
     columns = {"u": pa.array([b"a", b"b"]), "t": pa.array([b"2006-04-07 12:00", b"\xff"])}
     events, bad = make(columns, roles(), {"u": pa.string(), "t": pa.string()})
     assert events.column("timestamp").to_pylist() == [NOON]
@@ -91,12 +91,12 @@ def test_timestamp_bytes():
 
 
 def test_no_timestamp_column():
-    """Where no object of a batch has the key, every row says so."""
+    """If no object of a batch has the timestamp key, every row reports it."""
     assert make({"u": ["a"]}, roles())[1] == {1: "no timestamp: 't' has no value"}
 
 
 def test_nanoseconds():
-    """Digits below the microsecond go to a column of their own."""
+    """Digits below the microsecond go to a separate column."""
     events, _ = make({"u": ["a", "b"], "t": ["2006-04-07T12:00:00.123456789Z", "2006-04-07T12:00Z"]}, roles())
     assert events.column("t_ns").to_pylist() == [1144411200123456789, 1144411200000000000]
     assert events.column("timestamp").cast(pa.int64()).to_pylist() == [1144411200123456, 1144411200000000]
@@ -113,7 +113,7 @@ PAYLOADS = [
 
 @pytest.mark.parametrize(("payload", "expected"), PAYLOADS, ids=range(len(PAYLOADS)))
 def test_data(payload, expected):
-    """The bytes of a column are the payload: of text its UTF-8, of other values their JSON, of none no bytes."""
+    """Bytes are the payload as they are; text becomes UTF-8, other values become JSON, null becomes empty."""
     count = len(payload)
     events, bad = make({"u": ["a"] * count, "t": [NOON] * count, "d": payload}, roles(data="d"))
     assert events.column("data").to_pylist() == expected
@@ -121,7 +121,7 @@ def test_data(payload, expected):
 
 
 def test_data_json():
-    """What has no other role makes one JSON object, in the order of the input."""
+    """Columns without another role become one JSON object, in input order."""
     columns = {"b": [1, None], "u": ["a", "a"], "t": [NOON] * 2, "a": ["x", 'y"'], "i": ["p", "q"]}
     events, _ = make(columns, roles(data_json=True, indexes=("i",)))
     assert events.column("data").to_pylist() == [b'{"b":1,"a":"x"}', b'{"b":null,"a":"y\\""}']
@@ -129,7 +129,7 @@ def test_data_json():
 
 
 def test_indexes():
-    """Index columns are text, integers or truth values, and may be null."""
+    """Index columns are text, integers or booleans, and may be null."""
     columns = {
         "u": ["a"] * 2,
         "t": [NOON] * 2,
@@ -169,7 +169,7 @@ TYPED = [
 
 @pytest.mark.parametrize(("values", "type_", "expected", "reason"), TYPED, ids=range(len(TYPED)))
 def test_asked_for_types(values, type_, expected, reason):
-    """A type that is asked for is given; values that do not fit are told with what to do."""
+    """A requested type is used; values that do not fit are reported with a fix."""
     events, bad = make({"u": ["a"] * 2, "t": [NOON] * 2, "a": values}, roles(types={"a": type_}))
     assert events.column("a").type == type_
     assert events.column("a").to_pylist() == expected
@@ -177,7 +177,7 @@ def test_asked_for_types(values, type_, expected, reason):
 
 
 def test_null_times_of_typed_columns():
-    """Other times than the timestamp may be missing."""
+    """Times in other columns than the timestamp may be missing."""
     columns = {"u": ["a"], "t": [NOON], "a": pa.array([None], pa.binary())}
     events, bad = make(columns, roles(types={"a": pa.timestamp("us", "UTC")}))
     assert events.column("a").to_pylist() == [None]
@@ -192,13 +192,13 @@ def test_first_reason_counts():
 
 
 def test_reserved_names():
-    """A typed column of a name that means something else in segments is kept under another."""
+    """A typed column with a reserved name is renamed."""
     events, _ = make({"u": ["a"], "t": [NOON], "space": [1], "grouping": [2]}, roles(grouping="u"))
     assert events.select(["space_", "grouping_"]).to_pylist() == [{"space_": 1, "grouping_": 2}]
 
 
 def test_no_events():
-    """A batch without events has the columns of one with."""
+    """A batch without events has the same columns as one with events."""
     plan = Plan(roles(grouping="g", indexes=("i",))).widened({"a": pa.int64(), "i": pa.int64()}, has_nanos=True)
     events = no_events(plan)
     assert events.num_rows == 0

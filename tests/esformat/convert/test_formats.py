@@ -1,4 +1,4 @@
-"""The format of an input is told by its name, or else by its content."""
+"""The format of an input follows from its name, or else from its content."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAMES = [
 
 @pytest.mark.parametrize(("path", "expected"), NAMES)
 def test_by_name(path, expected):
-    """The last extension counts, compression aside."""
+    """The last extension selects the format; an extension for compression is ignored."""
     assert format_by_name(path) == expected
 
 
@@ -64,17 +64,17 @@ def arrow_stream(table, sink):
     ("write", "expected"), [(pa.parquet.write_table, "parquet"), (arrow_file, "arrow"), (arrow_stream, "arrow")]
 )
 def test_by_content(write, expected):
-    """Binary formats tell themselves, also from standard input."""
+    """Binary formats are recognised by their content, also on standard input."""
     assert format_of_stdin(table_bytes(write)) == expected
 
 
 def test_asked_for():
-    """What is asked for counts more than what a name tells."""
+    """A requested format takes precedence."""
     assert format_of_stdin(b"", "tsv") == "tsv"
 
 
 def test_segment(tmp_path):
-    """A segment is told apart, by its name or its first bytes."""
+    """A segment is recognised by its name or its first bytes, and refused."""
     path = tmp_path / "a.esdb"
     esformat.create(path).finish()
     nameless = tmp_path / "nameless"
@@ -87,6 +87,6 @@ def test_segment(tmp_path):
 
 
 def test_not_told():
-    """Text without a name could be anything."""
+    """Text without a file name is refused: it may have any format."""
     with pytest.raises(InputError, match=r"<stdin>: its format is not told by its name; give --input-format csv\|tsv"):
         format_of_stdin(b"a,b\n")

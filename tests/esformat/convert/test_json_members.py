@@ -1,4 +1,4 @@
-"""Members leave JSON objects; the text of the others stays as it was written."""
+"""Members are removed from JSON objects; the text of the others stays as written."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ CASES = [
 
 @pytest.mark.parametrize(("text", "left"), CASES)
 def test_without(text, left):
-    """Only the members asked for go, and a comma with each."""
+    """Only the named members are removed, each with its comma."""
     assert without(pa.array([text]), ["u", "t"]).to_pylist() == [left]
 
 
 def test_several():
-    """Objects keep their places, also in a part of a column; without names only the space around them goes."""
+    """Objects keep their positions, also in a slice of a column; without names only the outer space is removed."""
     texts = pa.array(['{"a":1,"u":2}', '{"a":[1],"u":2}', '{"u":2}', '{"u":{}}\n'])
     assert without(texts, ["u"]).to_pylist() == ['{"a":1}', '{"a":[1]}', "{}", "{}"]
     assert without(texts.slice(1), ["u"]).to_pylist() == ['{"a":[1]}', "{}", "{}"]
@@ -57,7 +57,7 @@ def test_several():
     '{"u":"', '{u:1}', '{"u":1,"a":[1,]}',
 ])  # fmt: skip
 def test_what_is_no_object_stays(text):
-    """Nothing is taken from it."""
+    """A value that is not an object stays unchanged."""
     assert without(pa.array([f" {text}\n", '{"u":1}']), ["u"]).to_pylist() == [text, "{}"]
 
 
@@ -78,7 +78,7 @@ KEYS = st.sampled_from(["u", "t", "a", 'u"', '"u', ',"u', "\\", "u:", "", " u", 
 @example({"a": ',"u":1', "u": '"u":1'}, ["u"], (",", ":"), True)
 @example({"\\": 1, "u": "\\"}, ["u"], (",", ":"), True)
 def test_any_object(members, names, separators, ascii_only):
-    """What is left is the object without those members, however it is written."""
+    """The result is the object without those members, whatever its spelling."""
     text = json.dumps(members, separators=separators, ensure_ascii=ascii_only)
     (left,) = without(pa.array([text]), names).to_pylist()
     expected = {name: value for name, value in members.items() if name not in names}

@@ -1,4 +1,4 @@
-"""JSON lines become rows, fast where they are regular and line by line where not, with the same result."""
+"""JSON lines become rows; the fast parser and the line-by-line parser have the same results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lines_of(batches) -> list[int]:
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Make the fast parser fail where it is used."""
+    """Make the line-by-line parser fail, so that only the fast one can succeed."""
 
     def refuse(*_, **__):
         raise AssertionError("parsed line by line")
@@ -51,7 +51,7 @@ def slow(monkeypatch):
 
 
 def test_types(slow):
-    """Values have the types of JSON; what looks like a time is text."""
+    """Values have the types of JSON; text that looks like a time stays text."""
     line = b'{"u":"a","t":"2006-04-07","i":1,"f":1.5,"b":true,"n":null,"l":["2006-04-07"],"s":{"x":"2006-04-07"}}\n'
     (rows,) = read(line * 3)
     assert {name: str(type_) for name, type_ in rows.types.items()} == {
@@ -62,14 +62,14 @@ def test_types(slow):
 
 
 def test_blank_lines(slow):
-    """Blank lines are nothing, and counted."""
+    """Blank lines yield no rows, but count in line numbers."""
     found = read(b'\n{"u":"a"}\n\r\n  \n  {"u":"b"}\r\n')
     assert rows_of(found) == [{"u": "a"}, {"u": "b"}]
     assert lines_of(found) == [2, 5]
 
 
 def test_only_what_is_wanted():
-    """Keys without a role are left out, and may hold anything."""
+    """Keys without a role are ignored, and may have any value."""
     (rows,) = read(b'{"u":"a","t":1,"z":[1]}\n{"u":"b","x":{"y":1},"z":"q"}\n', NAMED)
     assert rows.batch.to_pylist() == [{"u": "a", "t": 1, "x": None}, {"u": "b", "t": None, "x": {"y": 1}}]
 
@@ -87,7 +87,7 @@ xx
 
 @pytest.mark.parametrize("roles", [ALL, NAMED, JSON], ids=["all", "named", "json"])
 def test_bad_lines(roles):
-    """Lines that are no objects are told with line and text; the others are kept."""
+    """Lines that are not objects are reported with their number and text; the others are kept."""
     found = read(BAD, roles)
     assert [row["u"] for row in rows_of(found)] == ["a", "d"]
     assert lines_of(found) == [1, 8]
@@ -102,7 +102,7 @@ def test_bad_lines(roles):
 
 
 def test_two_objects_on_a_line_and_a_blank_one():
-    """Two objects on one line are not taken for two lines."""
+    """Two objects on one line are one bad line, even beside a blank one."""
     assert bad_of(read(b'{"u":1}{"u":2}\n \n'))[0][0] == 1
 
 
@@ -118,12 +118,12 @@ MIXED = [
 
 @pytest.mark.parametrize(("data", "expected"), MIXED)
 def test_mixed_types(data, expected):
-    """A key with values of several types, or numbers too long for theirs, is text with every digit."""
+    """A key with values of several types, or with numbers too long for their type, becomes text with every digit."""
     assert [row["u"] for row in rows_of(read(data))] == expected
 
 
 def test_deep_nesting():
-    """Thousands of brackets are a bad line and no crash."""
+    """Thousands of nested brackets are a bad line, not a crash."""
     line = b'{"u":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n"
     assert bad_of(read(line)) == [(1, "nested deeper than 100 levels")]
     found = read(line + b'{"u":"a"}\n')
@@ -132,14 +132,14 @@ def test_deep_nesting():
 
 
 def test_rest_is_word_for_word():
-    """The JSON of what has no other role is the text of the line."""
+    """The JSON of the members without a role is the original text."""
     data = b'{"u":"a","n": 1.10,"t":1}\n{"t":2, "z":{"u":[1, 2]}}\nxx\n{"u":"c"}\n'
     found = [text for rows in read(data, JSON) for text in rows.rest.to_pylist()]
     assert found == ['{"n": 1.10}', '{"z":{"u":[1, 2]}}', "{}"]
 
 
 def test_types_are_remembered(monkeypatch, slow):
-    """A later block in which text looks like a time, or a key is absent, has the types of those before."""
+    """A column keeps its type in later blocks, even if its text looks like a time there or its key is missing."""
     monkeypatch.setattr(records, "BLOCK_BYTES", 20)
     found = read(b'{"u":"a","t":"x"}\n{"u":"b","t":"2006-04-07"}\n{"u":"c"}\n')
     assert {str(rows.types["t"]) for rows in found if "t" in rows.types} == {"string"}
@@ -156,7 +156,7 @@ def test_types_are_remembered(monkeypatch, slow):
     ],
 )
 def test_bad_files(data, complaint):
-    """Other JSON than lines is told with what to do."""
+    """JSON that is not one object per line is refused with a fix."""
     with pytest.raises(InputError, match=complaint):
         read(data)
 
@@ -168,12 +168,12 @@ def test_no_lines(data):
 
 
 def test_byte_order_mark(slow):
-    """A byte order mark is no part of the first line."""
+    """A byte order mark does not belong to the first line."""
     assert rows_of(read(b'\xef\xbb\xbf{"u":1}\n')) == [{"u": 1}]
 
 
 def test_line_without_end(monkeypatch):
-    """A line that is longer than what memory is for is told, not read."""
+    """A line above the size limit is reported, not read."""
     monkeypatch.setattr(records, "LONGEST_RECORD_BYTES", 50)
     monkeypatch.setattr(records, "BLOCK_BYTES", 20)
     found = read(b'{"u":"' + b"x" * 100 + b'"}\n{"u":"a"}\n')
@@ -192,7 +192,7 @@ VALUES = (
 
 @given(st.lists(st.dictionaries(st.sampled_from("utx"), VALUES), max_size=8), st.integers(1, 200))
 def test_agrees_with_the_json_module(objects, block_bytes):
-    """Every object becomes one row in its place, whatever its values and wherever blocks end."""
+    """Every object becomes one row, in order, whatever its values and wherever blocks end."""
     data = "".join(json.dumps(each) + "\n" for each in objects).encode()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "BLOCK_BYTES", block_bytes)
@@ -211,7 +211,7 @@ def test_agrees_with_the_json_module(objects, block_bytes):
 
 
 def test_numbers_beyond_all_floats_become_text():
-    """Their digits are kept, at the top and within, and with them the others of the column."""
+    """Numbers beyond all floats keep their digits as text, also if nested, and so do the others of their column."""
     lines = [{"u": "a", "t": 1, "x": 1.5, "n": {"y": [2.5]}}] * 2
     data = (
         "".join(f"{json.dumps(line)}\n" for line in lines)
@@ -233,8 +233,8 @@ WHOLE = b'{"u":"a","t":1,"d":{"b":1.50,"b":2}}\n'
     ("lines", "words", "bad"),
     [
         (WHOLE, ['{"b":1.50,"b":2}'], []),
-        (WHOLE + b'{"u":\n', ['{"b":1.50,"b":2}'], [2]),  # a broken line beside it
-        (b'{"u":"a","t":1,"d":"\\ud800"}\n' + WHOLE, ['{"b":1.50,"b":2}'], [1]),  # half a character
+        (WHOLE + b'{"u":\n', ['{"b":1.50,"b":2}'], [2]),  # beside a broken line
+        (b'{"u":"a","t":1,"d":"\\ud800"}\n' + WHOLE, ['{"b":1.50,"b":2}'], [1]),  # half of a surrogate pair
         (b'{"u":"a","t":1,"d":{},"d":{}}\n' + WHOLE, ['{"b":1.50,"b":2}'], [1]),
         (b'\n{"u":"a","t":1,"d":"\\n"}\n \v\n' + WHOLE, ["\n", '{"b":1.50,"b":2}'], []),
         (b'{"u":"a","t":"x"}\n{"u":"a","t":1,"d":"z"}\n' + WHOLE, [None, "z", '{"b":1.50,"b":2}'], []),
@@ -242,7 +242,7 @@ WHOLE = b'{"u":"a","t":1,"d":{"b":1.50,"b":2}}\n'
 )
 @pytest.mark.parametrize("block_bytes", [1, 1 << 20])
 def test_payloads_whatever_is_beside_them(monkeypatch, lines, words, bad, block_bytes):
-    """A payload is what its line says, and which lines are bad does not depend on the others of the block."""
+    """Payloads and bad lines do not depend on the other lines of the block."""
     monkeypatch.setattr(records, "BLOCK_BYTES", block_bytes)
     batches = read(lines, PAYLOAD)
     assert [number for number, _ in bad_of(batches)] == bad

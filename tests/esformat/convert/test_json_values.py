@@ -1,4 +1,4 @@
-"""JSON lines one at a time: what is wrong with them, and columns that keep every digit."""
+"""JSON lines parsed singly: their faults, and columns that keep every digit."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ BAD_LINES = [
 
 @pytest.mark.parametrize(("line", "complaint"), BAD_LINES, ids=range(len(BAD_LINES)))
 def test_bad_lines(line, complaint):
-    """A line that is no object is told with what is wrong, and where."""
+    """A line that is not an object is refused with the fault and its place."""
     with pytest.raises(ValueError, match=complaint):
         parse_object(line)
 
 
 def test_brackets_in_texts_are_no_depth():
-    """A text full of brackets is a text."""
+    """Brackets within a string do not count as nesting."""
     assert parse_object(b'{"a":"' + b"[" * 500 + b'\\""}') == {"a": "[" * 500 + '"'}
 
 
@@ -60,14 +60,14 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("values", "type_", "expected"), COLUMNS, ids=range(len(COLUMNS)))
 def test_column(values, type_, expected):
-    """Values get the type they share; where they share none, or a number is too long, they are text."""
+    """Values get their common type; without one, or if a number is too long, they become text."""
     found = column(values)
     assert found.to_pylist() == expected
     assert type_ is None or found.type == type_
 
 
 def test_columns():
-    """Keys become columns in the order in which they are first met."""
+    """Keys become columns in order of first appearance."""
     found = columns([{"b": 1}, {"a": "x", "b": 2}, {}])
     assert found.schema.names == ["b", "a"]
     assert found.to_pylist() == [{"b": 1, "a": None}, {"b": 2, "a": "x"}, {"b": None, "a": None}]

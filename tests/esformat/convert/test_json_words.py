@@ -1,4 +1,4 @@
-"""What becomes bytes is taken out of lines as it is written; the others are left, and a broken line stays one."""
+"""Values that become bytes are cut out of lines as written; the other members stay, and a broken line stays broken."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CASES = [
 
 
 def taken(*lines: str) -> list[tuple[dict[str, bytes | None], str]]:
-    """What is taken out of each line, of two names, and what is left of it."""
+    """The values that are cut out of each line for two names, and the remainder of the line."""
     columns, data, edges = take(pa.array(lines, pa.string()), ["d", 'k"é'], ["d", 'k"é'])
     left = [data[start:end].decode() for start, end in pairwise(edges.tolist())]
     rows = [{name: column[row].as_py() for name, column in columns.items()} for row in range(len(lines))]
@@ -47,18 +47,18 @@ def taken(*lines: str) -> list[tuple[dict[str, bytes | None], str]]:
 
 @pytest.mark.parametrize(("line", "found", "left"), CASES)
 def test_take(line, found, left):
-    """Objects, arrays, numbers and truth values are their own text; of a broken line nothing is taken."""
+    """Objects, arrays, numbers and booleans are cut out as written; nothing is cut out of a broken line."""
     assert taken(line) == [(found, left)]
 
 
 def test_lines_together():
-    """Each line has its own, whatever those around it have."""
+    """The result for a line does not depend on the lines around it."""
     nothing: dict[str, bytes | None] = {"d": None, 'k"é': None}
     assert taken(*(line for line, _, _ in CASES)) == [(nothing | found, left) for _, found, left in CASES]
 
 
 def test_what_stays():
-    """A member that is not cut stays where it is, and its text is taken all the same."""
+    """A value that is not to be cut stays in the line; its text is returned, too."""
     columns, data, _ = take(pa.array(['{"d":[1],"x":[2]}']), ["d", "x"], ["x"])
     assert (columns["d"].to_pylist(), columns["x"].to_pylist(), data) == ([b"[1]"], [b"[2]"], b'{"d":[1],"x":null}')
 
@@ -77,7 +77,7 @@ KEYS = st.sampled_from(["d", "k", "x", 'd"', '"d', ',"d', "\\", "d:", "", " d", 
     st.booleans(),
 )
 def test_any_object(members, separators, ascii_only):
-    """Each is taken with its own text, and the others are as they were."""
+    """Each value is returned as written, and the other members stay unchanged."""
     line = json.dumps(members, separators=separators, ensure_ascii=ascii_only)
     ((found, left),) = taken(line)
     mine = {name: value for name, value in members.items() if name == "d"}
@@ -93,7 +93,7 @@ def test_any_object(members, separators, ascii_only):
 @given(st.text(st.sampled_from('{}[]",:d\\1.n '), max_size=12), st.integers(0, 30))
 @example("", 0)
 def test_broken_lines_stay_broken(noise, at):
-    """What is left is valid JSON only where the line was, and of the line beside it nothing changes."""
+    """The remainder is valid JSON only if the line was; the next line is unaffected."""
     whole = '{"x":[1],"d":{"a":1.5},"y":"z"}'
     line = whole[:at] + noise + whole[at + len(noise) // 2 :]
     (_, left), (found, other) = taken(line, whole)

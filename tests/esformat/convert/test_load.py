@@ -1,4 +1,4 @@
-"""Files into segments, end to end: formats, compressions, several files, types that change on the way, bad rows."""
+"""Files become segments, end to end: formats, compressions, several files, types that change midway, bad rows."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ FORMATS = {
 
 
 def load(tmp_path, inputs, roles=ROLES, options=None, **more):
-    """Load `inputs` into a segment; give its events as a table in file order, and the summary."""
+    """Load `inputs` into a segment; return its events as a table in file order, and the summary."""
     out = tmp_path / "out.esdb"
     with Load([str(path) for path in inputs], roles, options or InputOptions(), **more) as loading:
         summary = loading.write(lambda _: esformat.create(out, indexes=roles.indexes, keys=roles.keys, overwrite=True))
@@ -73,7 +73,7 @@ def load(tmp_path, inputs, roles=ROLES, options=None, **more):
 
 
 def expected_events(table) -> list[dict]:
-    """Compute the events of TABLE-like rows by a straight sort."""
+    """The events of rows like those of TABLE, from a plain sort."""
     rows = [
         {"space": row["u"], "grouping": row["g"], "time": row["t"], "i": row["i"], "n": row["n"], "s": row["s"]}
         for row in table.to_pylist()
@@ -90,7 +90,7 @@ def found_events(table) -> list[dict]:
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_round_trip(tmp_path, compression, format_):
-    """Every format in every compression gives the same events: keys and indexes stay text, numbers are numbers."""
+    """Every format in every compression has the same events: keys and indexes stay text, numbers are numbers."""
     extension, compress = compression
     path = tmp_path / f"in.{format_}{extension}"
     path.write_bytes(compress(FORMATS[format_](TABLE)))
@@ -102,14 +102,14 @@ def test_round_trip(tmp_path, compression, format_):
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_stdin(tmp_path, format_):
-    """Standard input gives the same."""
+    """Standard input has the same events as a file."""
     data = io.BytesIO(FORMATS[format_](TABLE))
     found, _ = load(tmp_path, ["-"], options=InputOptions(format=format_.removesuffix("s")), stdin=data)
     assert found_events(found) == expected_events(TABLE)
 
 
 def test_several_files(tmp_path):
-    """Files of several formats are one set of events; a column that one lacks is null there."""
+    """Files of several formats become one set of events; a column that a file lacks is null there."""
     first, second = TABLE.slice(0, 20), TABLE.slice(20).drop_columns(["n"])
     (tmp_path / "a.csv").write_bytes(as_csv(first))
     (tmp_path / "b.parquet").write_bytes(as_parquet(second))
@@ -130,7 +130,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("files", "type_", "expected"), CHANGES, ids=range(len(CHANGES)))
 def test_types_that_change(tmp_path, files, type_, expected):
-    """Where later rows show another type, the segment is what it would be had they come first; no text is changed."""
+    """If later rows change a column's type, the result does not depend on the order of the files; no text changes."""
     paths = []
     for number, data in enumerate(files):
         paths.append(tmp_path / f"{number}.csv")
@@ -143,7 +143,7 @@ def test_types_that_change(tmp_path, files, type_, expected):
 
 
 def test_types_that_change_inside_a_pipe(tmp_path, monkeypatch):
-    """A pipe, which can be read once only, is no exception."""
+    """The same is true of a pipe, which can be read only once."""
     monkeypatch.setattr(records, "BLOCK_BYTES", 40)
     lines = [{"u": "a", "t": f"2006-04-{day:02}", "x": day} for day in range(1, 10)]
     lines.append({"u": "a", "t": "2006-04-10", "x": "ten", "y": [1]})
@@ -154,7 +154,7 @@ def test_types_that_change_inside_a_pipe(tmp_path, monkeypatch):
 
 
 def test_nanoseconds_far_in(tmp_path, monkeypatch):
-    """The first time with nanoseconds may come late."""
+    """Nanoseconds may first appear late in the input."""
     monkeypatch.setattr(records, "BLOCK_BYTES", 30)
     path = tmp_path / "a.csv"
     path.write_text("u,t\na,2006-04-07T12:00Z\nb,2006-04-07T12:00Z\nc,2006-04-07T12:00:00.000000001Z\n")
@@ -179,14 +179,14 @@ NOTES = [
 
 @pytest.mark.parametrize(("text", "options", "notes"), NOTES, ids=range(len(NOTES)))
 def test_notes(tmp_path, text, options, notes):
-    """What a user may not expect is said."""
+    """The summary notes whatever a user may not expect."""
     path = tmp_path / "a.csv"
     path.write_text(text)
     assert load(tmp_path, [path], Roles(space="u", timestamp="t", **options))[1].notes == notes
 
 
 def test_note_of_a_key_that_no_line_has(tmp_path):
-    """A misspelt key of JSON, which no schema tells, is noted."""
+    """The summary notes a misspelt JSON key: JSON lines have no header to check it against."""
     path = tmp_path / "a.jsonl"
     path.write_text('{"u":"a","t":"2006-04-07"}\n')
     found, summary = load(tmp_path, [path], Roles(space="u", timestamp="t", columns=("misspelt",)))
@@ -223,7 +223,7 @@ def dirty(tmp_path):
 
 
 def test_stop(tmp_path, dirty):
-    """The first bad row stops the work; nothing is left under the output's name, nor beside it."""
+    """The first bad row stops the load; neither the output nor a temporary file remains."""
     expected = r"dirty\.csv: line 3: 2 fields where .* are 3; correct it, or leave bad rows out with --on-error skip or"
     with pytest.raises(BadRowError, match=expected):
         load(tmp_path, [dirty], Roles(space="u", timestamp="t"))
@@ -239,7 +239,7 @@ def test_skip(tmp_path, dirty):
 
 @pytest.mark.parametrize("block_bytes", [10, 25, 8 << 20])
 def test_collect(tmp_path, dirty, monkeypatch, block_bytes):
-    """Bad rows are collected with file, line, reason and text, each once, wherever blocks end and passes restart."""
+    """Bad rows are collected once each, with file, line, reason and text, wherever blocks end and passes restart."""
     monkeypatch.setattr(records, "BLOCK_BYTES", block_bytes)
     bad = tmp_path / "bad.jsonl"
     load(tmp_path, [dirty], Roles(space="u", timestamp="t"), bad_rows=Collect(bad))
@@ -250,7 +250,7 @@ def test_collect(tmp_path, dirty, monkeypatch, block_bytes):
 
 
 def test_bad_rows_of_parquet(tmp_path):
-    """Rows of typed files are named by their number."""
+    """Bad rows of typed files have their row number."""
     path = tmp_path / "a.parquet"
     path.write_bytes(as_parquet(pa.table({"u": ["a", None], "t": [datetime(2006, 4, 7), None], "x": [1, 2]})))
     bad = tmp_path / "bad.jsonl"
@@ -262,7 +262,7 @@ def test_bad_rows_of_parquet(tmp_path):
 
 @pytest.mark.parametrize("data", [b"u,t\n", b"u,t\n,\n"])
 def test_no_events(tmp_path, data):
-    """An input without events makes a segment without events."""
+    """An input without events becomes a segment without events."""
     path = tmp_path / "a.csv"
     path.write_bytes(data)
     found, summary = load(tmp_path, [path], Roles(space="u", timestamp="t", indexes=()), bad_rows=Skip())
@@ -271,7 +271,7 @@ def test_no_events(tmp_path, data):
 
 
 def test_bad_file_in_the_middle(tmp_path):
-    """An input that cannot be read leaves nothing of those before it."""
+    """An unreadable input discards the events of the inputs before it."""
     good, bad = tmp_path / "a.csv", tmp_path / "b.csv"
     good.write_bytes(as_csv(TABLE))
     bad.write_bytes(b"u,t\n")
@@ -281,14 +281,14 @@ def test_bad_file_in_the_middle(tmp_path):
 
 
 def test_missing_file(tmp_path):
-    """A missing input is told before anything is written."""
+    """A missing input is reported before anything is written."""
     with pytest.raises(InputError, match=r"nowhere\.csv: no such file"):
         load(tmp_path, [tmp_path / "nowhere.csv"])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_damaged_inputs(tmp_path):
-    """Whatever happens to the bytes of an input, it is read or refused with an error that is one line."""
+    """An input with damaged bytes is read, or refused with an error of one line."""
     chance = random.Random(1)
     for _ in range(200 if ALL else 50):
         format_ = chance.choice(list(FORMATS))
@@ -308,7 +308,7 @@ def test_damaged_inputs(tmp_path):
 
 
 def test_progress(tmp_path):
-    """Progress counts stored bytes over all inputs, up to all of them."""
+    """Progress counts the stored bytes of all inputs, and ends at their total."""
     paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
     for path in paths:
         path.write_bytes(as_csv(TABLE))
@@ -320,7 +320,7 @@ def test_progress(tmp_path):
 
 
 def test_same_bytes(tmp_path):
-    """The same input makes the same file, whether it comes in one block or in many."""
+    """The same input makes the same file, in one block or in many."""
     path = tmp_path / "a.csv"
     path.write_bytes(as_csv(TABLE))
     found = []
@@ -333,7 +333,7 @@ def test_same_bytes(tmp_path):
 
 
 def test_memory_stays_bounded(tmp_path, monkeypatch):
-    """No more than two blocks are read ahead of what is written, however large the input."""
+    """Rows are passed to the writer in small batches, however large the input."""
     monkeypatch.setattr(records, "BLOCK_BYTES", 1000)
     path = tmp_path / "a.csv"
     path.write_bytes(b"u,t\n" + b"a,2006-04-07\n" * 5000)
@@ -360,7 +360,7 @@ def test_memory_stays_bounded(tmp_path, monkeypatch):
 
 
 def test_types_that_segments_do_not_have_are_announced(tmp_path):
-    """Values of a UUID or of JSON are kept as what they are stored as, and the summary says so."""
+    """UUIDs and JSON values are kept as their storage types, and the summary says so."""
     table = pa.table(
         {
             "u": ["a"],

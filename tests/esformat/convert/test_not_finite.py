@@ -1,4 +1,4 @@
-"""NaN and infinities on their way to JSON lines, which has neither: told, never in silence."""
+"""JSON lines have no NaN and no infinity; a warning says so whenever one becomes null."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("column", "count"), COLUMNS, ids=lambda value: str(getattr(value, "type", value)))
 def test_each_type(column, count):
-    """A sentence for the column, with how many there were; of none there is none. CSV writes them as they are."""
+    """One warning per column has the number of such values; without any there is none. CSV writes them as they are."""
     told: list[str] = []
     batch = pa.record_batch({"x": column})
     write_batches([batch], batch.schema, "jsonl", io.BytesIO(), told.append)
@@ -45,7 +45,7 @@ def test_each_type(column, count):
 
 
 def test_the_command_tells(tmp_path, capfd):
-    """`esdb scan` writes the answer, and the warning beside it."""
+    """`esdb scan` writes its result to stdout and the warning to stderr."""
     with esformat.create(tmp_path / "x.esdb") as writer:
         writer.add_table(pa.table({"space": ["a", "b"], "timestamp": [1, 2], "x": [NAN, 1.5]}))
     assert root.run(["scan", str(tmp_path / "x.esdb"), "--format", "jsonl"]) == 0
@@ -61,13 +61,13 @@ PAYLOADS = [
     ("n.parquet", ["--type", "x=string"], {"x": [[NAN, INF], [1.5], None]}, "column 'x': {} 2 of them"),
     ("n.parquet", ["--index", "x"], {"x": [[NAN], [1.5], None]}, "column 'x': {} 1 of them"),
     ("n.parquet", ["--data-json"], {"x": [0.5, 1.5, None]}, None),
-    ("n.parquet", [], {"x": [NAN, INF, None], "data": [NAN, 1.5, None]}, None),  # where nothing becomes JSON
+    ("n.parquet", [], {"x": [NAN, INF, None], "data": [NAN, 1.5, None]}, None),  # nothing becomes JSON
 ]
 
 
 @pytest.mark.parametrize(("name", "options", "columns", "told"), PAYLOADS, ids=range(len(PAYLOADS)))
 def test_what_becomes_json(tmp_path, capfd, name, options, columns, told):
-    """A payload or text that is made of columns is JSON, too; whoever writes or imports it is told."""
+    """The warning also appears when columns become a JSON payload or text, for `esdb write` and `aggregator import`."""
     table = pa.table({"space": ["a"] * 3, "timestamp": [1, 2, 3], **columns})
     with (tmp_path / name).open("wb") as file:
         write_batches(table.to_batches(), table.schema, name.split(".")[1], file)

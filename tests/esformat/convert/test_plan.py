@@ -1,4 +1,4 @@
-"""A plan grows with the rows, whatever their order, and says which columns the segment gets."""
+"""A plan widens as rows arrive, in any order, and determines the columns of the segment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BATCHES = st.lists(st.dictionaries(st.sampled_from("ab"), st.sampled_from([NULL,
 
 @given(BATCHES)
 def test_order_of_batches_does_not_matter(batches):
-    """The same batches in another order make the same types."""
+    """The order of batches does not affect the types."""
     forward, backward = Plan(ROLES), Plan(ROLES)
     for types in batches:
         forward = forward.widened(types, has_nanos=False)
@@ -55,12 +55,12 @@ def test_order_of_batches_does_not_matter(batches):
     ],
 )
 def test_index_types(found, expected):
-    """Indexes are of text, integers or truth values; what is none of these becomes text."""
+    """Indexes are text, integers or booleans; other types become text."""
     assert Plan(ROLES).widened({"i": found}, has_nanos=False).indexes == {"i": expected}
 
 
 def test_typed():
-    """Typed columns have the type asked for, or found; without any value they are text; very deep ones, too."""
+    """A typed column has the requested type or its own; without values, or nested too deeply, it is text."""
     deep = INT
     for _ in range(40):
         deep = pa.list_(deep)
@@ -70,14 +70,14 @@ def test_typed():
 
 
 def test_payload():
-    """A column called data is the payload where it is there; one that is asked for, always."""
+    """A column named data is the payload if it exists; an explicitly named payload column always is."""
     assert Plan(ROLES).payload is None
     assert Plan(ROLES).widened({"data": TEXT}, has_nanos=False).payload == "data"
     assert Plan(Roles(space="u", timestamp="t", data="x")).payload == "x"
 
 
 def test_nanoseconds():
-    """The column that keeps them is called after the timestamp's and takes no other's name."""
+    """The column of nanoseconds is named after the timestamp column and never replaces another column."""
     assert Plan(ROLES).nanos is None
     assert Plan(ROLES).widened({"a": INT}, has_nanos=True).nanos == "t_ns"
     assert Plan(ROLES).widened({"t_ns": INT}, has_nanos=True).nanos == "t_ns_"

@@ -1,4 +1,4 @@
-"""Blocks hold whole records, whatever is in the quotes and wherever the reads end."""
+"""Blocks consist of whole records, whatever the quotes contain and wherever reads end."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def csv_blocks(data: bytes, size: int) -> list[Block]:
 
 
 def pyarrow_records(data: bytes) -> list[int]:
-    """Count the fields of each record that pyarrow sees."""
+    """The number of fields of each record according to pyarrow."""
     found = []
 
     def note(row):
         found.append(row.actual_columns)
         return "skip"
 
-    # more columns than any record has: every record comes by
+    # more columns than any record has, so that pyarrow reports every record
     names = [str(number) for number in range(100)]
     pyarrow.csv.read_csv(
         pa.BufferReader(data),
@@ -43,10 +43,10 @@ def pyarrow_records(data: bytes) -> list[int]:
 
 @given(CSV_TEXT)
 def test_records_are_those_of_pyarrow(data):
-    """Records and their fields are split as pyarrow's parser splits them, so that rows and lines belong together."""
+    """Records and fields are split as in pyarrow's parser, so that rows match their lines."""
     data += b"\n"
     syntax = CsvSyntax(",")
-    if syntax.whole(data) == len(data):  # a quote that is left open is another matter
+    if syntax.whole(data) == len(data):  # an open quote is tested separately
         split = numbered(Block(data, 1), syntax.record)
         assert [syntax.field_count(record) for _, record in split] == (pyarrow_records(data) if split else [])
 
@@ -54,7 +54,7 @@ def test_records_are_those_of_pyarrow(data):
 @given(CSV_TEXT, st.integers(1, 9))
 @example(b'"a"\r\nb', 4)
 def test_blocks_do_not_depend_on_reads(data, size):
-    """The records are the same however many bytes each read gives, and begin on the same lines."""
+    """The records and their lines do not depend on the number of bytes of each read."""
     record = CsvSyntax(",").record
 
     def found(size):
@@ -65,7 +65,7 @@ def test_blocks_do_not_depend_on_reads(data, size):
 
 @given(CSV_TEXT, st.integers(1, 9))
 def test_blocks_hold_everything(data, size):
-    """No byte is lost or repeated; a line end is added where the last line has none."""
+    """No byte is lost or repeated; a line end is added if the last line lacks one."""
     joined = b"".join(block.data for block in csv_blocks(data, size))
     assert joined == data or joined == data + b"\n"
 
@@ -77,7 +77,7 @@ def test_blocks_hold_everything(data, size):
         (b'a,"b\nc"\nd', 8),
         (b'a,"b\nc', 0),
         (b'a\n"b', 2),
-        (b'5" pipe,a\nb,c\n', 14),  # a quote inside a field is a character
+        (b'5" pipe,a\nb,c\n', 14),  # a quote inside a field is an ordinary character
         (b'"a""b\n"\n', 8),
         (b"a\r", 0),  # a line feed may follow
         (b'"a"\r', 0),
@@ -86,7 +86,7 @@ def test_blocks_hold_everything(data, size):
     ],
 )
 def test_whole_records(data, whole):
-    """A block ends where a record ends, which a line end in quotes does not."""
+    """A block ends at the end of a record; a line end within quotes does not count."""
     assert CsvSyntax(",").whole(data) == whole
 
 
@@ -94,18 +94,18 @@ def test_whole_records(data, whole):
     ("record", "count"), [(b"a\n", 1), (b"a,b\n", 2), (b'"a,b",c\n', 2), (b'"a"",",,\n', 3), (b'a"b,c"\n', 2)]
 )
 def test_field_count(record, count):
-    """Delimiters in quotes are no delimiters."""
+    """Delimiters within quotes do not separate fields."""
     assert CsvSyntax(",").field_count(record) == count
 
 
 def test_other_delimiters():
-    """The delimiter may be a character that means something in patterns."""
+    """The delimiter may be a special character of regular expressions."""
     assert CsvSyntax("|").field_count(b'a|"b|c"|d\n') == 3
     assert CsvSyntax("\t").whole(b'a\t"\n"\nb') == 6
 
 
 def test_open_quote_costs_one_line():
-    """A quote that is never closed makes one broken line; what follows is read."""
+    """A quote that is never closed makes one broken line; the following lines are read."""
     found = csv_blocks(b'a,b\n"c,d\ne,f\n', 100)
     assert [(block.data, block.first_line, block.broken) for block in found] == [
         (b"a,b\n", 1, ""),
@@ -115,7 +115,7 @@ def test_open_quote_costs_one_line():
 
 
 def test_open_quote_does_not_fill_memory(monkeypatch):
-    """What an open quote may swallow is bounded."""
+    """The search for the end of an open quote is bounded."""
     monkeypatch.setattr(records, "LONGEST_RECORD_BYTES", 64)
     found = csv_blocks(b'"a\n' + b"b\n" * 200, 16)
     assert found[0] == Block(b'"a\n', 1, "never closed")
@@ -124,29 +124,29 @@ def test_open_quote_does_not_fill_memory(monkeypatch):
 
 @pytest.mark.parametrize(("data", "count"), [(b"", 0), (b"\n", 1), (b"\r\n", 1), (b"\r", 1), (b"a\rb\nc\r\nd", 3)])
 def test_line_count(data, count):
-    """Each kind of line end is one."""
+    """Each kind of line end counts as one."""
     assert line_count(data) == count
 
 
 def test_numbers_are_lines():
-    """A record is named by the line it begins on, blank lines and lines in quotes counted."""
+    """A record has the number of its first line, counting blank lines and lines within quotes."""
     block = Block(b'a\n\n"b\nc",d\r\n\r\ne\n', 10)
     assert [line for line, _ in numbered(block, CsvSyntax(",").record)] == [10, 12, 15]
 
 
 def test_lines():
-    """Lines end at line feeds; the last may lack its own."""
+    """Lines end at line feeds; the last may lack one."""
     stream = io.BytesIO(b"a\n\nb")
     assert [block.data for block in blocks(stream.read, whole_lines, broken="")] == [b"a\n\n", b"b\n"]
 
 
 def test_readable():
-    """Every record can be shown, also where it is not text."""
+    """Every record can be shown, even if it is not text."""
     assert readable(b"a\xff\xc3\xa9\r\n") == "a\\xffé"
 
 
 def test_marks():
-    """A byte order mark of UTF-8 is dropped, one of UTF-16 is told about."""
+    """A UTF-8 byte order mark is removed; one of UTF-16 is refused with a fix."""
     assert without_mark(Block(b"\xef\xbb\xbfa\n", 1), "x").data == b"a\n"
     with pytest.raises(InputError, match=r"UTF-16.*iconv"):
         without_mark(Block("a\n".encode("utf-16"), 1), "x")

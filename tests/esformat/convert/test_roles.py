@@ -1,4 +1,4 @@
-"""What a user asks of columns is checked before anything is read."""
+"""Roles of columns are checked before anything is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEFT_OVER = [
 
 @pytest.mark.parametrize(("options", "typed", "payload", "json"), LEFT_OVER)
 def test_what_is_left_over(options, typed, payload, json):
-    """Columns without another role are typed columns, payload, JSON or nothing."""
+    """Columns without another role are typed columns, the payload, JSON or ignored."""
     found = roles(**options)
     assert found.typed(NAMES) == typed
     assert found.payload == payload
@@ -47,19 +47,19 @@ def test_what_is_left_over(options, typed, payload, json):
     ],
 )
 def test_contradictions(options, complaint):
-    """Answers that contradict each other are refused at once."""
+    """Contradictory options are refused immediately."""
     with pytest.raises(UsageError, match=complaint):
         roles(**options)
 
 
 def test_text_columns():
-    """Keys, times, indexes and payload are text in text formats, unless a type is asked for."""
+    """Keys, times, indexes and payload are text in text formats, unless a type is requested."""
     assert roles(data="a").text == {"u", "t", "g", "i", "a"}
     assert roles(types={"i": pa.int64()}).text == {"u", "t", "g", "data"}
 
 
 def test_check():
-    """A column that is asked for must be there; one that is only kept by default need not."""
+    """A named column must exist; a column that is kept by default need not."""
     roles().check(["u", "t", "g", "i"], "file")
     with pytest.raises(InputError, match="file: has no columns 'g' and 'i', only 'u', 't'"):
         roles().check(["u", "t"], "file")
@@ -76,7 +76,7 @@ def test_check():
 
 
 def test_stored_names():
-    """A typed column whose name has another meaning in segments gets another name, which is free."""
+    """A typed column with a reserved name gets a free name."""
     assert stored_names(roles(), ["a", "space", "i", "space_", "timestamp"]) == {
         "a": "a", "space": "space_", "i": "i_", "space_": "space__", "timestamp": "timestamp_",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Batches in every output format, read back by other people's readers."""
+"""Batches in every output format, read back with independent readers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def written(table, format_) -> bytes:
 
 
 def test_jsonl():
-    """One object per line."""
+    """JSON lines have one object per line."""
     lines = written(TABLE, "jsonl").decode().splitlines()
     assert json.loads(lines[0]) == {"s": "x", "t": "1970-01-01T00:00:00.000000Z", "i": 1, "f": 1.0, "b": "a", "l": [1]}
     assert json.loads(lines[1])["b"] == {"base64": "/w=="}
@@ -48,13 +48,13 @@ def test_jsonl():
 
 @pytest.mark.parametrize("pieces", [1 << 20, 10])
 def test_json(monkeypatch, pieces):
-    """One array, whose rows are those of jsonl, in however many pieces it is written."""
+    """JSON is one array with the same rows as JSON lines, in however many pieces it is written."""
     monkeypatch.setattr(sinks, "_TEXT_BYTES", pieces)
     assert json.loads(written(TABLE, "json")) == [json.loads(line) for line in written(TABLE, "jsonl").splitlines()]
 
 
 def test_csv():
-    """A header, and null told from empty text."""
+    """CSV has a header, and null differs from empty text."""
     assert written(TABLE, "csv").decode() == (
         '"s","t","i","f","b","l"\n'
         '"x","1970-01-01T00:00:00.000000Z",1,1,"a","[1]"\n'
@@ -65,7 +65,7 @@ def test_csv():
 
 
 def test_arrow_and_parquet():
-    """Typed formats keep everything."""
+    """Typed formats preserve everything."""
     assert pa.ipc.open_file(written(TABLE, "arrow")).read_all() == TABLE
     assert pa.ipc.open_stream(written(TABLE, "arrows")).read_all() == TABLE
     assert pyarrow.parquet.read_table(io.BytesIO(written(TABLE, "parquet"))) == TABLE
@@ -73,7 +73,7 @@ def test_arrow_and_parquet():
 
 @pytest.mark.parametrize("format_", SINK_FORMATS)
 def test_nothing(format_):
-    """No rows are a valid file, with its columns where the format has them."""
+    """No rows are a valid file, with its columns if the format has them."""
     data = written(TABLE.slice(0, 0), format_)
     expected = {"jsonl": b"", "json": b"[]\n", "csv": b'"s","t","i","f","b","l"\n'}
     assert expected.get(format_, data) == data
@@ -82,7 +82,7 @@ def test_nothing(format_):
 
 
 def test_large_batches_become_text_in_pieces(monkeypatch):
-    """Text is made of a bounded part of a batch at a time, and is the same."""
+    """A large batch is converted to text in pieces of bounded size; the result is the same."""
     whole = {format_: written(TABLE, format_) for format_ in ("jsonl", "csv")}
     monkeypatch.setattr(sinks, "_TEXT_BYTES", 10)
     assert {format_: written(TABLE, format_) for format_ in whole} == whole
@@ -90,7 +90,7 @@ def test_large_batches_become_text_in_pieces(monkeypatch):
 
 @given(st.lists(st.integers(0, 9)), st.integers(1, 20))
 def test_grouped(lengths, limit):
-    """Small batches are put together up to a limit, in order, and nothing is lost."""
+    """Small batches are combined up to a limit, in order and without loss."""
     batches = [pa.record_batch({"a": pa.array([place] * length, pa.int64())}) for place, length in enumerate(lengths)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sinks, "_GROUP_ROWS", limit)
@@ -103,8 +103,8 @@ def test_grouped(lengths, limit):
 
 @pytest.mark.parametrize("format_", SINK_FORMATS)
 def test_a_sink_that_is_given_up(format_, tmp_path):
-    """Where reading fails half way, its file is closed and removed: nothing is written or told when it goes."""
-    gc.freeze()  # what other tests left is not looked through
+    """A sink that is dropped halfway writes nothing and reports no error."""
+    gc.freeze()  # objects that other tests left are not searched
     with (tmp_path / "half").open("wb") as file:
         sink = open_sink(format_, file, TABLE.schema)
         sink.write(TABLE.to_batches()[0])
@@ -120,7 +120,7 @@ def test_a_sink_that_is_given_up(format_, tmp_path):
     pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string()), pa.large_binary(), pa.binary_view(),
 ])  # fmt: skip
 def test_text_of_every_kind_in_csv(kind):
-    """Text is quoted once, in whichever of Arrow's layouts it comes."""
+    """Text is quoted once, in each of Arrow's layouts."""
     texts = ['a"b', "", None, "x,\ny"]
     plain = pa.string() if pa.types.is_dictionary(kind) or "string" in str(kind) else pa.binary()
     expected = written(pa.table({"a": pa.array(texts).cast(plain)}), "csv")
@@ -129,7 +129,7 @@ def test_text_of_every_kind_in_csv(kind):
 
 
 def test_intervals():
-    """As ISO 8601 has them."""
+    """Intervals are written as ISO 8601."""
     intervals = [pa.MonthDayNano([14, -2, -1_500_000_000]), pa.MonthDayNano([0, 1, 0]), None]
     table = pa.table({"d": pa.array(intervals, pa.month_day_nano_interval())})
     assert [json.loads(line)["d"] for line in written(table, "jsonl").splitlines()] == [
@@ -141,7 +141,7 @@ def test_intervals():
 
 @pytest.mark.parametrize("format_", ["jsonl", "json"])
 def test_names_that_are_there_twice(format_):
-    """A join gives such: no value is lost."""
+    """Duplicate column names, as from a join, are renamed, and no value is lost."""
     table = pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["v", "v", "v_1"])
     found = json.loads(written(table, format_))
     assert (found if format_ == "jsonl" else found[0]) == {"v": 1, "v_2": 2, "v_1": 3}
@@ -154,14 +154,14 @@ def test_names_that_are_there_twice(format_):
     pa.array([Decimal(100)], pa.decimal128(10, -2)), pa.array([Decimal(100)], pa.decimal256(50, -2)),
 ])  # fmt: skip
 def test_what_parquet_cannot_hold(column):
-    """It is said, and of which column where that is known."""
+    """A value that Parquet cannot store is refused, with its column if known."""
     with pytest.raises(UsageError, match="Parquet cannot hold") as caught:
         written(pa.table({"fine": [1], "odd": column}), "parquet")
     assert "'odd'" in str(caught.value) or "overflow" in str(caught.value)
 
 
 def test_a_full_disk_is_none_of_parquets():
-    """What the disk says as the file begins is not taken for a type."""
+    """A full disk at the start of a file is not reported as an unsupported type."""
 
     class Full(io.RawIOBase):
         def writable(self) -> bool:

@@ -1,4 +1,4 @@
-"""Inputs open whatever their compression, read twice also from a pipe, and fail with their name."""
+"""Inputs open whatever their compression, can be read twice even from a pipe, and fail with their name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_from(source: Source, offset: int) -> bytes:
 
 
 def test_bytes_in_memory(compression):
-    """They are read like a file: more than once, from any place, decompressed; nothing is copied to a spool."""
+    """Bytes in memory are read like a file: repeatedly, from any position, decompressed, without a copy to a spool."""
     _, compress = compression
     stored = compress(DATA)
     source = Source("-", stdin=pa.py_buffer(stored))
@@ -43,7 +43,7 @@ def test_bytes_in_memory(compression):
 
 
 def test_any_compression(tmp_path, compression):
-    """The content tells the compression, not the name; any place can be read."""
+    """The compression is recognised by the content, not the name; any position can be read."""
     _, compress = compression
     path = tmp_path / "no-extension"
     path.write_bytes(compress(DATA))
@@ -55,7 +55,7 @@ def test_any_compression(tmp_path, compression):
 
 
 def test_several_members(tmp_path, compression):
-    """Compressed files one after the other are one file, as their tools have it."""
+    """Concatenated compressed files are one file, as for their tools."""
     _, compress = compression
     path = tmp_path / "file"
     path.write_bytes(compress(b"first ") + compress(b"second"))
@@ -63,7 +63,7 @@ def test_several_members(tmp_path, compression):
 
 
 def test_empty(tmp_path, compression):
-    """No bytes are no error, here."""
+    """An empty input is not an error at this level."""
     _, compress = compression
     path = tmp_path / "file"
     path.write_bytes(compress(b""))
@@ -72,7 +72,7 @@ def test_empty(tmp_path, compression):
 
 
 def test_stdin_reads_twice(compression):
-    """What came through a pipe can be read again, also when the first pass stopped in the middle."""
+    """Standard input can be read again, even if the first pass stopped midway."""
     _, compress = compression
     source = Source("-", stdin=io.BytesIO(compress(DATA)))
     with source.open() as stream:
@@ -86,7 +86,7 @@ def test_stdin_reads_twice(compression):
 
 
 def test_named_pipe(tmp_path):
-    """A pipe with a name is read like standard input."""
+    """A named pipe is read like standard input."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(DATA,))
@@ -99,7 +99,7 @@ def test_named_pipe(tmp_path):
 
 @pytest.mark.parametrize("keep", [0.3, 0.6, 0.99])
 def test_truncated(tmp_path, compression, keep):
-    """Half a compressed file is an error that names it, never a short answer."""
+    """A truncated compressed file is an error that names it, never a short result."""
     extension, compress = compression
     if extension:
         stored = compress(os.urandom(5000))
@@ -110,7 +110,7 @@ def test_truncated(tmp_path, compression, keep):
 
 
 def test_damaged(tmp_path):
-    """So are bytes that are no compressed data."""
+    """So is damaged compressed data."""
     stored = bytearray(gzip.compress(os.urandom(5000)))
     stored[-8] ^= 1  # the checksum
     path = tmp_path / "file.gz"
@@ -120,19 +120,19 @@ def test_damaged(tmp_path):
 
 
 def test_missing(tmp_path):
-    """A file that is not there is told at once."""
+    """A missing file is refused immediately."""
     with pytest.raises(InputError, match="nowhere: no such file or directory"):
         Source(str(tmp_path / "nowhere"))
 
 
 def test_directory(tmp_path):
-    """A directory is no input."""
+    """A directory is refused as an input."""
     with pytest.raises(InputError, match="is a directory; name the files in it"):
         Source(str(tmp_path))
 
 
 def test_looks_like_bz2(tmp_path):
-    """Text that begins like a compressed file is text."""
+    """Text that begins like a compressed file is read as text."""
     path = tmp_path / "file"
     path.write_bytes(b"BZh9 is how bzip2 begins\n")
     assert read(Source(str(path))) == b"BZh9 is how bzip2 begins\n"
@@ -151,7 +151,7 @@ def pipe():
 
 
 def test_a_live_pipe_gives_lines_as_they_come(pipe):
-    """Events are there while the pipe is open: half a line waits for its end, a format is told by the first byte."""
+    """Events are returned while the pipe is open; half a line waits for its end."""
     reader, writer = pipe
     writer.write(b'{"space":"a","timestamp":1}\n{"space":"b","timestamp":2,"n":null}\n{"spa')
     with live(reader) as load:
@@ -165,7 +165,7 @@ def test_a_live_pipe_gives_lines_as_they_come(pipe):
 
 
 def test_a_live_pipe_of_short_lines(pipe):
-    """Looking for a compression waits for no more bytes than it needs to tell."""
+    """The search for a compression waits for no more bytes than it needs."""
     reader, writer = pipe
     options = InputOptions(format="csv")
     with Load(["-"], Roles(space="s", timestamp="t"), options, stdin=reader, live=True) as load:
@@ -177,14 +177,14 @@ def test_a_live_pipe_of_short_lines(pipe):
 
 
 def test_a_live_pipe_of_compressed_lines(compression):
-    """They are given at the end, at the latest."""
+    """Compressed lines from a live pipe are read."""
     _, compress = compression
     with live(io.BytesIO(compress(b'{"space":"a","timestamp":1}\n'))) as load:
         assert [batch.num_rows for batch in load.batches()] == [1]
 
 
 def test_a_live_pipe_of_arrow():
-    """What is no text is read as from any pipe."""
+    """A binary format from a live pipe is read as from any pipe."""
     out = io.BytesIO()
     table = pa.table({"space": ["a"], "timestamp": [1]})
     with pa.ipc.new_stream(out, table.schema) as stream:
@@ -194,7 +194,7 @@ def test_a_live_pipe_of_arrow():
 
 
 def test_a_small_file_is_read_once(tmp_path, monkeypatch):
-    """However often it is opened; a larger one is read each time, and a small one that grew is read whole."""
+    """A small file is read once, a large one each time it is opened; a small file that grew is read whole."""
     opened = []
     real = Source._open_file
     monkeypatch.setattr(Source, "_open_file", lambda self: opened.append(self.path) or real(self))
@@ -211,7 +211,7 @@ def test_a_small_file_is_read_once(tmp_path, monkeypatch):
 
 
 def test_no_room_for_a_copy_of_a_pipe(monkeypatch):
-    """Nothing is wrong with the input: it is kept for a second look, elsewhere if that is said."""
+    """If there is no room to keep a pipe for a second pass, the error suggests another TMPDIR."""
 
     def full(_: object, __: int, ___: int) -> bytes:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,4 +1,4 @@
-"""What Spark notes of columns beside them: durations are taken as such, and what events cannot hold is refused."""
+"""Spark's notes on column types: durations are recognised, and types that events cannot hold are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORC = b"spark.sql.catalyst.type"
 
 
 def noted(kind):
-    """A schema of a file in which Spark noted a type of the column c."""
+    """A schema in which Spark noted a type for the column c."""
     fields = [{"name": "c", "type": kind, "nullable": True, "metadata": {}}]
     return pa.schema([("c", pa.int64())], {ROW: json.dumps({"type": "struct", "fields": fields}).encode()})
 
@@ -24,7 +24,7 @@ def noted(kind):
     noted("interval day to second"), pa.schema([pa.field("c", pa.int64(), metadata={ORC: b"interval hour to second"})]),
 ], ids=["parquet", "orc"])  # fmt: skip
 def test_durations(schema):
-    """Microseconds in whole numbers are durations."""
+    """Whole numbers that Spark notes as intervals become durations in microseconds."""
     types = SparkTypes.of(schema, "a")
     assert types.type_of(schema.field("c")) == pa.duration("us")
     batch = types.applied(pa.record_batch({"c": pa.array([1, None]), "n": pa.array([1, 2])}))
@@ -43,7 +43,7 @@ PLACE = {"type": "struct", "fields": [{"name": "g", "type": "geometry(4326)"}]}
     ({"type": "map", "keyType": "string", "valueType": PLACE}, "st_asbinary"),
 ], ids=str)  # fmt: skip
 def test_refused(kind, function):
-    """However deep it is, with what to write instead."""
+    """An unsupported type is refused at any depth, with the function that converts it."""
     with pytest.raises(InputError, match=r"column 'c' is .*, which events cannot hold") as caught:
         SparkTypes.of(noted(kind), "a")
     assert function in str(caught.value.hint)
@@ -51,7 +51,7 @@ def test_refused(kind, function):
 
 @pytest.mark.parametrize("name", ["geoarrow.point", "parquet.variant"])
 def test_extensions(name):
-    """Columns that only say by Arrow's name of an extension what they are."""
+    """An Arrow extension that events cannot hold is refused by its name."""
     schema = pa.schema([pa.field("c", pa.binary(), metadata={"ARROW:extension:name": name})])
     with pytest.raises(InputError, match="which events cannot hold"):
         SparkTypes.of(schema, "a")
@@ -59,5 +59,5 @@ def test_extensions(name):
 
 @pytest.mark.parametrize("note", [b"{", b"[]", b'{"fields": 1}', b'{"fields": [1]}', b'{"other": []}'])
 def test_a_note_of_somebody_else(note):
-    """The columns say what they are then."""
+    """Notes that are not Spark's are ignored."""
     assert SparkTypes.of(pa.schema([("c", pa.int64())], {ROW: note}), "a") == SparkTypes()

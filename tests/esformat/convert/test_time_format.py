@@ -1,4 +1,4 @@
-"""Formats of times in strptime's letters, and ISO 8601."""
+"""Time formats with the letters of strptime, and ISO 8601."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EPOCH = datetime(1970, 1, 1)
 
 
 def parse_one(form: TimeFormat, text: str | None) -> tuple[str, int, bool] | None:
-    """Give the civil or UTC time, nanoseconds below the microsecond, and whether an offset was written."""
+    """Return the civil or UTC time, the nanoseconds below the microsecond, and whether an offset was written."""
     parsed = form.parse(pa.array([text], pa.string()))
     if not parsed.ok[0]:
         return None
@@ -63,7 +63,7 @@ ISO_TIMES = [
 
 @pytest.mark.parametrize(("text", "expected"), ISO_TIMES)
 def test_iso(text, expected):
-    """ISO 8601 times, to the nanosecond, with and without zone; what is no time of the calendar is refused."""
+    """ISO 8601 times are read to the nanosecond, with and without a zone; impossible dates are refused."""
     assert parse_one(TimeFormat.iso(), text) == expected
 
 
@@ -95,7 +95,7 @@ FORMATS = [
 
 @pytest.mark.parametrize(("letters", "text", "expected"), FORMATS)
 def test_formats(letters, text, expected):
-    """A format takes what strptime's letters say, all of the text, and nothing else."""
+    """A format reads exactly what its letters describe, and all of the text."""
     assert parse_one(TimeFormat.of(letters), text) == expected
 
 
@@ -111,14 +111,14 @@ def test_formats(letters, text, expected):
     ],
 )
 def test_bad_formats(letters, complaint):
-    """A format that cannot work is refused at once."""
+    """An unusable format is refused immediately."""
     with pytest.raises(ValueError, match=complaint):
         TimeFormat.of(letters)
 
 
 @given(st.lists(st.datetimes(timezones=st.just(UTC))))
 def test_agrees_with_strptime(times):
-    """Whatever datetime writes is read as the same time, many at once."""
+    """Every time that datetime writes is read as the same time, many per call."""
     letters = "%Y-%m-%d %H:%M:%S.%f"
     text = [time.isoformat(" ", "microseconds").replace("+00:00", "") for time in times]
     parsed = TimeFormat.of(letters).parse(pa.array(text, pa.string()))

@@ -1,4 +1,4 @@
-"""Values of every kind of type as text in CSV and back; and what is refused as none of the type."""
+"""Values of every type as text in CSV and back, and text that does not fit a type."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_there_and_back(kind):
-    """Nulls among them stay nulls."""
+    """Values and nulls are preserved."""
     type_, values = KINDS[kind]
     for some in (values, [None, *values, None]):
         array = pa.array(some, type_)
@@ -64,7 +64,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("why", REFUSED)
 def test_refused(why):
-    """With an error that names what is wrong, so that nothing is stored that is not there."""
+    """A value that does not fit is refused with the reason, so that nothing false is stored."""
     kind, values, error, message = REFUSED[why]
     with pytest.raises(error, match=message):
         from_json(values, kind)
@@ -78,7 +78,7 @@ ENDS = [-(2**63), 2**63 - 1, -62_167_219_201, -62_135_596_801, 253_402_300_800, 
 @examples(40)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.sampled_from(ENDS) | st.none(), min_size=1))
 def test_times_of_any_year(kind, numbers):
-    """Years beyond 9999 and before 0 come back, and what no calendar has."""
+    """Years beyond 9999 and before 0 are preserved, and so are values outside every calendar."""
     dates = pa.types.is_date(kind)
     stored = pa.array([n if n is None or not dates else n >> 32 for n in numbers], pa.int32() if dates else pa.int64())
     times = stored.view(kind)
@@ -93,7 +93,7 @@ def test_times_of_any_year(kind, numbers):
     "text", ["2026", "5", "12026-13-01T00:00:00", "12026-01-01T25:00:00", "999999999-01-01T00:00:00", "9" * 19, "x"]
 )
 def test_what_is_no_time(text):
-    """Not every number is a time, nor every long year."""
+    """A number or a long year that is not a time is refused."""
     with pytest.raises(pa.ArrowInvalid):
         from_text(pa.array([text.encode()]), pa.timestamp("us"))
 
@@ -105,10 +105,10 @@ FLOATS = [pa.float16(), pa.float32(), pa.float64()]
 @examples(40)
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1))
 def test_floats_of_any_bits(kind, numbers):
-    """Also large ones are what their text says."""
+    """Floats of any size are preserved exactly."""
     bits = [n >> (64 - kind.bit_width) for n in numbers]
     floats = pa.array(bits, {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[kind.bit_width]).view(kind)
-    whole = pa.array([None if x != x else x for x in floats.to_pylist()], kind)  # NaN has many bits
+    whole = pa.array([None if x != x else x for x in floats.to_pylist()], kind)  # NaN has many bit patterns
     assert from_text(as_text(whole).cast(pa.binary()), kind).equals(whole)
 
 
@@ -123,7 +123,7 @@ ROUNDED = [
 
 @pytest.mark.parametrize(("kind", "text"), ROUNDED)
 def test_floats_that_are_another_number(kind, text):
-    """They are refused, in CSV and JSON."""
+    """Text that a float cannot represent is refused, in CSV and JSON."""
     with pytest.raises(ValueError, match=f"is no {kind}"):
         from_text(pa.array([None, b"0.5", text.encode()]), kind)
     with pytest.raises(ValueError, match=f"is no {kind}"):

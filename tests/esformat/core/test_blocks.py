@@ -1,4 +1,4 @@
-"""Blocks and their chunks, as reading the same bytes field by field says; broken heads are refused."""
+"""Blocks and their chunks agree with a field-by-field reading of the same bytes; broken heads are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLAIN = Decompressor()
 
 
 def chunks_of(chunks: list[bytes], rows: int = 1, base: int = 0, runs: int = 1, lengths: list[int] | None = None):
-    """A data block, opened: without keys and timestamps, and with those chunks of columns."""
+    """Return an open data block with these column chunks, and empty chunks of keys and timestamps."""
     sizes = [0, 0, *(map(len, chunks) if lengths is None else lengths)]
     head = struct.pack(f"<qII{len(sizes)}I", base, runs, len(sizes), *sizes)
     stored = encode_block(BlockKind.DATA, head + b"".join(chunks), count=rows, dictionary=3)
@@ -45,14 +45,14 @@ def chunks_of(chunks: list[bytes], rows: int = 1, base: int = 0, runs: int = 1, 
     st.integers(0, (1 << 32) - 1),
 )
 def test_where_chunks_lie(chunks, rows, base, runs):
-    """Each has the bytes between two edges; the facts of the head come back."""
+    """Each chunk has the bytes between two edges; the other fields of the head are read, too."""
     block = chunks_of(chunks, rows, base, runs)
     assert [bytes(block.body[a:b]) for a, b in pairwise(block.chunks)] == [b"", b"", *chunks]
     assert (block.row_count, block.base, block.run_count, block.dictionary, block.offset) == (rows, base, runs, 3, 64)
 
 
 def test_a_block_of_its_own():
-    """A body that was read with others is the same without them."""
+    """A detached body is a copy of its own bytes."""
     block = chunks_of([b"abc"])
     read = block.body.obj
     block.detach()
@@ -62,7 +62,7 @@ def test_a_block_of_its_own():
 
 @pytest.mark.parametrize("lengths", [[3, 5], [2, 4], [(1 << 32) - 1, 9]])
 def test_lengths_that_do_not_fit(lengths):
-    """Fewer bytes than chunks, or more."""
+    """Chunk lengths that add up to fewer or more bytes than the body are refused."""
     with pytest.raises(CorruptSegmentError, match="does not fit its body") as refused:
         chunks_of([b"abc", b"defg"], lengths=lengths)
     assert refused.value.offset == 64
@@ -70,13 +70,13 @@ def test_lengths_that_do_not_fit(lengths):
 
 @pytest.mark.parametrize("rows", [0, MAX_BLOCK_ROWS + 1])
 def test_too_many_rows(rows):
-    """Or none: neither is a data block."""
+    """A data block without rows, or with too many, is refused."""
     with pytest.raises(CorruptSegmentError, match="does not fit its body"):
         chunks_of([b"abc"], rows)
 
 
 def test_another_number_of_chunks():
-    """A head that names others than the schema, or is cut short by the body's end."""
+    """A head whose number of chunks differs from the schema, or that is cut short, is refused."""
     block = encode_block(BlockKind.DATA, struct.pack("<qIII", 0, 1, 1, 0), count=1)
     with pytest.raises(CorruptSegmentError, match="has 1 chunks, expected 2"):
         Chunks(decode_block(block, BlockKind.DATA, None, 64), 0)
@@ -98,7 +98,7 @@ nodes = st.tuples(st.integers(0, 255), st.integers(0, 3))
     st.sampled_from(list(Codec)),
 )
 def test_heads_of_several_blocks(blocks, codec):
-    """Shapes of nodes, and the packs behind them."""
+    """The shapes of nodes and the packs after them are read from all blocks."""
     compressor = make_compressor(codec)
     opened = [
         chunks_of([struct.pack("<BBH", *node, 0) + encode_ints(np.array(numbers), compressor)], len(numbers))
@@ -113,7 +113,7 @@ def test_heads_of_several_blocks(blocks, codec):
 
 
 def test_broken_nodes():
-    """Unknown flags, a head that is cut short, and a chunk that is not there."""
+    """Unknown flags, a head that is cut short and a missing chunk are refused."""
     with pytest.raises(CorruptSegmentError, match="unknown flags 0x4"):
         shapes_of([chunks_of([b"\x01\x04\x00\x00"])], 2)
     with pytest.raises(CorruptSegmentError, match="cut short"):
@@ -128,7 +128,7 @@ def test_broken_nodes():
 @examples(100)
 @given(st.lists(st.tuples(st.sampled_from([1, 3, 4, 8]), st.sampled_from([4, 40, LIGHT_BYTES + 1])), max_size=5))
 def test_light_pieces(columns):
-    """Copies of codes, and of what is short and no text."""
+    """Codes, and short chunks of numbers, are copied; other chunks are not."""
     stored = [bytes([shape, 0, 0, 0]) + bytes(size - 4) for shape, size in columns]
     block = chunks_of(stored)
     chunks = [FIRST_COLUMN_CHUNK + n for n in range(len(columns))]
@@ -142,7 +142,7 @@ def test_light_pieces(columns):
 
 @pytest.mark.parametrize("chunk", [b"", b"\1\0\0", b"\1\4\0\0"])
 def test_pieces_that_are_no_nodes(chunk):
-    """A head that is cut short, and flags that nobody knows."""
+    """A head that is cut short, and unknown flags, are refused."""
     with pytest.raises(CorruptSegmentError, match="head of a column node"):
         chunks_of([chunk]).light_pieces([FIRST_COLUMN_CHUNK])
     for place in (-1, 3, 1 << 62):
@@ -159,7 +159,7 @@ def test_pieces_that_are_no_nodes(chunk):
     st.sampled_from(list(Codec)),
 )
 def test_blocks_without_values(blocks, codec):
-    """Those of which the validity that is stored has no 1; what has no validity has values."""
+    """A block has no values if it stores a validity without a 1; without a validity it has values."""
     compressor = make_compressor(codec)
     opened = [
         chunks_of([struct.pack("<BBH", shape, flags, 0) + encode_ints(np.array(valid), compressor)], len(valid))
@@ -170,7 +170,7 @@ def test_blocks_without_values(blocks, codec):
 
 
 def test_blocks_cut_short():
-    """Where nothing, or less than the head of the validity, follows: of such a block nothing is told."""
+    """A block that ends before the head of the validity is not reported as without values."""
     for size in range(12):
         assert without_values([chunks_of([(b"\x05\x01\x00\x00" + bytes(8))[:size]])], 2) == b"\0", size
     assert without_values([chunks_of([b"\x05\x01\x00\x00" + bytes(8)])], 2) == b"\1"

@@ -1,4 +1,4 @@
-"""Nodes of strings that are read as a whole, as the encoder wrote them, and cut short."""
+"""Nodes of strings read as a whole, as the encoder wrote them and cut short."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAIN = Decompressor()
 @examples(100)
 @given(st.lists(st.binary(max_size=9), max_size=20))
 def test_texts_come_back(texts):
-    """With edges, and with the byte behind them."""
+    """Texts are read with their edges and the end of the node."""
     body = memoryview(b".." + encode_node(pa.array(texts, pa.binary()), CONTEXT) + b".")
     edges, data, end = read_values(body, 2, len(texts), PLAIN, PLAIN)
     assert [data[a:b] for a, b in itertools.pairwise(edges)] == texts
@@ -35,7 +35,7 @@ def test_texts_come_back(texts):
 
 
 def test_nodes_cut_short():
-    """At each length; and where there is no such node."""
+    """A node cut short at any length, and a position or count outside the bytes, is refused."""
     body = encode_node(pa.array([b"one", b"three", b""], pa.binary()), CONTEXT)
     for size in range(len(body)):
         assert end_of_values(body[:size], 0, 3) == -1
@@ -63,7 +63,7 @@ def _texts_of(read):
 @examples(100)
 @given(ALIKE | ALIKE.map(sorted) | st.lists(st.binary(max_size=9), max_size=20))
 def test_front_coded_texts_come_back(texts):
-    """With the byte behind them, by both readers; what is shared is not stored again."""
+    """Both readers return the same texts and the end of the node; shared prefixes are not stored twice."""
     node = encode_texts(pa.array(texts, pa.binary()), CONTEXT)
     body = memoryview(b".." + node + b".")
     read = read_values(body, 2, len(texts), PLAIN, PLAIN)
@@ -82,7 +82,7 @@ def test_front_coded_texts_come_back(texts):
 @examples(300)
 @given(ALIKE, st.data())
 def test_any_byte_of_front_coded_texts_may_be_wrong(texts, data):
-    """Refused, or read as the independent reader reads it."""
+    """Any changed byte is refused, or read as the independent reader reads it."""
     node = bytearray(encode_texts(pa.array(texts, pa.binary()), CONTEXT))
     node[data.draw(st.integers(0, len(node) - 1))] = data.draw(st.integers(0, 255))
     try:
@@ -102,11 +102,11 @@ def _front_coded(shared, rest, head=b"\x09\0\0\0"):
 
 
 def test_lengths_of_front_coded_texts():
-    """Short pieces are copied sixteen bytes at once, longer ones in two parts: each length, beside each other."""
+    """Every combination of shared and remaining length is read right: short pieces are copied 16 bytes at a time."""
     texts, shared, before = [], [0], bytes(range(36))
     for same, more in itertools.product(range(36), repeat=2):
         texts += [before, before[:same] + bytes(range(100, 100 + more))]
-        shared += [same, same]  # with the text before it, and the next text with it
+        shared += [same, same]  # shared with the text before it, and by the next text with it
     rest = [text[same:] for text, same in zip(texts, shared, strict=False)]
     found, ends, data = front_coded(np.cumsum([0, *map(len, texts)]), b"".join(texts))
     assert (list(found), data) == (shared[:-1], b"".join(rest))
@@ -120,19 +120,19 @@ def test_lengths_of_front_coded_texts():
     ("texts", "shape"), [([b"ab", b"ab"], Shape.FRONT_CODED), ([b"ab", b"abc"], Shape.BYTES), ([b""], Shape.BYTES)]
 )
 def test_which_texts_are_front_coded(texts, shape):
-    """Those of which at least half of all bytes are shared; where there are none, there is nothing to share."""
+    """Texts are front-coded if at least half of all bytes are shared."""
     assert encode_texts(pa.array(texts, pa.binary()), CONTEXT)[0] == shape
 
 
 def test_which_front_coded_texts_are_compressed():
-    """What is left of them, where that makes it a third."""
-    digits = b"".join(b"%08x" % (i * 2_654_435_761 % (1 << 32)) for i in range(30))  # of which half can be saved
+    """Remaining bytes are compressed if that saves enough: half is not enough."""
+    digits = b"".join(b"%08x" % (i * 2_654_435_761 % (1 << 32)) for i in range(30))  # compression would save half
     assert digits in encode_texts(pa.array([digits, digits], pa.binary()), CONTEXT)
     assert len(encode_texts(pa.array([b"x" * 1000, b"x" * 1000], pa.binary()), CONTEXT)) < 100
 
 
 def test_frames_of_another_size():
-    """A decompressor that gives fewer bytes than it was asked for has none read behind them."""
+    """A decompressor that returns too few bytes is refused; nothing beyond them is read."""
 
     class Short:
         def decompress(self, codec, frame, size):
@@ -143,7 +143,7 @@ def test_frames_of_another_size():
 
 
 def test_front_coded_nodes_cut_short():
-    """At each length."""
+    """A front-coded node cut short at any length is refused."""
     body = _front_coded([0, 2, 1], [b"one", b"", b"e"])
     assert _texts_of(read_values(memoryview(body), 0, 3, PLAIN, PLAIN)) == [b"one", b"on", b"oe"]
     for size in range(len(body)):
@@ -161,7 +161,7 @@ def test_front_coded_nodes_cut_short():
      b"\x09\0\0\0" + encode_ints(np.array([0, 0]), ZSTD) + _front_coded([0, 0], [b"a", b"b"])],
 )  # fmt: skip
 def test_front_coded_nodes_that_break_the_format(body):
-    """More shared than there is, a null, another head, one within another: both readers refuse them."""
+    """Both readers refuse too long a shared prefix, a null, an unknown head and a nested front-coded node."""
     assert body[0] == Shape.FRONT_CODED
     with pytest.raises(CorruptSegmentError):
         read_values(memoryview(body), 0, 2, PLAIN, PLAIN)
@@ -170,7 +170,7 @@ def test_front_coded_nodes_that_break_the_format(body):
 
 
 def test_what_front_coded_texts_may_take():
-    """Not more than a frame, whatever they claim: it is added up before any memory is taken."""
+    """Front-coded texts above the size of a frame are refused before memory is allocated."""
     count = 1 << 16
     body = _front_coded([0] + [1 << 16] * (count - 1), [b"x" * (1 << 16)] + [b""] * (count - 1))
     with pytest.raises(CorruptSegmentError, match="out of bounds"):

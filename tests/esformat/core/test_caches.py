@@ -1,4 +1,4 @@
-"""The cache: what was made is not made again, memory stays bounded, threads do no harm."""
+"""The cache makes each value once, stays within its memory, and is thread-safe."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from esformat.core.caches import MANY_DEAD, OVERHEAD_BYTES, Budget, Budgets, Cac
 
 @dataclass
 class Thing:
-    """Something of a size."""
+    """A value with a size."""
 
     size_bytes: int
 
 
-ENTRY = 50 + OVERHEAD_BYTES  # what a thing of 50 bytes takes
+ENTRY = 50 + OVERHEAD_BYTES  # memory for a value of 50 bytes
 
 
 def test_made_once():
-    """A second question for the same key makes nothing; `find` never does."""
+    """A second request for a key makes nothing, and `find` never does."""
     cache, made = Cache(100 * ENTRY), []
 
     def make():
@@ -35,7 +35,7 @@ def test_made_once():
 
 
 def test_the_oldest_goes_first():
-    """What was made first is forgotten first, and no more than must be."""
+    """The oldest values are evicted first, and no more than necessary."""
     cache = Cache(10 * ENTRY)
     for n in range(12):
         cache.get(n, lambda: Thing(50))
@@ -43,7 +43,7 @@ def test_the_oldest_goes_first():
 
 
 def test_memory_is_bounded():
-    """Whatever the sizes, what is held never adds up to more than the limit."""
+    """The values held never exceed the limit, whatever their sizes."""
     cache = Cache(10_000)
     for n in range(500):
         cache.get(n, lambda n=n: Thing(37 * n % 2000))
@@ -52,17 +52,17 @@ def test_memory_is_bounded():
 
 
 def test_what_is_found_stays_while_its_key_is_marked():
-    """A key's own hash may have the value forgotten, or let another thread do so, before `find` gives it."""
+    """`find` returns its value even if the key's hash, or another thread, evicts it meanwhile."""
     freed, asked, cache = [], [], Cache(100 * ENTRY)
 
     class Value:
         def __del__(self):
-            freed.append(self)  # which keeps it alive, so that a failure is no crash
+            freed.append(self)  # keeps it alive, so that a failure does not crash
 
     class Key:
         def __hash__(self):
             asked.append(1)
-            if len(asked) == 2:  # once for the lookup, once for the mark
+            if len(asked) == 2:  # once to look up, once to mark
                 cache.close()
             return 1
 
@@ -76,7 +76,7 @@ def test_what_is_found_stays_while_its_key_is_marked():
 
 @pytest.mark.parametrize("limit", [0, 4 * ENTRY - 1])
 def test_what_would_fill_the_cache_is_not_kept(limit):
-    """One large thing does not push out all others."""
+    """A value that would fill the cache is not kept, so that it does not evict all others."""
     cache, made = Cache(limit), []
     for _ in range(2):
         assert cache.get("a", lambda: made.append(1) or Thing(50)).size_bytes == 50
@@ -84,7 +84,7 @@ def test_what_would_fill_the_cache_is_not_kept(limit):
 
 
 def test_kept_on_the_side():
-    """What was made elsewhere; the first value of a key stays."""
+    """`keep` adds a value made elsewhere; the first value of a key stays."""
     cache = Cache(100 * ENTRY)
     cache.keep("a", "first", 50)
     cache.keep("a", "second", 50)
@@ -92,7 +92,7 @@ def test_kept_on_the_side():
 
 
 def test_closed():
-    """It gives and keeps nothing any more."""
+    """A closed cache returns and keeps nothing."""
     cache = Cache(100 * ENTRY)
     cache.get("a", lambda: Thing(50))
     cache.close()
@@ -102,7 +102,7 @@ def test_closed():
 
 
 def test_an_error_is_not_kept():
-    """What could not be made is tried again."""
+    """A failure is not cached: the next request tries again."""
     cache = Cache(100 * ENTRY)
 
     def fail():
@@ -114,7 +114,7 @@ def test_an_error_is_not_kept():
 
 
 def test_threads():
-    """Many threads, few keys, a small cache: everybody gets the thing of their key."""
+    """With many threads, few keys and a small cache, each request gets the value of its key."""
     cache = Cache(5 * ENTRY)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda n: (n % 13, cache.get(n % 13, lambda: Thing(n % 13)).size_bytes), range(5000)))
@@ -122,7 +122,7 @@ def test_threads():
 
 
 def test_caches_share_a_budget():
-    """What was made first goes first, whichever cache it is in; together they stay within the budget."""
+    """Caches that share a budget evict the oldest value of any of them and stay within the budget."""
     budget = Budget(10 * ENTRY)
     left, right = Cache(budget), Cache(budget)
     for n in range(6):
@@ -134,7 +134,7 @@ def test_caches_share_a_budget():
 
 
 def test_keys_of_caches_do_not_meet():
-    """The same key may mean different things to different caches."""
+    """The same key in different caches refers to different values."""
     budget = Budget(100 * ENTRY)
     left, right = Cache(budget), Cache(budget)
     left.keep("a", "left", 50)
@@ -144,7 +144,7 @@ def test_keys_of_caches_do_not_meet():
 
 @pytest.mark.parametrize("end", ["closed", "forgotten"])
 def test_what_a_cache_held_is_free_again(end):
-    """A cache that is closed, or that nobody holds any more, gives its part of the budget back."""
+    """A cache that is closed or garbage-collected returns its part of the budget."""
     budget = Budget(10 * ENTRY)
     gone, kept = Cache(budget), Cache(budget)
     for n in range(8):
@@ -160,7 +160,7 @@ def test_what_a_cache_held_is_free_again(end):
 
 
 def test_a_budget_does_not_remember_every_closed_cache():
-    """Opening and closing a million segments costs no memory."""
+    """A budget keeps only a bounded number of closed caches: opening and closing many segments costs no memory."""
     budget = Budget(1 << 30)
     for _ in range(5000):
         cache = Cache(budget)
@@ -171,7 +171,7 @@ def test_a_budget_does_not_remember_every_closed_cache():
 
 
 def test_a_smaller_budget_takes_effect_at_once():
-    """Resized, the oldest go until the rest fits."""
+    """A smaller budget evicts the oldest values immediately."""
     budget = Budget(10 * ENTRY)
     cache = Cache(budget)
     for n in range(10):
@@ -181,7 +181,7 @@ def test_a_smaller_budget_takes_effect_at_once():
 
 
 def test_budgets_by_kind():
-    """The parts come to the whole, and are resized together."""
+    """The parts of a budget add up to the whole, and are resized together."""
     budgets = Budgets.of(3200)
     caches = [Cache(budget) for budget in budgets]
     for cache in caches:
@@ -193,18 +193,18 @@ def test_budgets_by_kind():
 
 
 def test_what_is_used_stays():
-    """A value that is asked for again and again outlives others that are asked for once: it is made a few times."""
+    """A value that is requested often outlives values that are requested once."""
     cache, made = Cache(20 * ENTRY), []
     for number in range(1000):
         cache.get("often", lambda: made.append(1) or Thing(50))
         cache.get(number, lambda: Thing(50))
-    assert len(made) <= 3  # in the order of making it was 50 times
+    assert len(made) <= 3  # in order of creation it was 50 times
     assert cache.find(0) is None
     assert cache.find(999) is not None
 
 
 def test_everything_used_is_forgotten_in_turn():
-    """Where all was used the oldest goes: no value is looked at twice for room."""
+    """If all values were used, the oldest is evicted: none is examined twice."""
     cache = Cache(20 * (OVERHEAD_BYTES + 10))
     for number in range(100):
         cache.keep(number, number, 10)

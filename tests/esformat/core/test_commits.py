@@ -1,4 +1,4 @@
-"""`Commits` beside the model in plain Python: on files, pipes, a full disk, names that are gone, and interrupted."""
+"""`Commits` agrees with a model in plain Python: on files, pipes, a full disk, removed names, and when interrupted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BOTH = (Commits, PlainCommits)
 
 @pytest.fixture
 def files(tmp_path):
-    """Opens files below a directory, and closes them."""
+    """Open files below a directory, and close them afterwards."""
     opened = []
 
     def of(path, flags=os.O_RDWR | os.O_CREAT):
@@ -49,7 +49,7 @@ def lock_of(path):
 
 
 def come_of(kind, *arguments):
-    """What a commit gives, how far it came, and what is marked."""
+    """The result of a commit, the step that it reached, and what it marked."""
     commits = kind()
     number = commits.commit(*arguments)
     assert commits.failed == number
@@ -59,7 +59,7 @@ def come_of(kind, *arguments):
 @pytest.mark.parametrize("count", [0, 1, 3, 511, 512, 513, 2000])
 @pytest.mark.parametrize("sync", [True, False])
 def test_all_that_is_given_is_written(tmp_path, files, count, sync):
-    """Behind what stands there, however many buffers there are and however many of them are empty."""
+    """All buffers, however many and even if empty, are appended to the file."""
     buffers = [bytes([number % 256]) * (number * 7 % 13) for number in range(count)]
     lock = tmp_path / "lock"
     lock.touch()
@@ -84,7 +84,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_where_it_stops(tmp_path, files, case):
-    """Each step that fails is the last, is told, and nothing is marked."""
+    """A step that fails is the last one and is reported; nothing is marked."""
     log, mark, number, reached = CASES[case]
     reading, writing = os.pipe()
     made = {
@@ -105,7 +105,7 @@ def test_where_it_stops(tmp_path, files, case):
 
 
 def test_a_lock_that_is_not_there(tmp_path, files):
-    """Another file, or none, of that name: nothing is written."""
+    """If the lock's name leads to another file or to none, nothing is written."""
     lock, other = tmp_path / "lock", tmp_path / "other"
     lock.touch()
     other.touch()
@@ -123,13 +123,13 @@ def test_a_lock_that_is_not_there(tmp_path, files):
 
 
 def test_a_lock_that_goes_meanwhile(tmp_path, files):
-    """What is written then is not marked: the second look comes after the sync."""
+    """If the lock disappears during the write, nothing is marked: the second check follows the sync."""
     lock = tmp_path / "lock"
     size = 64 << 20
     for kind in BOTH:
         found = (0, MARKED, 5)
         tries = iter(range(100))
-        while found == (0, MARKED, 5):  # on a busy machine it may go too late
+        while found == (0, MARKED, 5):  # on a busy machine the lock may disappear too late
             path = tmp_path / f"{kind.__name__}-{next(tries)}.log"
             lock.touch()
             known, log = lock_of(lock), files(path)
@@ -145,7 +145,7 @@ def test_a_lock_that_goes_meanwhile(tmp_path, files):
 
 @pytest.mark.parametrize("late", [True, False])
 def test_a_mark_that_comes_too_late(tmp_path, files, late):
-    """All is written and synced, and not marked, where the time is over by then; else it is marked."""
+    """If the deadline has passed, all is written and synced but not marked; before it, it is marked."""
     for kind in BOTH:
         log, mark = tmp_path / f"{kind.__name__}.log", tmp_path / f"{kind.__name__}.mark"
         until = now_s() + (-0.001 if late else 3600)
@@ -155,7 +155,7 @@ def test_a_mark_that_comes_too_late(tmp_path, files, late):
 
 
 def test_the_time_may_run_out_meanwhile(tmp_path, files):
-    """The clock is looked at after the sync."""
+    """The deadline is checked after the sync."""
     for kind in BOTH:
         descriptors = files(tmp_path / f"{kind.__name__}.log"), files(tmp_path / "mark")
         buffers = [bytes(1 << 16)] * (64 << 4)
@@ -165,7 +165,7 @@ def test_the_time_may_run_out_meanwhile(tmp_path, files):
 
 
 def test_no_time_at_all(tmp_path, files):
-    """NaN counts as too late, as does a time long past."""
+    """NaN counts as too late, like a time long past."""
     for until in (nan, -inf):
         found = come_of(
             Commits, (files(tmp_path / "log"), files(tmp_path / "mark")), [b"a"], b"m", 5, False, None, until
@@ -174,7 +174,7 @@ def test_no_time_at_all(tmp_path, files):
 
 
 def test_the_clock():
-    """It is the one that goes on while the machine sleeps."""
+    """The clock continues while the machine sleeps."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     before = time.clock_gettime(clock)
     assert before - 1e-6 <= now_s() <= time.clock_gettime(clock) + 1e-6
@@ -187,7 +187,7 @@ def _unlink_when_written(lock, log):
 
 
 def test_a_write_that_ends_in_the_middle(tmp_path, files):
-    """The kernel takes a part of a buffer, then says why it takes no more: as much is written, and no mark."""
+    """If the kernel accepts only part of a buffer, that part is written, the error reported, and nothing marked."""
     held = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -206,7 +206,7 @@ def test_a_write_that_ends_in_the_middle(tmp_path, files):
 
 @pytest.mark.parametrize("wrong", [[b"a", None], [b"a", "b"], [bytearray(b"a")], [memoryview(b"a")], [1]])
 def test_buffers_are_bytes(tmp_path, files, wrong):
-    """Nothing else has bytes that stay where they are; nothing is written."""
+    """Buffers other than bytes, whose memory may move, are refused; nothing is written."""
     commits, log = Commits(), files(tmp_path / "log")
     with pytest.raises(TypeError):
         commits.commit((log, files(tmp_path / "mark")), wrong, b"mark", 5, True, None, inf)
@@ -214,7 +214,7 @@ def test_buffers_are_bytes(tmp_path, files, wrong):
 
 
 def test_arguments_of_other_kinds(tmp_path, files):
-    """Refused before anything is written."""
+    """Wrong arguments are refused before anything is written."""
     commits, log, mark = Commits(), files(tmp_path / "log"), files(tmp_path / "mark")
     for arguments in (
         ((log,), [b"a"], b"mark", 5, True, None, inf),
@@ -234,7 +234,7 @@ def test_arguments_of_other_kinds(tmp_path, files):
 
 
 def test_others_run_meanwhile(tmp_path, files):
-    """The interpreter's lock is let go: a thread that waits for a pipe to be read does not keep its reader waiting."""
+    """The interpreter's lock is released: a write that waits for a pipe does not block the pipe's reader."""
     reading, writing = os.pipe()
     taken = []
     reader = threading.Thread(target=lambda: taken.append(sum(len(os.read(reading, 1 << 16)) for _ in range(64))))
@@ -248,7 +248,7 @@ def test_others_run_meanwhile(tmp_path, files):
 
 
 def test_a_file_is_synced(tmp_path, files):
-    """Or the reason why not is raised."""
+    """A file is synced, or the error is raised."""
     sync_file(files(tmp_path / "file"))
     with pytest.raises(OSError, match="Bad file descriptor") as caught:
         sync_file(-1)

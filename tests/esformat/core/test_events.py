@@ -1,4 +1,4 @@
-"""Events made in bulk: each has what was given for it, whichever way round they are asked for."""
+"""Events made in bulk have the values passed for them, in both directions."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ int64s = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
 def facts(events):
-    """What the events say."""
+    """The contents of the events."""
     return [(e.space, e.grouping, e.timestamp, e.data, e.indexes, e.columns) for e in events]
 
 
 def numbered(count):
-    """Columns that tell every row: an index that is null now and then, and a number."""
+    """Columns that identify every row: an index with some nulls, and a number."""
     kinds = [None if n % 3 == 0 else f"kind {n}" for n in range(count)]
     return Columns(lambda: [Column("kind", True, kinds), Column("number", False, list(range(count)))])
 
 
 def other_facts(row):
-    """The same of one row."""
+    """The same for one row."""
     return ({} if row % 3 == 0 else {"kind": f"kind {row}"}), {"number": row}
 
 
 @examples(100)
 @given(st.lists(int64s, max_size=20), st.integers(0, 5), st.booleans(), st.booleans(), st.data())
 def test_events_of_a_run(times, first, has_data, reverse, data):
-    """Rows from one on, or any rows."""
+    """The events of a run have consecutive rows from a first one, or any rows."""
     payload = [b"%d" % n for n in range(len(times))] if has_data else None
     rows = data.draw(st.none() | st.lists(st.integers(0, 24), min_size=len(times), max_size=len(times)))
     events = run_events("s", "g", np.array(times, np.int64), payload, first, rows, numbered(25), reverse)
@@ -50,7 +50,7 @@ def test_events_of_a_run(times, first, has_data, reverse, data):
 @examples(100)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.booleans(), st.booleans(), st.data())
 def test_events_of_rows(block_rows, several, reverse, data):
-    """Rows of several blocks, or some of them, and a part of these."""
+    """Events may be of several blocks, of some rows of them, or of a part of these."""
     total = sum(block_rows)
     starts = np.cumsum([0, *block_rows[:-1]])
     picked = data.draw(st.none() | st.lists(st.integers(0, total - 1), unique=True).map(sorted))
@@ -86,7 +86,7 @@ ROWS = (["s"], NUMBERS, ["g"], NUMBERS, NUMBERS, [b"", b"", b""], 0, 3, [numbere
     ],
 )  # fmt: skip
 def test_rows_that_do_not_fit(place, wrong):
-    """Nothing is read outside of what was given."""
+    """Nothing outside the arguments is read."""
     assert len(row_events(*ROWS)) == 3
     given = [*ROWS]
     given[place] = wrong
@@ -97,7 +97,7 @@ def test_rows_that_do_not_fit(place, wrong):
 
 
 def test_runs_that_do_not_fit():
-    """Payloads and rows are as many as times."""
+    """Payloads and rows must be as many as times."""
     with pytest.raises(ValueError, match="different lengths"):
         run_events("s", "", NUMBERS, [b""], 0, None, numbered(3), False)
     with pytest.raises(ValueError, match="different lengths"):
@@ -105,7 +105,7 @@ def test_runs_that_do_not_fit():
 
 
 def test_codes():
-    """A code names its value; one without a value is damage, a row beyond the codes a mistake of ours."""
+    """A code names its value; a code without a value is damage, and a row beyond the codes is an IndexError."""
     columns = Columns(lambda: [Column("kind", True, [None, "a"], codes=b"\1\0\2")])
     events = run_events("s", "", np.arange(4), None, 0, None, columns, False)
     assert [event.indexes for event in events[:2]] == [{"kind": "a"}, {}]
@@ -116,11 +116,11 @@ def test_codes():
 
 
 def test_columns_are_loaded_once_and_let_go():
-    """At the first question about them; with the last event they are gone, and so is what they were made of."""
+    """Columns are loaded once, at their first use, and freed with the last event, as is what they were made from."""
     loads = []
 
     class Made(list):
-        """A list that can be watched."""
+        """A list that can have weak references."""
 
     made = Made([Column("n", False, [1, 2])])
     watched = weakref.ref(made)

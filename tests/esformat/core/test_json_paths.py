@@ -1,4 +1,4 @@
-"""Values at a place of JSON documents, as `json.loads` gives them."""
+"""Values at a path of JSON documents agree with `json.loads`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ paths = st.lists(names | st.integers(-3, 3), max_size=4)
 
 
 def find(texts: list[bytes], steps: list[Step]) -> list[tuple[int, bytes]]:
-    """Kind and bytes of the value at a path, of each document."""
+    """The kind and bytes of the value at a path, for each document."""
     data, n = b"".join(texts), len(texts)
     edges = np.cumsum([0, *map(len, texts)])
     starts, ends, kinds = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.uint8)
@@ -72,7 +72,7 @@ def check(text: bytes, steps: list[Step]) -> None:
 @given(documents, paths, st.booleans(), st.sampled_from([None, 1]))
 @example({"a": {"b": [1, {"c": "\n"}]}}, ["a", "b", -1, "c"], True, None)
 def test_values(document, steps, ascii_only, indent):
-    """Of all kinds, with and without escapes and spaces, at paths that lead somewhere and others."""
+    """Values of all kinds are found, with and without escapes and spaces, at existing and other paths."""
     check(json.dumps(document, ensure_ascii=ascii_only, indent=indent).encode("utf-8", "surrogatepass"), steps)
 
 
@@ -88,7 +88,7 @@ def test_values(document, steps, ascii_only, indent):
 @example(["{", '"a":', "1", ",", '"\\u0061":', "null", "}"], ["a"])
 @example(["{", '"a":', '{"b":1}', ",", '"a":', '{"c":1}', "}"], ["a", "b"])
 def test_broken_documents(pieces, steps):
-    """What is no JSON as a whole has nothing at any place."""
+    """A document that is not valid JSON as a whole has no value at any path."""
     text = "".join(pieces).encode()
     check(text, steps)
     for end in range(len(text)):
@@ -96,14 +96,14 @@ def test_broken_documents(pieces, steps):
 
 
 def test_each_document_by_itself():
-    """Nothing is read of the neighbours, and nothing is left from the document before."""
+    """A document is read without its neighbours or state from the one before."""
     texts = [b'{"a":1}', b"{", b'"a":2}', b"", b'{"b":{"a":3}}', b'{"a":"x"}', b'{"a":']
     assert [kind for kind, _ in find(texts, ["a"])] == [4, 0, 0, 0, 0, 6, 0]
 
 
 @pytest.mark.parametrize(("open_", "close"), [("[", "]"), ('{"a":', "}")])
 def test_levels(open_, close):
-    """Documents as deep as the limit are read, deeper ones are broken, also where nothing on the path is deep."""
+    """Documents up to the depth limit are read; deeper ones are invalid, even if the path is shallow."""
     for levels, kind in (
         (json_paths.MOST_LEVELS - 1, json_paths.INTEGER),
         (json_paths.MOST_LEVELS, json_paths.MISSING),
@@ -115,7 +115,7 @@ def test_levels(open_, close):
 
 @pytest.mark.parametrize("edges", [[0, 3], [-1, 1], [2, 1], [0, 1 << 62], [], [0, 1, 1]])
 def test_edges_outside(edges):
-    """Nothing is read outside of the bytes, nothing written outside of the outputs."""
+    """Nothing is read outside the bytes, nothing written outside the outputs."""
     outputs = np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint8)
     with pytest.raises(ValueError, match=r"outside|as many"):
         json_paths.find_values(b"[]", np.array(edges, np.int64), [b"a"], [0], *outputs)
@@ -130,7 +130,7 @@ def test_long_paths():
 
 
 def count_outputs() -> list[np.ndarray]:
-    """Parents, edges of keys, keys, counts, slots and state of a table for two fields."""
+    """The parents, key edges, keys, counts, slots and state of a table for two fields."""
     return [
         np.zeros(2, np.int64), np.zeros(3, np.int64), np.zeros(8, np.uint8), np.zeros(2 * json_paths.KINDS, np.int64),
         np.full(4, -1, np.int64), np.array([1, 0]),
@@ -155,11 +155,11 @@ def count_outputs() -> list[np.ndarray]:
     ],
 )
 def test_tables_that_do_not_fit(place, value):
-    """Nothing is counted outside of the tables."""
+    """Nothing is counted outside the tables."""
     document, edges, kinds = b'{"a":1,"b":2}', np.array([0, 13]), np.full(1, json_paths.OBJECT, np.uint8)
     outputs = count_outputs()
     json_paths.count_fields(document, edges, kinds, *outputs)
-    assert outputs[-1].tolist() == [2, 1]  # b had no room
+    assert outputs[-1].tolist() == [2, 1]  # no room for b
     outputs = count_outputs()
     outputs[place] = value
     with pytest.raises(ValueError, match=r"room|table|slot|outside"):
@@ -174,7 +174,7 @@ def test_tables_that_do_not_fit(place, value):
     ],
 )  # fmt: skip
 def test_members_outside(edges, key_edges, lengths):
-    """Nothing is read or written outside of what is given."""
+    """Nothing is read or written outside the arguments."""
     given = (b'{"a":1}', np.array(edges, np.int64), b"a", np.array(key_edges, np.int64), np.zeros(lengths, np.int64))
     with pytest.raises(ValueError, match=r"outside|needed"):
         json_paths.without_members(*given)
@@ -187,10 +187,10 @@ def test_members_outside(edges, key_edges, lengths):
         (b" \n\t\n", (0, False, False)),
         (b"{}\n", (1, False, False)),
         (b'{"a":[[]]}\n{}\n', (3, False, False)),
-        (b"[\n[\n[\n", (1, False, False)),  # each line begins at 0
+        (b"[\n[\n[\n", (1, False, False)),  # depth is counted per line
         (b"]]]]\n[[\n", (2, False, False)),
         (b'{"a":"[[ null"}\n', (1, False, False)),
-        (b'{"a":"[[\\x","b":[[null\n"[["\n', (5, False, True)),  # behind a broken string all counts
+        (b'{"a":"[[\\x","b":[[null\n"[["\n', (5, False, True)),  # after a broken string every bracket counts
         (b'{"a":null,"b":[1,null]}\n', (2, False, False)),
         (b'{"a":[ \tnull]}\n', (2, False, True)),
         (b"null\n", (0, True, False)),
@@ -199,17 +199,17 @@ def test_members_outside(edges, key_edges, lengths):
     ],
 )
 def test_outline(lines, found):
-    """Levels are those of a line, strings aside; a null in no bracket is told, and one that comes first in a list."""
+    """Depth is per line and ignores strings; a null outside brackets and one that is first in a list are reported."""
     assert json_paths.outline(lines) == found
 
 
 @given(st.lists(documents, max_size=4))
 def test_outline_of_documents(values):
-    """It is that of the documents."""
+    """The outline of lines agrees with their documents."""
     lines = "".join(json.dumps(value) + "\n" for value in values).encode()
     depth, bare, first = json_paths.outline(lines)
     assert depth == max(map(depth_of, values), default=0)
-    assert bare == any(value in (None, math.inf, -math.inf) for value in values)  # Infinity has the letter, too
+    assert bare == any(value in (None, math.inf, -math.inf) for value in values)  # Infinity contains an n, too
     assert first == any(map(begins_with_null, values))
 
 
@@ -221,14 +221,14 @@ ODD = ["1e5", "1E5", "1.5e3", "1.50", "1.00", "0.00001", "12345678.5", "0.123456
 @pytest.mark.parametrize("around", ["%s", '{"a":%s}', "[1, %s ]", '{"\\"":[%s,"2e5"]}'])
 @pytest.mark.parametrize("number", [*PLAIN, *ODD])
 def test_odd_numbers(number, around):
-    """Numbers are found that Python, or 64 bits, do not give back; what is in a string is none."""
+    """Numbers that Python or 64 bits do not preserve are found; those within strings are not."""
     assert json_paths.has_odd_numbers((around % number).encode()) == (number in ODD)
 
 
 @given(st.from_regex(r"\A-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,10})?([eE][+-]?[0-9]{1,3})?\Z"))
 @examples(2000)
 def test_plain_numbers_come_back(number):
-    """A number that is not told has its digits as a float, or as a whole number of 64 bits."""
+    """A number that is not reported keeps its digits as a float or a 64-bit integer."""
     if not json_paths.has_odd_numbers(number.encode()):
         found = json.loads(number)
         assert -(2**63) <= found < 2**64
@@ -236,6 +236,6 @@ def test_plain_numbers_come_back(number):
 
 
 def begins_with_null(value: object) -> bool:
-    """Whether a list of it does."""
+    """Whether any list within it begins with null."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
     return (isinstance(value, list) and value[:1] == [None]) or any(map(begins_with_null, inner))

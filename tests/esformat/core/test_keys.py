@@ -1,4 +1,4 @@
-"""Keys found by halving, as `bisect` finds them."""
+"""Binary search in keys agrees with `bisect`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ keys = st.lists(st.binary(max_size=3) | st.sampled_from([b"", b"\x7f", b"\x80", 
 
 
 def keys_of(held):
-    """Keys as the core holds them."""
+    """Keys as the core stores them."""
     return Keys(array("q", accumulate(map(len, held), initial=0)), b"".join(held))
 
 
 @examples(100)
 @given(keys, st.binary(max_size=4))
 def test_places(held, key):
-    """Keys that are there, also several times, and others; bytes count unsigned, the shorter key comes first."""
+    """Present keys, also repeated ones, and absent keys are found: bytes compare unsigned, a prefix comes first."""
     stored = keys_of(held)
     assert stored.as_list() == list(stored) == [stored[place] for place in range(len(stored))] == held
     if held:
@@ -39,7 +39,7 @@ def test_places(held, key):
     st.lists(st.tuples(st.sampled_from([b"", b"a", b"ab", b"\x80"]), st.sampled_from([b"", b"\0", b"b"])), max_size=6)
 )
 def test_pairs(held):
-    """Pairs ascend strictly where sorting them, each once, changes nothing."""
+    """Pairs ascend strictly if sorting and deduplicating them changes nothing."""
     for pairs in (held, sorted(held), sorted(set(held))):
         first, second = (keys_of([pair[side] for pair in pairs]) for side in (0, 1))
         assert first.ascend_with(second) == (pairs == sorted(set(pairs)))
@@ -48,13 +48,13 @@ def test_pairs(held):
 
 @pytest.mark.parametrize("edges", [[], [0, 3], [-1, 2], [1, 2], [0, 2, 1], [0, 1 << 62], [0, 1]])
 def test_edges_outside(edges):
-    """Nothing is read outside of the bytes."""
+    """Edges outside the bytes are refused."""
     with pytest.raises(ValueError, match=r"edges|outside"):
         Keys(array("q", edges), b"ab")
 
 
 def test_wrong_arguments():
-    """Edges that are not int64, a place beyond the last key, and lists of keys of different lengths."""
+    """Edges that are not int64, a position beyond the last key, and lists of different lengths are refused."""
     with pytest.raises(ValueError, match="edges"):
         Keys(array("i", [0, 2]), b"ab")
     for place in (-2, 1):
@@ -65,7 +65,7 @@ def test_wrong_arguments():
 
 
 def numbered(held, before=b""):
-    """The different keys of rows, and the key that each row is said to have."""
+    """The distinct keys of rows, the position of each row's key among them, and the edges."""
     edges = np.array([*accumulate(map(len, held), initial=len(before))], np.int64)
     places = np.full(len(held), -1, np.int64)
     return number_keys(edges, before + b"".join(held), places), places.tolist(), edges
@@ -77,7 +77,7 @@ rows = st.lists(st.sampled_from([b"", b"\0", b"a", b"b" * 8, b"b" * 9, b"b" * 8 
 @examples(200)
 @given(rows, st.binary(max_size=3))
 def test_keys_of_rows(held, before):
-    """Each different one once, in the order in which they appear; and which rows have one of them, or another."""
+    """Distinct keys are returned in order of appearance; rows with a given key are marked."""
     keys, places, edges = numbered(held, before)
     assert keys == list(dict.fromkeys(held))
     assert [keys[place] for place in places] == held
@@ -88,7 +88,7 @@ def test_keys_of_rows(held, before):
 
 
 def test_keys_of_many_rows():
-    """As many as all of them, a few in turn, and one: with the interpreter's lock let go."""
+    """The same is true of many rows, for which the interpreter's lock is released."""
     for held in ([b"key %d" % n for n in range(9000)], [b"%d" % (n % 7) for n in range(9000)], [b"one"] * 9000):
         keys, places, _ = numbered(held)
         assert keys == list(dict.fromkeys(held))
@@ -99,7 +99,7 @@ def test_keys_of_many_rows():
     "edges", [[], [0, 1], [0, 1, 2, 2], [-1, 0, 1], [0, 2, 1], [0, 1, 4], [1 << 62, 1 << 62, 1 << 62]]
 )
 def test_keys_of_rows_outside(edges):
-    """Two rows of three bytes: edges that are too few, too many, or lead elsewhere."""
+    """For two rows of three bytes, edges that are too few, too many or outside the bytes are refused."""
     with pytest.raises(ValueError, match=r"edges|outside"):
         number_keys(np.array(edges, np.int64), b"abc", np.empty(2, np.int64))
     with pytest.raises(ValueError, match=r"edges|outside"):

@@ -1,4 +1,4 @@
-"""Values taken apart by templates: the same bytes come back, whatever they are, and what fits a template takes it."""
+"""Values split by templates are restored to the same bytes, and a value takes the first template that fits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ I64 = np.int64
 
 
 def _match(table, values):
-    """The code of each value, and the numbers of each variable, or its strings."""
+    """The code of each value, and the numbers or strings of each variable."""
     templates, count = table.compiled(), len(values)
     data = b"".join(value or b"" for value in values)
     edges = np.cumsum([0, *(len(value or b"") for value in values)]).astype(I64)
@@ -49,7 +49,7 @@ def _back(table, codes, columns):
 @examples(400)
 @given(st.data())
 def test_the_same_bytes(data):
-    """Of values that templates give, of those almost, and of any others."""
+    """Values that fit templates, nearly fit them, or are arbitrary are restored exactly."""
     table = data.draw(tables())
     values = [text_of(table, row) for row in data.draw(rows_of(table))]
     values += data.draw(st.lists(st.none() | st.binary(max_size=9), max_size=4))
@@ -64,7 +64,7 @@ def test_the_same_bytes(data):
 
 @st.composite
 def alike_tables(draw):
-    """Tables of templates that begin alike, for as many slots as it happens, and the texts that they give."""
+    """Tables of templates with a common beginning and any number of slots, and texts that they produce."""
     kinds = [(Kind.STRING, 0, ()), (Kind.INTEGER, 0, ()), (Kind.ENUM, 0, (b"a", b"b", b"ab")), (Kind.PADDED, 2, ())]
     variables = tuple(Variable(*draw(st.sampled_from(kinds))) for _ in range(draw(st.integers(1, 4))))
     literal = st.sampled_from([b"", b" ", b"a", b"a ", b"-"])
@@ -84,7 +84,7 @@ def alike_tables(draw):
 @examples(600)
 @given(alike_tables())
 def test_the_first_template_that_fits(given_table):
-    """What one template missed is not looked for in the next that begins alike: the answer is as if it were."""
+    """A template's failure is not repeated for the next with the same beginning; the result is as if each was tried."""
     table, values = given_table
     alone = [TemplateTable(table.variables, (each, table.templates[-1])) for each in table.templates]
     for value in values:
@@ -97,7 +97,7 @@ def test_the_first_template_that_fits(given_table):
 
 
 def test_text_to_the_end_is_not_tried_first():
-    """A template that takes any rest of a row would take all rows after it."""
+    """A template that accepts any rest of a row is not tried first for later rows."""
     table = TemplateTable(
         (Variable(Kind.INTEGER), Variable(Kind.STRING), Variable(Kind.STRING)),
         (Template((b"a ", b" b"), (0,)), Template((b"a ", b" ", b""), (0, 1)), Template((b"", b""), (2,))),
@@ -107,7 +107,7 @@ def test_text_to_the_end_is_not_tried_first():
 
 
 def _kind_takes(kind, parameter, text, values=()):
-    """Whether a variable alone gives a text."""
+    """Whether a variable alone accepts a text."""
     table = TemplateTable(
         (Variable(kind, parameter, values), Variable(Kind.STRING)),
         (Template((b"", b""), (0,)), Template((b"", b""), (1,))),
@@ -140,14 +140,14 @@ def _kind_takes(kind, parameter, text, values=()):
     ],
 )  # fmt: skip
 def test_kinds_are_strict(kind, parameter, taken, refused):
-    """A kind takes what it writes out in the same way, and nothing else."""
+    """A kind accepts exactly the texts that it would write."""
     assert [text for text in taken if not _kind_takes(kind, parameter, text)] == []
     assert [text for text in refused if _kind_takes(kind, parameter, text)] == []
 
 
 @pytest.mark.parametrize("digits", [1, 4, 7, 8, 13, 16])
 def test_any_byte_where_a_hexadecimal_digit_stands(digits):
-    """Only the sixteen are taken, and they are the number that they are."""
+    """Only the sixteen hexadecimal digits are accepted, each with its value."""
     table = TemplateTable(
         (Variable(Kind.HEX, digits), Variable(Kind.STRING)),
         (Template((b"", b""), (0,)), Template((b"", b""), (1,))),
@@ -163,14 +163,14 @@ def test_any_byte_where_a_hexadecimal_digit_stands(digits):
 
 
 def test_values_of_an_enumeration():
-    """Each is found, whatever its length; what is not among them is not taken."""
+    """Every value of an enumeration is accepted, whatever its length; other texts are not."""
     values = tuple(b"v" * size + b"%d" % n for size in range(20) for n in range(50))
     assert all(_kind_takes(Kind.ENUM, 0, value, values) for value in values[::37])
     assert not any(_kind_takes(Kind.ENUM, 0, text, values) for text in (b"", b"v", b"v50", b"v" * 19 + b"500"))
 
 
 def test_a_slot_that_repeats_another():
-    """It is taken where the same text stands there, and stored once."""
+    """A variable that occurs twice fits only if both texts are equal, and is stored once."""
     table = TemplateTable(
         (Variable(Kind.STRING), Variable(Kind.STRING)), (Template((b"", b"=", b""), (0, 0)), Template((b"", b""), (1,)))
     )
@@ -180,7 +180,7 @@ def test_a_slot_that_repeats_another():
 
 
 def test_a_template_with_strings_only_is_not_tried_first():
-    """After a value that only strings fit, the next one is held against the types again."""
+    """After a value that only strings fit, the next value is matched against the types again."""
     table = TemplateTable(
         (Variable(Kind.INTEGER), Variable(Kind.STRING), Variable(Kind.STRING)),
         (Template((b"n=", b";"), (0,)), Template((b"n=", b";"), (1,)), Template((b"", b""), (2,))),
@@ -190,7 +190,7 @@ def test_a_template_with_strings_only_is_not_tried_first():
 
 @pytest.mark.parametrize("slots", [(), (0, 0), (1,)])
 def test_the_last_template_takes_any_value(slots):
-    """Others are refused in its place."""
+    """A table whose last template does not accept any value is refused."""
     table = TemplateTable(
         (Variable(Kind.STRING), Variable(Kind.INTEGER)), (Template((b"",) * (len(slots) + 1), slots),)
     )
@@ -201,7 +201,7 @@ def test_the_last_template_takes_any_value(slots):
 
 
 def test_arrays_of_other_sizes():
-    """Nothing is read or written outside of them."""
+    """Arrays of other sizes are refused; nothing outside them is read or written."""
     matcher = Matcher(TemplateTable((Variable(Kind.STRING),), (Template((b"", b""), (0,)),)).compiled())
     two, three = np.zeros(2, I64), np.array([0, 1, 2], I64)
     none = np.zeros(0, np.uint8)
@@ -217,7 +217,7 @@ def test_arrays_of_other_sizes():
 
 
 def test_pieces_outside():
-    """Pieces lie within their bytes."""
+    """Pieces outside their bytes are refused."""
     assert gathered(b"abcd", np.array([2, 0, 4], I64), np.array([2, 1, 0], I64)) == b"cda"
     for begin, length in ((-1, 1), (0, 5), (4, 1), (5, 0), (0, -1), (1, (1 << 63) - 1)):
         with pytest.raises(ValueError, match="end early"):

@@ -1,4 +1,4 @@
-"""Messages as `MessageWriter` writes them: what Arrow reads back is what a plain copy of the columns has."""
+"""Messages of `MessageWriter`: what Arrow reads from them equals a plain copy of the columns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ VALUES |= PARTS
 
 @st.composite
 def batches(draw):
-    """A schema, and a batch that has some of its columns, in any order, cut out of a longer one."""
+    """A schema, and a batch with some of its columns in any order, sliced out of a longer one."""
     rows = draw(st.integers(1, 70))
     before = draw(st.integers(0, 9))
     kinds = draw(st.lists(st.sampled_from(list(VALUES)), max_size=6))
@@ -79,7 +79,7 @@ def write(target, batch, capsule=None):
 
 
 def copied(target, batch):
-    """The batch in the columns of a schema, value by value."""
+    """The batch in the columns of a schema, copied by value."""
     rows = list(range(len(batch)))
     given = {name: batch.column(name).view(target.field(name).type).take(rows) for name in batch.schema.names}
     gaps = {
@@ -94,7 +94,7 @@ def copied(target, batch):
 @examples(200)
 @given(batches())
 def test_messages(case):
-    """Every type, with and without nulls, sliced, left out; flat and without nulls, the bytes are Arrow's own."""
+    """Every type is written, with and without nulls, sliced or omitted; flat without nulls it has Arrow's own bytes."""
     target, batch = case
     stored, first, last, nulls = write(target, batch)
     found, expected = pa.ipc.read_record_batch(stored, target), copied(target, batch)
@@ -111,7 +111,7 @@ def test_messages(case):
 
 @pytest.mark.parametrize("rows", [3, 5000])
 def test_message_of_a_slice_of_rows(rows):
-    """A batch that is itself a slice, whose columns have more rows; small, and so large that the lock is let go."""
+    """A batch that is itself a slice of longer columns is written, small or so large that the lock is released."""
     target, batch = plain(rows)
     whole = pa.StructArray.from_arrays(batch.columns, batch.schema.names)
     part = whole.slice(1, rows - 2)
@@ -129,7 +129,7 @@ def plain(rows, spaces=None):
 
 
 def test_other_parts():
-    """A struct with fewer parts than the schema's."""
+    """A struct with fewer fields than the schema's is refused."""
     target, batch = plain(4)
     one, two = pa.struct([("a", pa.int64())]), pa.struct([("a", pa.int64()), ("b", pa.int64())])
     given = batch.append_column("s", pa.array([{"a": 1}] * 4, one))
@@ -139,20 +139,20 @@ def test_other_parts():
 
 @pytest.mark.parametrize("longest", [LONGEST, LONGEST + 1])
 def test_a_long_key(longest):
-    """As long as keys may be, and longer; many short ones are none."""
+    """A key above the size limit is refused; many short ones are not."""
     target, batch = plain(9, ["b" * longest, *["a" * 15] * 8])
     assert (write(target, batch) is None) == (longest > LONGEST)
 
 
 def test_what_does_not_fit():
-    """A null where there must be a value, and no rows: nothing is written."""
+    """A null in a required column, or no rows, and nothing is written."""
     target, batch = plain(2, ["a", None])
     assert write(target, batch) is None
     assert write(*plain(0)) is None
 
 
 def test_a_type_that_is_not_known():
-    """Of a column, or of a part of one."""
+    """An unsupported type, of a column or within one, has no writer."""
     _, batch = plain(2)
     for kind in (pa.string_view(), pa.binary(0), pa.null(), pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))])):
         target = pa.schema([*batch.schema, pa.field("l", kind)])
@@ -160,7 +160,7 @@ def test_a_type_that_is_not_known():
 
 
 def test_other_batches():
-    """Of fewer columns, of other types, and what is no batch."""
+    """Batches with fewer columns or other types, and objects that are no batch, are refused."""
     target, batch = plain(4)
     zeros = pa.array([0] * 4)
     for other in (
@@ -203,17 +203,17 @@ VALUE, TEXT = (0, 0, 8, True, -1, 0), (0, 2, 4, True, -1, 0)
     ],
 )
 def test_a_layout_that_cannot_be(places, columns, message):
-    """Places just behind the head's 64 bytes; kinds and parts that no column has."""
+    """Positions just after the head's 64 bytes, and kinds and children that no column has, are refused."""
     with pytest.raises(ValueError, match=message):
         MessageWriter(bytes(64), places, columns, 0)
 
 
-# ------------------------------------------------------------ several as one
+# ------------------------------------------------------------ several messages as one
 
 
 @st.composite
 def several(draw):
-    """A schema, what writes its messages, and batches of it; now and then with columns that have parts."""
+    """A schema, its message writer, and batches of it, some with nested columns."""
     target, batch = draw(batches())
     edges = sorted([*draw(st.lists(st.integers(0, len(batch)), max_size=5, unique=True)), 0, len(batch)])
     parts = [batch.slice(first, end - first) for first, end in itertools.pairwise(edges) if end > first]
@@ -228,7 +228,7 @@ def writer_of(target, batch):
 @examples(200)
 @given(several())
 def test_messages_joined(case):
-    """The rows of all, in turn, as Arrow reads them from each; columns with parts are left to Arrow."""
+    """A joined message has the rows of all messages in order; nested columns are left to Arrow."""
     target, parts = case
     writer = writer_of(target, parts[0])
     messages = [writer.write(part.__arrow_c_array__()[1])[0] for part in parts]
@@ -244,7 +244,7 @@ def test_messages_joined(case):
 
 
 def test_messages_of_arrow_joined():
-    """Those that Arrow wrote are joined with others where they are laid out like them."""
+    """Messages that Arrow wrote are joined with others of the same layout."""
     target, batch = plain(7)
     writer = writer_of(target, batch)
     messages = [copied(target, batch).serialize().to_pybytes(), writer.write(batch.__arrow_c_array__()[1])[0]]
@@ -253,7 +253,7 @@ def test_messages_of_arrow_joined():
 
 
 def test_what_is_no_message_is_not_joined():
-    """Cut short at each length, or with any byte of its numbers or edges turned, nothing outside of it is read."""
+    """A message cut short at any length, or with changed lengths or edges, causes no read outside it."""
     target, batch = plain(3)
     writer = writer_of(target, batch)
     message, _, _, _ = writer.write(batch.__arrow_c_array__()[1])
@@ -276,7 +276,7 @@ def test_what_is_no_message_is_not_joined():
 
 
 def test_messages_too_large_for_one():
-    """Edges of 32 bits hold 2 GiB of texts: more stay apart."""
+    """Messages with more than 2 GiB of texts are not joined: edges have 32 bits."""
     target, batch = plain(1)
     large = batch.set_column(batch.schema.names.index("b"), "b", pa.array([bytes(1 << 26)]))
     writer = writer_of(target, large)
@@ -295,7 +295,7 @@ def places_of(rows):
 @examples(200)
 @given(several(), st.data())
 def test_rows_gathered(case, data):
-    """Any rows of any messages, in any order, also again, are what Arrow takes; columns with parts are left to it."""
+    """Any rows of messages are gathered as Arrow does, in any order and repeated; nested columns are left to Arrow."""
     target, parts = case
     writer = writer_of(target, parts[0])
     messages = [writer.write(part.__arrow_c_array__()[1])[0] for part in parts]
@@ -314,7 +314,7 @@ def test_rows_gathered(case, data):
 @examples(200)
 @given(several(), st.text(max_size=2))
 def test_texts_found(case, text):
-    """The rows of all messages that have a text, and their times."""
+    """All rows that have a text are found, with their times."""
     target, parts = case
     writer = writer_of(target, parts[0])
     messages = [writer.write(part.__arrow_c_array__()[1])[0] for part in parts]
@@ -331,7 +331,7 @@ def test_texts_found(case, text):
 
 
 def test_nulls_are_no_texts():
-    """Also where the bytes beneath them are those of the text."""
+    """A null is not found, even if the bytes beneath it are the text."""
     target = pa.schema([("timestamp", pa.int64()), ("b", pa.string())])
     data = pa.StringArray.from_buffers(
         3, pa.py_buffer(np.array([0, 1, 2, 3], np.int32)), pa.py_buffer(b"aaa"), pa.py_buffer(b"\x05"), 1
@@ -346,7 +346,7 @@ def test_nulls_are_no_texts():
 
 
 def test_many_rows_are_looked_through():
-    """Those that are looked through without the interpreter's lock."""
+    """Texts are found among many rows, which are searched without the interpreter's lock."""
     target = pa.schema([("timestamp", pa.int64()), ("b", pa.string())])
     batch = pa.record_batch([np.arange(20_000), pa.array([f"{row % 50}" for row in range(20_000)])], schema=target)
     writer = message_writer(target, target, {"timestamp": 0, "b": 1}, -1)
@@ -357,7 +357,7 @@ def test_many_rows_are_looked_through():
 
 
 def test_rows_that_are_not_there():
-    """Outside of the messages, or of what they say; nothing outside of them is read, whatever byte is turned."""
+    """Rows outside the messages are refused; nothing outside is read, whatever byte changes."""
     target, batch = plain(3)
     writer = writer_of(target, batch)
     message, _, _, _ = writer.write(batch.__arrow_c_array__()[1])
@@ -383,7 +383,7 @@ def test_rows_that_are_not_there():
             writer.find([message], space, wrong, time)
 
 
-# ------------------------------------------------------------ columns that nobody has checked
+# ------------------------------------------------------------ columns that were never checked
 
 
 def texts_of(batch):
@@ -393,7 +393,7 @@ def texts_of(batch):
 @examples(200)
 @given(batches())
 def test_columns(case):
-    """What Arrow gives away is written as it is by way of Arrow; columns with parts are left to that."""
+    """Columns written directly have the same bytes as through Arrow; nested columns are left to Arrow."""
     target, batch = case
     found = writer_of(target, batch).write_columns(batch.columns, len(batch), texts_of(batch))
     if any(field.type in PARTS for field in target):
@@ -408,7 +408,7 @@ KINDS = (pa.int64(), pa.int16(), pa.bool_(), pa.binary(3), *_OF_BYTES)
 
 @st.composite
 def loose_arrays(draw):
-    """A type, and an array of it whose buffers hold anything: too short, edges to and fro, bytes that are no text."""
+    """A type, and an array of it with arbitrary buffers: too short, unordered edges, bytes that are not text."""
     kind = draw(st.sampled_from(KINDS))
     rows, offset = draw(st.integers(1, 6)), draw(st.integers(0, 3))
     some = draw(st.none() | st.binary(max_size=2))
@@ -424,14 +424,14 @@ def loose_arrays(draw):
         buffers.append(pa.py_buffer(draw(st.binary(max_size=(rows + offset) * 8))))
     try:
         return kind, pa.Array.from_buffers(kind, rows, buffers, offset=offset)
-    except (pa.ArrowInvalid, ValueError):  # not even Arrow makes one
+    except (pa.ArrowInvalid, ValueError):  # even Arrow refuses to build it
         return kind, None
 
 
 @examples(1000)
 @given(loose_arrays())
 def test_columns_that_are_not_sound(case):
-    """What is written is what Arrow finds valid; what it finds valid is written, but for what lies beneath nulls."""
+    """Only arrays that Arrow finds valid are written; a valid one may be refused only for bytes beneath nulls."""
     kind, column = case
     if column is None:
         return
@@ -477,7 +477,7 @@ BROKEN = {
 
 
 class Loose:
-    """What the core asks an array for, which Arrow itself would not make."""
+    """An array as the core reads one, with buffers that Arrow would refuse."""
 
     def __init__(self, offset, buffers):
         self.offset = offset
@@ -492,7 +492,7 @@ class Loose:
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_columns_whose_values_lie_outside(case):
-    """Nothing is written, nor read beyond a buffer; the same with buffers as they must be is written."""
+    """Values outside their buffers are neither read nor written; a valid array of the same type is written."""
     kind, offset, *buffers = BROKEN[case]
     fields = [("space", pa.string()), ("grouping", pa.string()), ("timestamp", pa.timestamp("us")), ("c", kind)]
     target = pa.schema([pa.field(name, each, name == "c") for name, each in fields])
@@ -519,7 +519,7 @@ def is_text(stored):
 
 
 def test_texts_are_utf8():
-    """Every bound of the encoding, each text by itself: half a character is none, whatever follows in the next."""
+    """UTF-8 is checked at every boundary and per text: a character may not continue in the next text."""
     target, batch = plain(1)
     writer = writer_of(target, batch)
     for length in range(1, 5):
@@ -534,7 +534,7 @@ def test_texts_are_utf8():
 
 
 def test_columns_of_another_batch():
-    """As few, as many rows, and as many flags as there are: else nothing is read."""
+    """Other numbers of columns, rows or flags are refused; nothing is read."""
     target, batch = plain(3)
     writer, columns, texts = writer_of(target, batch), batch.columns, texts_of(batch)
     assert writer.write_columns(columns, 3, texts) is not None

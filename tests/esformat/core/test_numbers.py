@@ -1,4 +1,4 @@
-"""Planes put together and differences summed up, beside a model of a line each."""
+"""Joined planes and running sums agree with models in one line of Python."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wrapped(number):
 
 
 def stored(numbers, width, raw, base, codec=0):
-    """Numbers as a pack, its planes not compressed."""
+    """Numbers as a pack with uncompressed planes."""
     planes = b"".join(bytes(n >> 8 * k & 255 for n in numbers) for k in range(width))
     cut = raw * len(numbers)
     head = struct.pack("<4BI", width, raw, 8 if base else 0, codec, len(planes) - cut)
@@ -48,7 +48,7 @@ def stored(numbers, width, raw, base, codec=0):
 @examples(100)
 @given(st.lists(st.integers(0, (1 << 64) - 1), max_size=12), st.integers(0, 8), int64s, st.data())
 def test_planes(numbers, width, base, data):
-    """Any part of any numbers, whichever planes lie in which buffer; what lies around stays as it was."""
+    """Any part of any numbers is joined, whichever buffer has which planes; the surrounding output is unchanged."""
     raw = data.draw(st.integers(0, width))
     low = data.draw(st.integers(0, len(numbers)))
     size = data.draw(st.integers(0, len(numbers) - low))
@@ -82,7 +82,7 @@ FITTING = (BODY, PACK, b"abcd", 0, 0, np.zeros(4, np.int64), 0, 4)
     ],
 )  # fmt: skip
 def test_planes_outside(place, wrong):
-    """Nothing is read or written outside of the buffers."""
+    """Nothing outside the buffers is read or written."""
     join_planes(*FITTING)
     given = [*FITTING]
     given[place] = wrong
@@ -97,7 +97,7 @@ def test_planes_outside(place, wrong):
      (stored([1], 2, 1, 5)[:15], 0, 1)],
 )  # fmt: skip
 def test_headers_outside(body, at, count):
-    """Nothing is read outside of the body, whatever the count claims."""
+    """Nothing outside the body is read, whatever the count claims."""
     with pytest.raises(CorruptSegmentError, match="packed numbers"):
         read_pack(body, at, count)
     with pytest.raises(CorruptSegmentError, match="packed numbers"):
@@ -105,7 +105,7 @@ def test_headers_outside(body, at, count):
 
 
 def test_columns_that_are_compressed_or_too_many():
-    """The former are left to others; the latter are a mistake of ours."""
+    """Compressed columns are left to another decoder; too many columns for the output are refused."""
     assert read_columns(stored([1], 1, 0, 0, codec=1), 0, 1, 1, np.zeros(1, np.int64)) == -1
     with pytest.raises(ValueError, match="fewer"):
         read_columns(BODY + BODY, 0, 4, 2, np.zeros(7, np.int64))
@@ -114,7 +114,7 @@ def test_columns_that_are_compressed_or_too_many():
 @examples(200)
 @given(st.lists(int64s, max_size=20), st.integers(1, 64), int64s)
 def test_bits(numbers, bits, base):
-    """The lowest bits of each number less the base, as one large number has them."""
+    """The lowest bits of each number minus the base are packed as in one large number."""
     whole = sum(((number - base) % (1 << bits)) << (bits * i) for i, number in enumerate(numbers))
     stored = pack_bits(np.array(numbers, np.int64), base, bits)
     assert stored == whole.to_bytes((bits * len(numbers) + 7) // 8, "little")
@@ -122,7 +122,7 @@ def test_bits(numbers, bits, base):
 
 @pytest.mark.parametrize("bits", [-1, 0, 65, 1 << 40])
 def test_bits_that_no_number_has(bits):
-    """A number has from 1 to 64 of them."""
+    """A width outside 1 to 64 bits is refused."""
     with pytest.raises(ValueError, match="bits"):
         pack_bits(np.zeros(3, np.int64), 0, bits)
 
@@ -132,7 +132,7 @@ BIT_BODY = struct.pack("<4BI", 9, 255, 0, 0, 4) + bytes(4)
 
 @pytest.mark.parametrize(("size", "low", "count"), [(10, 0, 3), (12, 1, 3), (12, -1, 1), (12, 3, 1)])
 def test_bits_outside(size, low, count):
-    """Nothing is read outside of the body, which may be another than that of the header."""
+    """Nothing outside the body is read, even if it is not the header's body."""
     pack = read_pack(BIT_BODY, 0, 3)
     with pytest.raises(ValueError, match="packed numbers"):
         join_planes(BIT_BODY[:size], pack, b"", 0, low, np.zeros(9, np.int64), 0, count)
@@ -141,7 +141,7 @@ def test_bits_outside(size, low, count):
 @examples(100)
 @given(st.lists(st.tuples(int64s, st.lists(int64s, max_size=6)), min_size=1, max_size=6))
 def test_sums_of_runs(runs):
-    """Each run is counted from its own base, modulo 2^64; runs may be empty."""
+    """Each run is summed from its own base, modulo 2^64; runs may be empty."""
     numbers = np.array([step for _, steps in runs for step in steps], np.int64)
     starts = np.cumsum([0, *(len(steps) for _, steps in runs)])[:-1]
     sum_runs(numbers, starts, np.array([base for base, _ in runs]))
@@ -150,7 +150,7 @@ def test_sums_of_runs(runs):
 
 @pytest.mark.parametrize("starts", [[], [1], [-1], [0, 4], [0, 2, 1], [0, -1]])
 def test_runs_outside(starts):
-    """Nothing is written outside."""
+    """Starts of runs outside the numbers are refused."""
     with pytest.raises(ValueError, match="starts of runs"):
         sum_runs(np.zeros(3, np.int64), np.array(starts, np.int64), np.zeros(len(starts), np.int64))
     with pytest.raises(ValueError, match="starts of runs"):
@@ -160,7 +160,7 @@ def test_runs_outside(starts):
 @examples(100)
 @given(st.lists(int64s, max_size=12))
 def test_numbers(numbers):
-    """Numbers come back with the byte behind their pack."""
+    """Numbers are read with the end of their pack."""
     body = b"..." + encode_ints(np.array(numbers, np.int64), RAW) + b"."
     read, end = read_numbers(memoryview(body), 3, len(numbers), None)
     assert (list(read), end) == (numbers, len(body) - 1)
@@ -169,7 +169,7 @@ def test_numbers(numbers):
 @examples(100)
 @given(st.lists(st.integers(-1, 1 << 40), max_size=12), st.integers(0, 1 << 42))
 def test_sums_within_bounds(numbers, most):
-    """Counts become edges; none is less than 1, and all together are no more than the bound."""
+    """Counts become edges; counts below 1, or with a sum above the bound, are refused."""
     body = encode_ints(np.array(numbers, np.int64), RAW)
     if min(numbers, default=1) >= 1 and sum(numbers) <= most:
         edges, end = read_edges(body, 0, len(numbers), most, None)
@@ -181,7 +181,7 @@ def test_sums_within_bounds(numbers, most):
 
 @pytest.mark.parametrize("read", [read_numbers, partial(read_edges, most=99)])
 def test_packs_cut_short(read):
-    """At each length, and at places and counts outside."""
+    """A pack cut short at any length, and a position or count outside it, is refused."""
     body = encode_ints(np.array([1, 9, 5], np.int64), RAW)
     for size in range(len(body)):
         with pytest.raises(CorruptSegmentError):
@@ -194,7 +194,7 @@ def test_packs_cut_short(read):
 @examples(100)
 @given(st.lists(st.tuples(st.integers(0, 4), int64s), max_size=30), st.booleans())
 def test_places_are_counted(rows, timed):
-    """How often each place comes, and the ends of its times."""
+    """The rows of each position are counted, with their first and last time."""
     places = np.array([place for place, _ in rows], np.int32)
     times = np.array([time for _, time in rows if timed], np.int64)
     counts, lows, highs = (np.zeros(5, np.int64) for _ in range(3))
@@ -206,7 +206,7 @@ def test_places_are_counted(rows, timed):
 
 
 def test_places_outside():
-    """Nothing is counted outside."""
+    """Positions outside the output, and outputs of different sizes, are refused."""
     three = [np.zeros(3, np.int64) for _ in range(3)]
     for place in (-1, 3):
         with pytest.raises(ValueError, match=f"no place {place}"):
@@ -219,12 +219,12 @@ def test_places_outside():
 @examples(300)
 @given(st.data(), st.lists(int64s, max_size=30), st.tuples(int64s, int64s).map(sorted), st.integers(1, 40))
 def test_times_by_spans_of_one_width(data, others, bounds, spans):
-    """Those between the bounds are counted where they lie, and no others, up to times that are 2^64 apart."""
+    """Times within the bounds are counted in their spans, all others ignored, even if they are 2^64 apart."""
     low, high = bounds
     least = (high - low) // spans + 1
     assume(least <= 1 << 63)
     width = data.draw(st.integers(least, 1 << 63) | st.just(least))
-    assume(high - low // width * width < 1 << 64)  # else see `aggregator.base.histogram`
+    assume(high - low // width * width < 1 << 64)  # otherwise see `aggregator.base.histogram`
     near = data.draw(st.lists(st.integers(low, high) | st.sampled_from([low, high]), max_size=30))
     edges = [edge for edge in range(low // width * width, high + 1, width) if low <= edge <= high]
     times = [*others, *near, *edges, *(edge - 1 for edge in edges if edge > low)]
@@ -249,7 +249,7 @@ def test_times_by_spans_of_one_width(data, others, bounds, spans):
     ],
 )
 def test_spans_that_do_not_fit(low, high, width, begin, size):
-    """No width, too few counts, a first span behind the first time: refused before anything is counted."""
+    """A zero width, too few counts, or a first span after the first time is refused before anything is counted."""
     counts = np.zeros(size, np.int64)
     with pytest.raises(ValueError, match="do not fit"):
         count_by_width(np.array([low, high], np.int64), low, high, width, begin, counts)

@@ -1,4 +1,4 @@
-"""What compiled code looks up for questions about a space, beside models of a line each, and arguments just outside."""
+"""Lookups in compiled code for queries of one space agree with short models; arguments out of range are refused."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 
 MOST = (1 << 63) - 1
-BLOCKS = [0, 4, 9, 10]  # where the blocks of the leaf begin, and its end
+BLOCKS = [0, 4, 9, 10]  # where the blocks of the leaf begin, and the end of the last
 PLAIN = Decompressor()
 READ = DecodeContext(PLAIN, PLAIN)
 WRITE = EncodeContext(make_compressor(Codec.NONE), make_compressor(Codec.NONE))
 
 
 def leaf_of(keys: list[tuple[bytes, bytes]], counts: list[int], first_row: int = 0) -> Leaf:
-    """A leaf of runs with those keys and numbers of rows, in as many of the three blocks as they take."""
+    """A leaf of runs with these keys and numbers of rows: three blocks if they fill them, otherwise one."""
     spaces, groupings = zip(*keys, strict=True)
     runs = Runs(pa.array(spaces, pa.binary()), pa.array(groupings, pa.binary()), np.array(counts, np.int64))
     sizes = [b - a for a, b in itertools.pairwise(BLOCKS)] if sum(counts) == BLOCKS[-1] else [sum(counts)]
@@ -55,7 +55,7 @@ def leaf_of(keys: list[tuple[bytes, bytes]], counts: list[int], first_row: int =
 
 
 def block_of(codes: bytes, base: int) -> Chunks:
-    """A block of which nothing but the codes of a column matters, which are at hand."""
+    """A block that has only the codes of a column, already cached."""
     body = struct.pack("<qII3I", 0, 1, 3, 0, 0, 0)
     stored = encode_block(BlockKind.DATA, body, count=len(codes), dictionary=1)
     block = Chunks(decode_block(stored, BlockKind.DATA, None, 0), 1)
@@ -64,7 +64,7 @@ def block_of(codes: bytes, base: int) -> Chunks:
 
 
 class Held(Opened):
-    """Leaves of three blocks; of each block, the codes of a column, less a base."""
+    """A reader with leaves of three blocks, each with the codes of a column minus a base."""
 
     def __init__(self, codes: bytes = bytes(10), base: int = 0, groupings: Any = (b"", b"g")) -> None:
         self.blocks_shelf = Shelf()
@@ -99,14 +99,14 @@ class Rows:
 
 
 def parts_of(reader: Held, query: Query, first: int, last: int, narrow: Any = None) -> Any:
-    """What is made of rows [first, last), a run, for a question; None for no answer."""
+    """The result of a query for rows [first, last) of one run; None if the short path does not apply."""
     scan = ScanRows(reader, query, [Stretch(0, first, last, first)], (first, last), ("s", ""))
     made = scan.near_parts(Rows, ("data",), narrow, None)
     return None if made is None else list(made)
 
 
 def test_shelves_mark_what_is_found():
-    """What was found may stay; what was not leaves no mark."""
+    """A value that was found is marked as used; a missing one leaves no mark."""
     shelf = Shelf()
     shelf.values["a"] = 1
     assert (shelf.find("a"), shelf.find("b"), shelf.used) == (1, None, {"a"})
@@ -117,7 +117,7 @@ def test_shelves_mark_what_is_found():
     st.binary(min_size=10, max_size=10), st.sampled_from([0, 1, -(1 << 63), 250]), st.sampled_from("abzq"), st.data()
 )
 def test_rows_with_a_value(codes, base, value, data):
-    """The rows whose byte and base are the value's code."""
+    """The rows found are those whose byte plus base is the value's code."""
     reader = Held(codes, base)
     block = data.draw(st.integers(0, 2))
     stored = codes[BLOCKS[block] : BLOCKS[block + 1]]
@@ -129,7 +129,7 @@ def test_rows_with_a_value(codes, base, value, data):
 
 
 def test_codes_stay_while_one_is_looked_up():
-    """A value's own hash may let go of the codes, or let another thread do so."""
+    """The codes stay alive during a lookup, even if the value's hash, or another thread, drops them."""
     freed = []
 
     class Code:
@@ -137,7 +137,7 @@ def test_codes_stay_while_one_is_looked_up():
             return 1 - base + 10 * len(freed)
 
         def __del__(self):
-            freed.append(self)  # which keeps it alive, so that a failure is no crash
+            freed.append(self)  # keeps it alive, so that a failure does not crash
 
     class Forgetful(Held):
         def _missing_codes(self, dictionary, place):
@@ -154,7 +154,7 @@ def test_codes_stay_while_one_is_looked_up():
 
 @pytest.mark.parametrize(("low", "high"), [(-1, 1), (0, 5), (3, 2), (MOST, MOST), (0, MOST)])
 def test_rows_that_a_block_lacks(low, high):
-    """The block has four."""
+    """Rows outside the block, which has four, are refused."""
     reader = Held()
     with pytest.raises(ValueError, match="does not have the rows"):
         reader.rows_with(reader.stored[0], "type", "a", low, high)
@@ -172,16 +172,16 @@ def test_rows_that_a_block_lacks(low, high):
     ],
 )  # fmt: skip
 def test_rows_of_one_block(first, last, limit, reverse, found):
-    """Those of one block come by the short way; any others, and rows that the leaf does not have, by none."""
+    """Rows of one block take the short path; other rows, and rows outside the leaf, do not."""
     assert parts_of(Held(), Query(None, None, reverse, limit), first, last) == found
 
 
 def test_rows_elsewhere():
-    """Of several runs or stretches: by no short way; nor where a source wants to know which blocks are read."""
+    """Several runs or stretches do not take the short path, nor do sources that announce the blocks to read."""
     query = Query()
     reader = Held()
     reader.announce = print
-    assert parts_of(reader, query, 4, 9) == parts_of(Held(), query, 4, 9)  # one block: there is nothing to know
+    assert parts_of(reader, query, 4, 9) == parts_of(Held(), query, 4, 9)  # one block: nothing to announce
     assert parts_of(reader, Query(None, None, False, None, None, (("type", "a"),)), 3, 9) is None
     stretch = Stretch(0, 4, 9, 4)
     for rows, keys in (([stretch], None), ([stretch] * 2, ("s", "")), ([], ("s", "")), (lambda: [stretch], ("s", ""))):
@@ -200,8 +200,8 @@ def test_rows_elsewhere():
 @example(codes=b"\1" * 10, one=1, two=10, reverse=False, limit=None, value="a", at_hand=False)
 @example(codes=b"\1" * 10, one=4, two=9, reverse=True, limit=2, value="a", at_hand=True)
 def test_matching_rows(codes, one, two, reverse, limit, value, at_hand):
-    """Of each block that has some, in the direction of the question. Of one block that was read before no index is
-    asked; and no more than the limit is made.
+    """Matching rows come from each block that has some, in the query's direction. For a single block that was read
+    before, the index is not read, and no more rows than the limit are made.
     """
     first, last = min(one, two), max(one, two)
     codes = bytes(code % 3 for code in codes)
@@ -224,7 +224,7 @@ def test_matching_rows(codes, one, two, reverse, limit, value, at_hand):
 
 
 def test_several_values():
-    """One of several values is for others to find, whatever is at hand."""
+    """A condition with several values, or a start, does not take the short path, even if all blocks are cached."""
     reader, asked = Held(), []
     reader.blocks_shelf.values.update(enumerate(reader.stored))
     several = SimpleNamespace(unmet=(), rows=None, blocks=None, nothing=False)
@@ -236,14 +236,14 @@ def test_several_values():
 
 @pytest.mark.parametrize(("first", "last"), [(-1, 3), (3, 11), (10, 12), (MOST - 1, MOST)])
 def test_matching_rows_outside(first, last):
-    """A leaf that does not hold the rows."""
+    """Rows outside the leaf are refused."""
     narrowed = SimpleNamespace(unmet=(("type", "a"),), rows=None, blocks=None, nothing=False)
     with pytest.raises(ValueError, match="does not hold the rows"):
         parts_of(Held(), Query(conditions=(("type", "a"),)), first, last, lambda *_: narrowed)
 
 
 def test_runs_of_a_space():
-    """A run that goes on in the next leaf is one, and keeps its beginning."""
+    """A run that continues in the next leaf is one run, and keeps its start."""
     reader = Held()
     reader.leaves.append(leaf_of([(b"s", b"g"), (b"t", b"")], [3, 7], 10))
     found = find_space(reader, "s", SpaceRows, [0, 1])
@@ -259,7 +259,7 @@ def test_runs_of_a_space():
 @examples(100)
 @given(st.lists(st.binary(max_size=2), min_size=1, max_size=6), st.binary(max_size=2))
 def test_leaves_of_a_space(spaces, asked):
-    """The root's first keys tell which leaves to look into, and all runs are found."""
+    """All runs of a space are found in the leaves that the root's first keys select."""
     reader = Held()
     reader.shown_type = bytes
     spaces = sorted(spaces)
@@ -278,7 +278,7 @@ def test_leaves_of_a_space(spaces, asked):
 
 
 def test_a_space_of_one_run():
-    """Its scan is made at once; of several groupings, or of another one, by others."""
+    """A space of one run makes its scan directly; not for several groupings, nor for another grouping."""
     reader = Held(groupings=(b"g",))
     space, query = find_space(reader, "s", SpaceRows, [0]), Query()
     for grouping in (None, b"g"):
@@ -293,7 +293,7 @@ def test_a_space_of_one_run():
 
 @pytest.mark.parametrize("made", [object, ScanRows, 1, SpaceRows])
 def test_classes_of_spaces(made):
-    """Nothing else is filled in; a space by itself is of no segment."""
+    """Other classes are refused; a space cannot be constructed without a segment."""
     with pytest.raises(TypeError):
         find_space(Held(groupings=(b"g",)), "s", made, [0]).of_one_run(Query(), None, made)
     with pytest.raises(TypeError, match="found in segments"):
@@ -301,7 +301,7 @@ def test_classes_of_spaces(made):
 
 
 def test_leaves_that_are_not_there():
-    """What gives leaves gives nothing else; nobody looks for a space in a file without any."""
+    """Without leaves no space is found; a leaf number out of range and a key of another type are refused."""
     assert find_space(Held(), "s", SpaceRows) is None
     with pytest.raises(IndexError):
         find_space(Held(), "s", SpaceRows, [1])
@@ -310,7 +310,7 @@ def test_leaves_that_are_not_there():
 
 
 def test_what_was_asked_for_last():
-    """A leaf, and codes, are at hand for the next question, until the segment lets go of them."""
+    """The last leaf and codes stay cached for the next query, until `forget`."""
     reader, other = Held(), leaf_of([(b"t", b"")], [3])
     first = reader.leaf(0)
     codes = reader.value_codes(1, 0)
@@ -334,7 +334,7 @@ def test_what_was_asked_for_last():
     ],
 )  # fmt: skip
 def test_parts_that_were_checked(limit, columns, name, value, known):
-    """Nothing that was not checked passes for what was."""
+    """Only arguments that were checked before are accepted without a check."""
     parts = KnownParts()
     parts.remember(("data",), "type", "a")
     parts.remember(None, "id", 1)
@@ -347,7 +347,7 @@ def test_parts_that_were_checked(limit, columns, name, value, known):
 
 
 def test_other_questions_of_a_query():
-    """Each differs in what its name says."""
+    """Derived queries differ only in what their names say."""
     query = Query(1, 2, True, 3, ("data",), (("type", "a"),))
     assert query.described() == ["start=1", "end=2", "limit=3", "type='a'", "reverse"]
     assert oldest_first(query).described() == ["start=1", "end=2", "type='a'"]
@@ -361,26 +361,26 @@ def test_other_questions_of_a_query():
 
 
 def test_part_of_a_stretch():
-    """Only its rows become fewer."""
+    """A part of a stretch differs only in its rows."""
     part = part_of(Stretch(4, 10, 20, 5), 12, 99)
     assert (part.leaf, part.first, part.last, part.run_start) == (4, 12, 20, 5)
 
 
 def test_a_span_has_two_ends():
-    """Compiled code looks at both."""
+    """A span without two ends is refused."""
     with pytest.raises(ValueError, match="unpack"):
         ScanRows(Held(), Query(), list, (1,))
 
 
 def test_keys_of_another_kind():
-    """Bytes that are no text, in a file whose keys are text."""
+    """A key that is not UTF-8, in a file of text keys, is refused as damage."""
     with pytest.raises(esformat.CorruptSegmentError, match="not UTF-8") as refused:
         Held().shown(b"\xff")
     assert refused.value.path == "a.esdb"
 
 
 def test_copies_of_a_scan(tmp_path):
-    """A copy has the same rows, and a size of its own."""
+    """A copy of a scan has the same rows."""
     with esformat.create(tmp_path / "a.esdb") as out:
         out.add(space="s", timestamp=1, data=b"x")
     with esformat.open(tmp_path / "a.esdb") as segment:

@@ -1,4 +1,4 @@
-"""Rows of templates beside the independent reader's; and nothing read or written outside."""
+"""Rendered rows of templates agree with the independent reader; nothing outside the buffers is read or written."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _rendered(render, count, room):
 @examples(400)
 @given(st.data())
 def test_any_rows(data):
-    """All kinds of variables, as bits or as planes, shown by one slot or several, in any part of the rows, in long runs
-    of one template and short ones.
+    """Any rows are rendered right: all kinds of variables, as bits or planes, in one slot or several, in long and
+    short runs of one template.
     """
     table = data.draw(tables())
     rows = [row for row in data.draw(rows_of(table)) for _ in range(data.draw(st.sampled_from([1, 1, 3, 40, 150])))]
@@ -77,7 +77,7 @@ def _one(strings=(1, 0, *STRINGS), most=99, low=0, high=2, codes=CODES):
 @examples(400)
 @given(st.data())
 def test_shortened_templates(data):
-    """Each template shows some of its slots between other literals, also where others show more of a variable."""
+    """A shortened template shows some of its slots between other literals, even if another shows more of a variable."""
     table = data.draw(tables())
     rows = [row for row in data.draw(rows_of(table)) for _ in range(data.draw(st.sampled_from([1, 1, 3, 40, 150])))]
     short = []
@@ -148,7 +148,7 @@ def test_tell_outside(low, high, places, table, told):
 
 
 def test_rows_side_by_side():
-    """What stands for two rows, and a part of the strings for one of them."""
+    """Adjacent rows are rendered, also with the strings of only one of them."""
     assert _one() == [b"n=5;a", b"n=-6;bc"]
     assert _one((1, 1, np.array([1, 3], I64), b"abc"), low=1) == [b"n=-6;bc"]
 
@@ -163,7 +163,7 @@ def test_rows_side_by_side():
      ((2, 0, *STRINGS), ValueError), ((-1, 0, *STRINGS), ValueError), ((1, -1, *STRINGS), ValueError)],
 )  # fmt: skip
 def test_strings_that_are_not_there(strings, error, repeated):
-    """Nothing is read outside of what is given."""
+    """Missing or wrong strings are refused; nothing outside them is read."""
     columns = [np.tile(NUMBERS, repeated), (np.arange(2 * repeated + 1), bytes(2 * repeated))]
     rows = TemplateRows(ONE.compiled(), stored_columns(columns), 0, np.tile(CODES, repeated), 99)
     if strings and repeated > 1 and error is IndexError and len(strings[2]) > 2:
@@ -174,7 +174,7 @@ def test_strings_that_are_not_there(strings, error, repeated):
 
 @pytest.mark.parametrize("repeated", [1, 20], ids=["few", "many"])
 def test_too_little_room(repeated):
-    """What does not fit is refused before it is written; 32 bytes more are needed."""
+    """A buffer that is too small, including 32 spare bytes, is refused before anything is written."""
     columns = [np.tile(NUMBERS, repeated), (np.arange(0, 2 * repeated + 1), b"ab" * repeated)]
     rows = TemplateRows(ONE.compiled(), stored_columns(columns), 0, np.tile(CODES, repeated), 99)
     strings, count = [(1, 0, *columns[1])], 2 * repeated
@@ -194,7 +194,7 @@ def test_too_little_room(repeated):
 
 @pytest.mark.parametrize(("low", "high"), [(-1, 1), (1, 0), (0, 3), (3, 3)])
 def test_rows_outside(low, high):
-    """Rows that are not there are not asked for."""
+    """Rows out of range are refused."""
     rows, strings = opened_rows(ONE, [NUMBERS, STRINGS], CODES)
     offsets, out = np.zeros(9, np.int32), np.zeros(99, np.uint8)
     for ask in (
@@ -208,7 +208,7 @@ def test_rows_outside(low, high):
 
 @pytest.mark.parametrize("places", [[2], [-1], [1, 0], [0, 0], [1 << 62]])
 def test_places_of_rows_outside(places):
-    """They ascend, and are those of rows."""
+    """Row numbers that do not ascend or are out of range are refused."""
     rows, strings = opened_rows(ONE, [NUMBERS, STRINGS], CODES)
     with pytest.raises(ValueError, match="fewer rows"):
         rows.render_places(np.array(places, I64), strings, np.zeros(9, np.int32), 0, np.zeros(99, np.uint8), 0)
@@ -218,7 +218,7 @@ def test_places_of_rows_outside(places):
 
 @pytest.mark.parametrize("place", [2, -1, 1 << 62])
 def test_bounds_of_places_outside(place):
-    """What a row takes is told of rows alone."""
+    """The size of rows out of range is not computed."""
     rows, strings = opened_rows(ONE, [NUMBERS, STRINGS], CODES)
     with pytest.raises(ValueError, match="fewer rows"):
         rows.most_chosen(np.array([0, place], I64), strings, 99)
@@ -226,7 +226,7 @@ def test_bounds_of_places_outside(place):
 
 @pytest.mark.parametrize("spread", [1, 2, 5, 300, 2000])
 def test_many_rows_before(spread):
-    """Rows behind many others, of codes that come in runs of any length."""
+    """Rows after many others are rendered right, with runs of codes of any length."""
     table = TemplateTable(
         (Variable(Kind.INTEGER), Variable(Kind.HEX, 16)),
         (Template((b"a", b""), (0,)), Template((b"b", b",", b"."), (1, 0)), Template((b"c",), ())),
@@ -252,7 +252,7 @@ def test_many_rows_before(spread):
 
 
 def test_places_outside():
-    """Offsets and bytes begin where there is room."""
+    """Offsets and bytes that would begin outside their buffers are refused."""
     rows, strings = opened_rows(ONE, [NUMBERS, STRINGS], CODES)
     offsets, out = np.zeros(3, np.int32), np.zeros(99, np.uint8)
     both = np.array([0, 1], I64)
@@ -272,7 +272,7 @@ def test_places_outside():
 
 
 def test_numbers_held():
-    """Numbers are held once, as many as the variable has values, and of a variable of numbers."""
+    """Numbers are accepted once, for a variable of numbers, and as many as it has values."""
     codes, columns = np.tile(CODES, 4), [np.arange(8) * 100_000, (np.zeros(9, I64), b"")]
     rows = TemplateRows(ONE.compiled(), stored_columns(columns, 0.0), 0, codes, 99)
     assert [each[0] for each in rows.needed(0, 8)] == [0, 1]
@@ -295,13 +295,13 @@ def test_codes_outside(code):
 
 
 def test_more_slots_than_allowed():
-    """What the rows show together is bounded before anything is decoded."""
+    """The number of slots that the rows show is limited before anything is decoded."""
     with pytest.raises(CorruptSegmentError, match="show 4 slots"):
         TemplateRows(ONE.compiled(), stored_columns([NUMBERS, STRINGS]), 0, CODES, 3)
 
 
 def test_damaged_columns():
-    """Cut or flipped anywhere, the columns of variables are refused, or others: nothing is read outside."""
+    """Columns of variables that are cut or flipped anywhere are refused, or stay within their bytes."""
     stored = stored_columns([NUMBERS, STRINGS])
     damaged = [stored[:size] for size in range(len(stored))]
     damaged += [
@@ -327,7 +327,7 @@ def test_damaged_columns():
      (Kind.DATE, 9, -(1 << 63)), (Kind.ENUM, 0, 2), (Kind.ENUM, 0, -1), (Kind.ENUM, 0, 1 << 40)],
 )  # fmt: skip
 def test_numbers_that_a_kind_cannot_show(kind, parameter, number, repeated):
-    """They are refused, by the independent reader as well."""
+    """A number that a kind cannot show is refused, by the independent reader as well."""
     variable = Variable(kind, parameter, (b"a", b"b") if kind is Kind.ENUM else ())
     table = TemplateTable((variable,), (Template((b"", b""), (0,)),))
     for numbers in (np.full(repeated, number, I64), np.array([0] * (repeated - 1) + [number], I64)):

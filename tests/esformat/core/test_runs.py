@@ -1,4 +1,4 @@
-"""Which run each row of some blocks belongs to, as looking every row up says."""
+"""The run of each row in some blocks agrees with a lookup of each row."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from esformat.core.runs import runs_at
 
 
 def ints(values):
-    """As the core takes them."""
+    """Numbers as the core takes them."""
     return np.array(list(values), np.int64)
 
 
 @examples(100)
 @given(st.sets(st.integers(1, 30)), st.sets(st.integers(0, 40)))
 def test_runs_of_places(starts, places):
-    """At each place the run that began last."""
+    """Each position belongs to the run that began last."""
     begins = [0, *sorted(starts)]
     runs = [7 * n for n in range(len(begins))]
     found = runs_at(ints(begins), ints(runs), ints(sorted(places)))
@@ -30,6 +30,6 @@ def test_runs_of_places(starts, places):
 
 @pytest.mark.parametrize(("starts", "runs"), [([], []), ([0], []), ([1], [0])])
 def test_places_outside(starts, runs):
-    """Of no run, or before the first."""
+    """Positions without a run, or before the first, are refused."""
     with pytest.raises(ValueError, match="outside"):
         runs_at(ints(starts), ints(runs), ints([0]))

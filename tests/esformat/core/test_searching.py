@@ -1,4 +1,4 @@
-"""Rows of templates that hold numbers and texts, beside a model; and nothing read or written outside."""
+"""Searches for numbers and texts in rows of templates agree with a model; nothing outside the buffers is accessed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CODES = np.array([1, 1], I64)
 @examples(300)
 @given(st.data())
 def test_rows_with_numbers(data):
-    """The rows in which all variables of a chain have one of their numbers, of bits and of planes."""
+    """The rows in which all variables of a chain have one of their numbers are found, in bits and planes."""
     table = data.draw(tables())
     rows = [row for row in data.draw(rows_of(table)) for _ in range(data.draw(st.sampled_from([1, 1, 3, 300])))][:900]
     columns, codes = columns_of(table, rows), codes_of(rows)
@@ -67,7 +67,7 @@ def test_rows_with_numbers(data):
 @examples(300)
 @given(st.data())
 def test_rows_with_texts(data):
-    """The rows whose string of a variable holds one of some texts, also at the edges of other strings."""
+    """The rows whose string contains one of some texts are found, also at the edges of neighbouring strings."""
     table = data.draw(tables())
     rows = [row for row in data.draw(rows_of(table)) for _ in range(data.draw(st.sampled_from([1, 1, 3, 300])))][:900]
     columns, codes = columns_of(table, rows), codes_of(rows)
@@ -92,10 +92,10 @@ def test_rows_with_texts(data):
 
 
 def test_rows_with_other_texts():
-    """Numbers, variables that are not there, empty texts, and other rows."""
+    """Variables without strings and masks of another length are refused; a text across two strings is not found."""
     rows = TemplateRows(ONE.compiled(), stored_columns([NUMBERS, STRINGS]), 0, CODES, 99)
     mask = np.zeros(2, np.uint8)
-    mark_texts(rows, 1, [b"ab", b"d"], PLAIN, PLAIN, mask)  # the first lies across two strings
+    mark_texts(rows, 1, [b"ab", b"d"], PLAIN, PLAIN, mask)  # the first spans two strings
     assert mask.tolist() == [0, 0]
     mark_texts(rows, 1, [b"ab", b"c"], PLAIN, PLAIN, mask)
     assert mask.tolist() == [0, 1]
@@ -111,7 +111,7 @@ def test_rows_with_other_texts():
 
 @pytest.mark.parametrize("lengths", [[-1, 4], [1, 1 << 40], [(1 << 63) - 1, 1], [1, 1], [2, 2]])
 def test_texts_of_broken_lengths(lengths):
-    """No string is longer than what is stored, and none is read outside of that."""
+    """String lengths beyond the stored bytes are refused; nothing outside is read."""
     stored = bytearray(stored_columns([NUMBERS, STRINGS]))
     numbers, right = encode_ints(NUMBERS, NONE), encode_ints(np.array([1, 2], I64), NONE)
     assert stored[len(numbers) + 4 :].startswith(right)
@@ -141,8 +141,8 @@ def block_of(chunk: bytes, count: int, dictionary: int) -> DataBlock:
     st.lists(st.binary(max_size=8), max_size=2),
 )
 def test_codes_with_marks(described, marks):
-    """Blocks of which a row has a mark of each kind; one that has none counts as marked, and each dictionary has its
-    own.
+    """Blocks in which some row has each mark are found. Codes without a mark count as marked; each dictionary has
+    its own marks, which are asked for once.
     """
     blocks, model, asked = [], [], []
     for dictionary, codes, templated in described:
@@ -165,7 +165,7 @@ def test_codes_with_marks(described, marks):
 
 
 def test_codes_of_broken_blocks():
-    """The head of a node, its codes, and a chunk that is not there."""
+    """Damaged heads and codes, and missing chunks, are refused."""
     codes = encode_ints(np.array([1, 2], I64), NONE)
     for chunk in (b"\x08", b"\x08\1\0\0" + codes, b"\x08\0\0\1" + codes, b"\x08\0\0\0" + codes[:-1]):
         with pytest.raises(CorruptSegmentError, match=r"head|cut short"):
@@ -179,7 +179,7 @@ def test_codes_of_broken_blocks():
 
 
 def test_rows_with_other_numbers():
-    """Strings, variables that are not there, numbers that do not ascend or are not at hand, and other rows."""
+    """Variables without numbers, numbers that do not ascend or are not decoded, and wrong lengths are refused."""
     rows = TemplateRows(ONE.compiled(), stored_columns([NUMBERS, STRINGS]), 0, CODES, 99)
     mask, five = np.zeros(2, np.uint8), np.array([5], I64)
     assert mark_rows(rows, [(0, five)], mask)
@@ -209,7 +209,7 @@ def test_rows_with_other_numbers():
 
 @pytest.mark.parametrize("rows", [None, b"ab"])
 def test_no_rows(rows):
-    """What is not a node of templates is not looked at."""
+    """Anything other than a node of templates is refused."""
     one, mask = np.ones(1, np.uint8), np.zeros(1, np.uint8)
     for search in (
         lambda: mark_codes(rows, one, mask),

@@ -1,4 +1,4 @@
-"""Templates are made of parts that fit each other, or not at all."""
+"""Compiled templates: only parts that fit each other are accepted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONE = TemplateTable((Variable(Kind.INTEGER), Variable(Kind.STRING)), (Template((
 @examples(100)
 @given(st.data())
 def test_counts(data):
-    """How many values each variable has in any part of some rows, and how many slots these show."""
+    """The values of each variable in any part of some rows are counted, and so are the slots that show them."""
     table = data.draw(tables())
     rows = data.draw(rows_of(table))
     templates = table.compiled()
@@ -34,7 +34,7 @@ def test_counts(data):
 
 @pytest.mark.parametrize(("low", "high"), [(-1, 1), (1, 0), (0, 3), (3, 3)])
 def test_rows_outside(low, high):
-    """Rows that are not there are not counted."""
+    """Rows out of range are refused."""
     with pytest.raises(ValueError, match="fewer"):
         ONE.compiled().add_counts(np.array([1, 1], I64), low, high, np.zeros(2, I64))
 
@@ -52,7 +52,7 @@ def test_codes_outside():
 
 
 def test_too_many_slots():
-    """What reads templates has room for so many."""
+    """A template with more slots than the limit is refused."""
     slots = (0,) * MOST_SLOTS
     TemplateTable((Variable(Kind.INTEGER),), (Template((b"",) * (MOST_SLOTS + 1), slots),)).compiled()
     with pytest.raises(CorruptSegmentError, match="1025 slots"):
@@ -72,7 +72,7 @@ def test_too_many_slots():
      ([2, 2], [0], [0], [], b"", [0], [], [0], b""), ([-1], [0], [0], [], b"", [0], [], [0], b"")],
 )  # fmt: skip
 def test_parts_that_do_not_fit(parts):
-    """Templates are made of parts that fit each other, or not at all."""
+    """Parts that do not fit each other are refused."""
     given_parts = [part if isinstance(part, bytes) else np.array(part, I64) for part in parts]
     with pytest.raises((ValueError, OverflowError)):
         Templates(*given_parts)

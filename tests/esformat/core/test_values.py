@@ -1,4 +1,4 @@
-"""Values cut out of bytes, beside slices of Python's."""
+"""Values cut out of bytes agree with Python's slices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ values = st.lists(st.binary(max_size=12), max_size=12)
 @examples(100)
 @given(values, st.data())
 def test_any_part(held, data):
-    """Of values whose bytes begin with any of them."""
+    """Any part of the values is cut out, also if the bytes begin at a later value."""
     start, low, high = sorted(data.draw(st.lists(st.integers(0, len(held)), min_size=3, max_size=3)))
     edges = np.array(list(accumulate(map(len, held), initial=0)))
     lengths = bytes(map(len, held))
@@ -33,7 +33,7 @@ def test_any_part(held, data):
 
 
 def test_the_end_may_lie_beyond():
-    """A sum of the lengths that there are."""
+    """A sum of lengths ignores positions out of range."""
     assert total(b"\1\2\3", 1, 9) == 5
     assert total(b"\1\2\3", -1, 1) == 1
     assert total(b"\1", 5, 9) == 0
@@ -45,7 +45,7 @@ def test_the_end_may_lie_beyond():
      (b"abc", b"\1\1", -1, 0, 2), (b"abc", b"\1\1", 0, 2, 1), (b"abc", b"\7\1", 0, 1, 2)],
 )  # fmt: skip
 def test_short_values_outside(stored, lengths, start, low, high):
-    """Nothing is read outside of the bytes."""
+    """Nothing outside the bytes is read."""
     with pytest.raises(ValueError, match=r"end early|fewer"):
         cut_short(stored, lengths, start, low, high)
 
@@ -56,7 +56,7 @@ def test_short_values_outside(stored, lengths, start, low, high):
      ([], 0, 0, 0), ([0, 1 << 62], 0, 1, 0)],
 )  # fmt: skip
 def test_values_outside(edges, low, high, origin):
-    """Nothing is read outside of the bytes."""
+    """Nothing outside the bytes is read."""
     with pytest.raises(ValueError, match=r"end early|fewer"):
         cut(b"abc", np.array(edges, np.int64), low, high, origin)
 
@@ -64,7 +64,7 @@ def test_values_outside(edges, low, high, origin):
 @examples(100)
 @given(st.lists(st.binary(max_size=9), min_size=1, max_size=12), st.integers(1, 5), st.data())
 def test_places_in_frames(held, rows, data):
-    """Of frames only those are there that are needed."""
+    """Values at some positions are cut out of the frames that contain them; the other frames may be missing."""
     places = data.draw(st.lists(st.integers(0, len(held) - 1), max_size=6).map(sorted))
     edges = np.array(list(accumulate(map(len, held), initial=0)))
     first = min(places, default=0) // rows
@@ -83,14 +83,14 @@ def test_places_in_frames(held, rows, data):
      ([b"ab"], 0, 2, [], [0])],
 )  # fmt: skip
 def test_places_outside_of_frames(frames, first, rows, edges, places):
-    """Nothing is read outside."""
+    """Nothing outside the frames is read."""
     with pytest.raises(ValueError, match=r"end early|fewer"):
         cut_places(frames, first, rows, np.array(edges, np.int64), places)
 
 
 @pytest.mark.parametrize(("start", "low", "high"), [(0, 0, 3), (-1, 0, 2), (1, 0, 2), (0, 2, 1)])
 def test_offsets_outside(start, low, high):
-    """Nothing is read outside."""
+    """Values out of range are refused."""
     with pytest.raises(ValueError, match="fewer values"):
         short_offsets(b"\1\2", start, low, high)
 
@@ -98,7 +98,7 @@ def test_offsets_outside(start, low, high):
 @examples(50)
 @given(st.binary(max_size=5), st.integers(0, 9))
 def test_one_value_for_every_row(value, count):
-    """As Arrow holds it."""
+    """A repeated value has Arrow's offsets and bytes."""
     offsets, data = repeated(value, count)
     assert np.frombuffer(offsets, np.int32).tolist() == [len(value) * n for n in range(count + 1)]
     assert data == value * count
@@ -107,7 +107,7 @@ def test_one_value_for_every_row(value, count):
 @examples(100)
 @given(st.sampled_from([9, 16, 17, 32, 33]), st.sampled_from([np.uint8, np.int64]), st.data())
 def test_gathering(longest, dtype, data):
-    """Values by code, put one behind another, whether they are short or long."""
+    """Values are gathered by code, whether short or long."""
     held = data.draw(st.lists(st.binary(max_size=longest) | st.just(bytes(longest)), min_size=1, max_size=9))
     codes = data.draw(st.lists(st.integers(0, len(held) - 1), max_size=20))
     edges = np.array(list(accumulate(map(len, held), initial=0)), np.int32)
@@ -118,7 +118,7 @@ def test_gathering(longest, dtype, data):
 
 
 def test_one_long_value_among_short_ones():
-    """Not much more memory is held than the values take."""
+    """Short values beside a long one are gathered in full."""
     edges = np.array([0, 32, 33], np.int32)
     _, gathered = gather(np.ones(1000, np.uint8), edges, b"x" * 32 + b"y", pa.allocate_buffer)
     assert bytes(gathered) == b"y" * 1000
@@ -126,7 +126,7 @@ def test_one_long_value_among_short_ones():
 
 @pytest.mark.parametrize("code", [2, -1, 1 << 62])
 def test_codes_without_values(code):
-    """The code is refused, whichever comes first."""
+    """A code without a value is refused, whatever its position."""
     with pytest.raises(IndexError):
         gather(np.array([0, code]), np.array([0, 1, 2], np.int32), b"ab", pa.allocate_buffer)
     with pytest.raises(IndexError):
@@ -135,13 +135,13 @@ def test_codes_without_values(code):
 
 @pytest.mark.parametrize("edges", [[0, 3], [-1, 1], [2, 1]])
 def test_gathering_outside(edges):
-    """Nothing is read outside."""
+    """Nothing outside the bytes is read."""
     with pytest.raises(ValueError, match="end early"):
         gather(np.zeros(2, np.uint8), np.array(edges, np.int32), b"ab", pa.allocate_buffer)
 
 
 def test_too_much():
-    """More than one array can hold is refused before anything is allocated for it."""
+    """A result too large for one array is refused before anything is allocated."""
     with pytest.raises(OverflowError, match="2 GiB"):
         gather(np.zeros(2049, np.uint8), np.array([0, 1 << 20], np.int32), bytes(1 << 20), pa.allocate_buffer)
     for value, count in [(b"abc", 1 << 30), (b"", 1 << 31), (b"", -1)]:
@@ -152,7 +152,7 @@ def test_too_much():
 @examples(200)
 @given(st.lists(st.binary(max_size=9), min_size=1, max_size=12), st.integers(1, 5), st.booleans(), st.data())
 def test_values_at_hand(held, rows, short, data):
-    """Any of the values of one frame that was kept, and none where another frame is needed, too."""
+    """Values of one cached frame are returned; None if another frame is needed."""
     frames = Shelf()
     kept = data.draw(st.sets(st.integers(0, (len(held) - 1) // rows)))
     for number in kept:
@@ -175,7 +175,7 @@ def test_values_at_hand(held, rows, short, data):
      (0, 3, None), (2, 3, None)],
 )  # fmt: skip
 def test_values_at_hand_outside(short, low, high, places):
-    """Nothing is read outside of a frame, which ends early here."""
+    """Nothing outside the frame, which ends early here, is read."""
     frames = Shelf()
     frames.values["key", 0] = b"abc"
     lengths, edges = b"\1\1\2", np.array([0, 1, 2, 4])
@@ -185,7 +185,7 @@ def test_values_at_hand_outside(short, low, high, places):
 
 
 def test_places_out_of_order():
-    """Lengths are added up to each place, which goes forward alone."""
+    """Positions that do not ascend, and arguments without lengths or edges, are refused."""
     frames = Shelf()
     frames.values["key", 0] = b"abc"
     node = FrameValues(frames, "key", 8, b"\1\1\1", None)

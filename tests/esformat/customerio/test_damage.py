@@ -1,4 +1,4 @@
-"""Files that are cut, flipped or forged: an error of ours, or an answer; never another exception, never a hang."""
+"""Files that are cut, flipped or forged are read or refused with an EsdbError: no other exception, no hang."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refused(data):
 
 
 def bits_of(place):
-    """Those of a byte that are flipped: one, another from byte to byte, or with `make test-all` each."""
+    """The bits of a byte to flip: one that varies from byte to byte, or with `make test-all` all."""
     return range(8) if ALL else [place * 5 % 8]
 
 
@@ -48,7 +48,7 @@ def test_archive_cut_short():
 
 
 def test_stream_cut_short(tmp_path):
-    """A stream cut at any length has the events before the cut; one that is cut in its magic is refused."""
+    """A stream cut at any length has the events before the cut; one cut within its magic is refused."""
     stream = small_stream(tmp_path, closed=True)
     whole = list(customerio.open(BytesSource(stream)).scan())
     counts = []
@@ -66,9 +66,9 @@ def test_stream_cut_short(tmp_path):
 
 
 def test_flipped_bits_of_an_archive():
-    """Of every byte, a flip is refused or answered. Tables have checksums: no flip in one is answered.
+    """A flip of any bit is refused or read. Flips in tables, which have checksums, are always refused.
 
-    Blocks have none. What a flip of theirs does is seen where lengths, places or encodings stop fitting.
+    Blocks have no checksums: a flip in one is noticed only if a length, position or encoding no longer fits.
     """
     tables = covered_by_checksums(SMALL)
     for place in share_of(range(len(SMALL)), 3):
@@ -79,7 +79,7 @@ def test_flipped_bits_of_an_archive():
 
 
 def covered_by_checksums(data):
-    """Places in the tables of an archive: those of its spaces and its own."""
+    """The positions in the tables of an archive: those of its spaces and its own."""
     places = set()
     end = len(data)
     ends = [end]
@@ -97,7 +97,7 @@ def covered_by_checksums(data):
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_flipped_bits_of_a_stream(tmp_path, closed):
-    """Of every byte, a flip is refused or answered; in a closed stream every flip outside payloads is refused."""
+    """A flip of any bit is refused or read; in a closed stream every flip outside payloads is refused."""
     stream = small_stream(tmp_path, closed=closed)
     unseen = []
     for place in share_of(range(len(stream)), 3):
@@ -112,7 +112,7 @@ def test_flipped_bits_of_a_stream(tmp_path, closed):
 
 
 def archive(space, length=None):
-    """An archive of one space with those bytes."""
+    """An archive of one space with these bytes."""
     table = encode_table([(b"s", struct.pack("<qq", 0, len(space) if length is None else length))])
     return space + table + struct.pack("<q", len(table))
 
@@ -175,7 +175,7 @@ FORGED = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_forged(name):
-    """A space whose checksums are right and whose sections are not is refused."""
+    """A space with valid checksums but invalid sections is refused."""
     assert not refused(archive(space([SOUND, (b"it:v", raw(ENTRY + b"\0"))])))
     assert refused(archive(space(FORGED[name])))
 
@@ -204,12 +204,12 @@ def test_forged_place_of_a_space(length):
 
 @pytest.mark.parametrize("length", [0, 1, 47, 2**40, 2**63 - 1, -1, -(2**63)])
 def test_forged_length_of_the_table(length):
-    """So is an absurd length of it, before anything is read or allocated."""
+    """An absurd length of the table is refused before anything is read or allocated."""
     assert refused(SMALL[:-8] + struct.pack("<q", length))
 
 
 def test_keys_that_grow():
-    """A table in which each key repeats all of the one before, which would unfold to gigabytes, is refused."""
+    """A table in which each key repeats the whole previous key, and would expand to gigabytes, is refused."""
     block = encode(0) + encode(60_000) + encode(0) + bytes(60_000)
     entries = b"".join(encode(60_000 + n) + encode(1) + encode(0) + b"\1" for n in range(50_000))
     data = table_of(block + entries)
@@ -221,7 +221,7 @@ def test_keys_that_grow():
 
 
 def table_of(entries):
-    """A table with one data block of those entries."""
+    """A table with one data block of these entries."""
 
     def stored(block):
         return block + b"\0" + struct.pack("<I", masked_crc(block + b"\0"))
@@ -236,7 +236,7 @@ def table_of(entries):
 
 
 def test_many_tiny_indexes_are_quick():
-    """An event of a stream that claims millions of index entries is refused at once."""
+    """An event of a stream that claims many tiny index entries is refused quickly."""
     entries = b"\x01:\x00" * 300_000
     body = b"\x01x" + encode(300_000) + entries
     started = time.process_time()
@@ -245,7 +245,7 @@ def test_many_tiny_indexes_are_quick():
 
 
 def test_snappy_bombs_stay_small():
-    """The most that snappy can unfold into a block is 4 KiB, so a file unfolds to some twenty times its size."""
+    """Snappy expands a file to some twenty times its size at most, because a block expands to at most 4 KiB."""
     block = pa.Codec("snappy").compress(bytes(4096), asbytes=True)
     event = raw(encode(2000 * 4096) + bytes(4))
     sections = [(b"g", event + (HEADER.pack(len(block), SNAPPY) + block) * 2000 + raw(b"\0"))]
@@ -266,7 +266,7 @@ CHAINS = {
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_chains_of_a_stream(name):
-    """An index entry that names another event than the one before it is refused: loops cannot be."""
+    """An index entry that does not name the previous event of its chain is refused, so that no loop is possible."""
     one = b"\x01a\x01\x03t:v\x00"
     two = b"\x01b\x01\x03t:v"
     sound = b"ESDBstream" + struct.pack("<I", len(one)) + one
@@ -282,7 +282,7 @@ def test_chains_of_a_stream(name):
 
 
 def test_length_that_lies_about_a_torn_event(tmp_path):
-    """An event in the middle whose length is beyond the end is damage, not the torn end of the stream."""
+    """An event before the last whose length exceeds the file is damage, not the torn end of the stream."""
     stream = bytearray(small_stream(tmp_path, closed=False))
     stream[12] ^= 0x40  # the third byte of the first event's length
     with pytest.raises(CorruptSegmentError, match="does not fit its length"):
@@ -290,7 +290,7 @@ def test_length_that_lies_about_a_torn_event(tmp_path):
 
 
 def test_footer_of_other_tails(tmp_path):
-    """A closed stream whose footer names other newest events than there are is refused."""
+    """A closed stream whose footer names the wrong newest events is refused."""
     stream = small_stream(tmp_path, closed=True)
     end = 10
     while length := struct.unpack_from("<I", stream, end)[0]:

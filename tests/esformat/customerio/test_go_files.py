@@ -1,4 +1,4 @@
-"""What the Go ESDB wrote reads back exactly as it was added: every event, every index entry, both ways."""
+"""Files of the Go ESDB are read exactly as written: every event and index entry, in both directions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from esformat import UsageError, customerio
 
 @pytest.fixture(params=ARCHIVES + STREAMS)
 def file(request):
-    """An open file and its events in the order of a scan."""
+    """An open file and its events in scan order."""
     events = added(request.param)
     with customerio.open(path_of(request.param)) as opened:
         yield opened, events if request.param in STREAMS else in_order(events)
@@ -25,7 +25,7 @@ def backwards(opened, events):
 
 
 def test_scan(file):
-    """Every event is there; reverse too, with ties as they were added; counts, columns and time span agree."""
+    """Scans return every event, also in reverse, with ties in input order; counts, columns and time span agree."""
     opened, events = file
     assert shown(opened.scan()) == events
     assert shown(opened.scan(reverse=True)) == backwards(opened, events)
@@ -36,7 +36,7 @@ def test_scan(file):
 
 
 def test_index_entries(file):
-    """Every value of every index, over the file and within each space, and how many events have it."""
+    """Every index value is found, in the file and within each space, with its number of events."""
     opened, events = file
     names = {name for event in events for name in event.indexes}
     assert set(opened.indexes) == names
@@ -50,7 +50,7 @@ def test_index_entries(file):
 
 
 def test_spaces(file):
-    """Each space by its key, its groupings, and its history with groupings merged by time."""
+    """Each space is found by key, with its groupings and its history, merged by time."""
     opened, events = file
     counts = Counter(event.space for event in events)
     assert opened.num_spaces == len(counts)
@@ -64,7 +64,7 @@ def test_spaces(file):
         if opened.kind == "archive":
             mine.sort(key=lambda event: event.timestamp)
         assert shown(space.scan()) == mine
-        newest = sorted(mine, key=lambda event: event.timestamp, reverse=True)  # ties stay as they were added
+        newest = sorted(mine, key=lambda event: event.timestamp, reverse=True)  # ties stay in input order
         assert shown(space.scan(reverse=True)) == (mine[::-1] if opened.kind == "stream" else newest)
         groupings = {
             (name.encode() if isinstance(name, str) else name): count for name, count in space.groupings().items()
@@ -75,7 +75,7 @@ def test_spaces(file):
 
 
 def test_small_groups(monkeypatch):
-    """An archive reads the same where it is decoded space by space and given a few rows at a time."""
+    """An archive is read the same if it is decoded one space and a few rows at a time."""
     monkeypatch.setattr("esformat.customerio.archive.GROUP_BYTES", 1)
     monkeypatch.setattr("esformat.customerio.archive_events.BATCH_ROWS", 3)
     with customerio.open(path_of("many_spaces")) as archive:
@@ -86,7 +86,7 @@ def test_small_groups(monkeypatch):
 
 
 def test_small_stretches(monkeypatch):
-    """A stream reads the same where a stretch is smaller than an event; chains of indexes cross stretches."""
+    """A stream is read the same if it is read in parts smaller than an event; index chains cross the parts."""
     monkeypatch.setattr("esformat.customerio.stream.STRETCH_BYTES", 100)
     monkeypatch.setattr("esformat.customerio.stream.BATCH_ROWS", 1)
     for name in share_of(STREAMS, 3):
@@ -96,7 +96,7 @@ def test_small_stretches(monkeypatch):
 
 
 def test_states_of_streams():
-    """A stream tells whether it was closed, and how many bytes of a torn event it ends in."""
+    """A stream reports whether it was closed, and the size of a torn event at its end."""
     states = {}
     for name in STREAMS:
         with customerio.open(path_of(name)) as stream:
@@ -105,7 +105,7 @@ def test_states_of_streams():
 
 
 def test_a_segment_is_not_one(write):
-    """A file of our own is named as such."""
+    """A segment is refused, and the error names `esformat.open`."""
     segment = write([("a", b"x", 1)])
     with pytest.raises(UsageError, match=r"esformat\.open"):
         customerio.open(segment.path)
@@ -124,7 +124,7 @@ def keys_of(indexes):
 
 
 def check_odd_names(opened, payloads):
-    """Each event has its entries, once, under names and values that make them up; each question finds its events."""
+    """Check that each event has its index entries once, and that each index scan finds its events."""
     found = {event.data: event.indexes for event in opened.scan()}
     assert {data: {entry.rstrip(":") for entry in keys_of(held)} for data, held in found.items()} == {
         data: keys_of(held) for data, (_, held) in payloads.items()
@@ -141,7 +141,7 @@ def check_odd_names(opened, payloads):
 
 
 def test_index_names_with_colons_in_an_archive(tmp_path):
-    """Go takes them: the file is sound, and no event has two values of one index."""
+    """Index names with colons, which Go accepts, are read from an archive; no event has two values of one index."""
     payloads = {str(n).encode(): event for n, event in enumerate(GO_EVENTS)}
     events = [(data, seconds, "xy"[n % 2], held) for n, (data, (seconds, held)) in enumerate(payloads.items())]
     path = tmp_path / "odd.esdb"
@@ -159,7 +159,7 @@ def test_index_names_with_colons_in_an_archive(tmp_path):
 
 
 def test_index_names_with_colons_in_a_stream(tmp_path):
-    """The same in a stream, over several stretches."""
+    """The same is true of a stream that is read in parts."""
     payloads = {str(n).encode(): event for n, event in enumerate(GO_EVENTS)}
     path = tmp_path / "odd.esdbstream"
     path.write_bytes(go_stream([(data, held) for data, (_, held) in payloads.items()]))

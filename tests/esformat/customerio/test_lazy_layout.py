@@ -1,4 +1,4 @@
-"""What is asked of one space is answered from that space alone, and is what the whole file would say."""
+"""A query of one space reads only that space, and agrees with the whole file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVENTS = st.lists(
 
 
 def plain(events):
-    """Events with all that they carry, types included, without their order."""
+    """Complete events, including types, without their order."""
     return sorted(
         repr((e.space, e.grouping, e.timestamp, e.data, sorted(e.indexes.items()), e.columns)) for e in events
     )
@@ -39,7 +39,7 @@ def rows(table):
 @examples(25)
 @given(st.dictionaries(KEYS, EVENTS, min_size=1, max_size=3))
 def test_one_space_as_the_whole_file_has_it(tmp_path_factory, spaces):
-    """Events, tables, counts and index scans of each space: asked first, or found in a scan of everything."""
+    """Events, tables, counts and index scans of each space agree with the whole file, read first or later."""
     path = tmp_path_factory.mktemp("lazy") / "a.esdb"
     path.write_bytes(go_archive(spaces))
     with customerio.open(path) as file:
@@ -50,7 +50,7 @@ def test_one_space_as_the_whole_file_has_it(tmp_path_factory, spaces):
     for key, count in listed.items():
         mine = [event for event in everything if event.space == key]
         of_table = whole.filter([as_bytes(value) == as_bytes(key) for value in whole["space"].to_pylist()])
-        with customerio.open(path) as fresh:  # one that has been asked nothing
+        with customerio.open(path) as fresh:  # a file that was not read before
             space = fresh[key]
             assert plain(space.scan()) == plain(mine)
             assert (space.key, space.num_events, space.scan().count()) == (key, count, count)
@@ -75,7 +75,7 @@ def test_one_space_as_the_whole_file_has_it(tmp_path_factory, spaces):
 
 
 def test_a_history_reads_no_other_space(tmp_path):
-    """It is there though the directory of every other space is damaged; what needs them says so."""
+    """A space is read even if the directories of all others are damaged; a query that needs them reports the damage."""
     stored = bytearray(path_of("many_spaces").read_bytes())
     with customerio.open(path_of("many_spaces")) as file:
         wanted = max(file._file.spaces(), key=lambda place: place.length)
@@ -83,7 +83,7 @@ def test_a_history_reads_no_other_space(tmp_path):
         events = [plain(file[wanted.key].scan()), plain(file[wanted.key].scan_index("type", "page"))]
         assert all(events)
     for place in others:
-        stored[place.offset + place.length - 20] ^= 0xFF  # in the magic bytes of its directory
+        stored[place.offset + place.length - 20] ^= 0xFF  # in the magic bytes of the directory
     path = tmp_path / "damaged.esdb"
     path.write_bytes(stored)
     with customerio.open(path) as file:
@@ -100,7 +100,7 @@ def test_a_history_reads_no_other_space(tmp_path):
 
 
 def test_a_missing_column_is_told_from_the_whole_file(tmp_path):
-    """A column that only another space has is no unknown one."""
+    """A column that only another space has is not an unknown column."""
     path = tmp_path / "a.esdb"
     path.write_bytes(go_archive({b"a": [(b"1", 1, "", {"x": "1"})], b"b": [(b"2", 2, "", {"y": "2"})]}))
     with customerio.open(path) as file:
@@ -110,7 +110,7 @@ def test_a_missing_column_is_told_from_the_whole_file(tmp_path):
 
 
 def test_without_the_library_of_checksums(monkeypatch):
-    """What to install is said when the first checksum is needed."""
+    """Without google-crc32c, the first checksum raises an error that names the extra to install."""
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
     with pytest.raises(UnsupportedVersionError, match="need google-crc32c") as caught:
         masked_crc(b"")

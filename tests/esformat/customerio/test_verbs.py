@@ -1,4 +1,4 @@
-"""An open file of the Go ESDB answers as the segment does that it is converted to."""
+"""An open file of the Go ESDB has the same results as the segment that it is converted to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from esformat.convert import convert_file
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """An archive, and the segment it becomes."""
+    """An archive, and the segment converted from it."""
     path = tmp_path_factory.mktemp("verbs") / "a.esdb"
     convert_file(str(path_of("many_spaces")), str(path))
     with customerio.open(path_of("many_spaces")) as archive, esformat.open(path) as segment:
@@ -43,7 +43,7 @@ CONDITIONS = [("type", "page"), ("country", ""), ("country", "none"), ({"type": 
 
 @pytest.mark.parametrize("question", share_of(QUESTIONS, 5), ids=str)
 def test_same_answers(both, question):
-    """Scans of everything and of spaces, with and without conditions: tables, counts and events."""
+    """Scans of the file and of spaces agree with the segment, with and without conditions, in every form."""
     archive, segment = both
     keys = list(segment.spaces())
     assert [as_bytes(key) for key in archive.spaces()] == keys
@@ -67,7 +67,7 @@ def test_same_answers(both, question):
     "name", ["scan", "scan_index", "find", "spaces", "index_values", "may_contain", "close", "info"]
 )
 def test_same_signatures(name):
-    """The verbs take what those of a segment take."""
+    """The methods have the same parameters as those of a segment."""
     wanted = _shape(getattr(esformat.Segment, name))
     assert _shape(getattr(customerio.Archive, name)) == wanted
     assert _shape(getattr(customerio.Stream, name)) == wanted
@@ -78,7 +78,7 @@ def _shape(verb):
 
 
 def test_scan_has_the_same_names():
-    """What can be asked of a `Scan` can be asked of this one, but for what is about blocks of a segment."""
+    """The public names of a segment's `Scan` exist here, too, except those about blocks."""
     public = {name for name in vars(esformat.Scan) if not name.startswith("_")} | {"__iter__", "__arrow_c_stream__"}
     public -= {"blocks", "in_batches_of", "with_texts", "matching", "candidates", "times"}
     assert {name for name in public if not hasattr(customerio.Scan, name)} == set()
@@ -86,7 +86,7 @@ def test_scan_has_the_same_names():
 
 @pytest.mark.parametrize("key", [b"nobody", "nobody", ""])
 def test_absent(both, key):
-    """A space that is not there."""
+    """An unknown space is not found."""
     archive, _ = both
     assert archive.find(key) is None
     assert key not in archive
@@ -96,7 +96,7 @@ def test_absent(both, key):
 
 
 def test_wrong_questions(both):
-    """Errors come at once, not when the scan is read."""
+    """A wrong argument raises immediately, not when the scan is read."""
     archive, _ = both
     for name in ("nothing", "data"):
         with pytest.raises(UnknownIndexError):
@@ -114,7 +114,7 @@ def test_wrong_questions(both):
 
 @pytest.mark.parametrize("name", ["small", "stream_closed"])
 def test_closed(name):
-    """A closed file answers nothing more."""
+    """A closed file refuses every query."""
     file = customerio.open(path_of(name))
     scan = file.scan()
     file.close()

@@ -1,4 +1,4 @@
-"""What is written: it reads back, its reader in Go would find every entry, and what cannot be held is refused."""
+"""Written files can be read back, the Go reader would find every entry, and unsupported events are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from esformat.io.source import FileSource
 
 @pytest.mark.parametrize("kind", ["random", "text", "byte"])
 def test_blocks_keep_off_markers(kind):
-    """From whatever place a section begins, no block of it ends, and so none begins, at a multiple of 256."""
+    """Wherever a section begins, none of its blocks ends, and so none begins, at a multiple of 256."""
     data = {"random": random.Random(1).randbytes(9000), "text": b"some words " * 900, "byte": b"x"}[kind]
     hit = 0
     for origin in range(1, 2 * MARKER_BYTES):
@@ -29,7 +29,7 @@ def test_blocks_keep_off_markers(kind):
         stored = b"".join(block for block, _ in blocks)
         found = read_sections(stored, [(0, len(stored))])
         assert found.data[: found.starts[-1]] == data
-    assert hit >= 2  # without care some would
+    assert hit >= 2  # otherwise some would
 
 
 def _ends(origin, blocks):
@@ -40,7 +40,7 @@ def _ends(origin, blocks):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """An archive of one large space with long indexes, and of two groupings."""
+    """An archive of one large space with long indexes and two groupings."""
     chance = random.Random(2)
     path = tmp_path_factory.mktemp("go") / "large.esdb"
     with customerio.create(path) as writer:
@@ -67,7 +67,7 @@ def test_no_indexed_event_behind_a_marker(large):
 
 
 def test_large_reads_back(large):
-    """Every event and index entry of it."""
+    """All events and index entries of the large archive are read back."""
     with customerio.open(large) as archive:
         assert archive.num_events == 20_000
         assert dict(archive.index_values("type").items()) == {"a": 8000, "b": 8000}
@@ -86,7 +86,7 @@ ARCHIVED = st.tuples(
 @examples(60)
 @given(events=st.lists(ARCHIVED, max_size=12))
 def test_archive_round_trip(tmp_path_factory, events):
-    """Any keys, times, payloads and indexes, in any order; ties keep the order in which they came."""
+    """Any keys, times, payloads and indexes are read back, in any order; ties keep their input order."""
     path = tmp_path_factory.mktemp("archive") / "a.esdb"
     with customerio.create(path) as writer:
         for space, grouping, seconds, data, indexes in events:
@@ -104,7 +104,7 @@ def test_archive_round_trip(tmp_path_factory, events):
 @examples(60)
 @given(events=st.lists(st.tuples(st.binary(max_size=300), INDEXES), max_size=12), closed=st.booleans())
 def test_stream_round_trip(tmp_path_factory, events, closed):
-    """Any payloads and indexes, in their order; the chains of its indexes hold, which reading checks."""
+    """Any payloads and indexes are read back in order, with valid index chains, which reading checks."""
     path = tmp_path_factory.mktemp("stream") / "s"
     with customerio.create(path, kind="stream", closed=closed) as writer:
         for data, indexes in events:
@@ -116,7 +116,7 @@ def test_stream_round_trip(tmp_path_factory, events, closed):
 
 
 def test_stream_in_small_chunks(tmp_path, monkeypatch):
-    """Chains go on from one chunk to the next."""
+    """Index chains continue from one chunk to the next."""
     monkeypatch.setattr("esformat.customerio.stream_writer.CHUNK_ROWS", 2)
     table = pa.table({"data": [b"%d" % n for n in range(9)], "t": ["a", "b", None] * 3})
     customerio.write(tmp_path / "s", table, kind="stream")
@@ -125,7 +125,7 @@ def test_stream_in_small_chunks(tmp_path, monkeypatch):
 
 
 def test_archive_in_small_groups(tmp_path, monkeypatch):
-    """Spaces that are written one at a time are in the same bytes."""
+    """Spaces written one at a time have the same bytes."""
     table = pa.table(
         {
             "space": [f"{n % 7}" for n in range(50)],
@@ -153,7 +153,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(tmp_path, name):
-    """What the Go ESDB could not read, or not tell from something else; nothing is left."""
+    """Events that the Go ESDB could not read, or would confuse with others, are refused; no file remains."""
     arguments, message = REFUSED[name]
     with pytest.raises(InvalidEventError, match=message), customerio.create(tmp_path / "a") as writer:
         writer.add(**arguments)
@@ -171,7 +171,7 @@ def test_refused(tmp_path, name):
     ],
 )
 def test_tables_refused(tmp_path, column, message):
-    """Tables with columns that have no place in the file."""
+    """A table with a column that the file cannot store is refused."""
     table = pa.table({"space": ["s"], "timestamp": [0], "data": [b"x"]} | column)
     with customerio.create(tmp_path / "a") as writer:
         with pytest.raises(InvalidEventError, match=message):
@@ -181,7 +181,7 @@ def test_tables_refused(tmp_path, column, message):
 
 
 def test_misuse(tmp_path):
-    """Kinds that do not exist, a name that is taken, a writer that is finished."""
+    """Unknown kinds, an existing file and a finished writer are refused."""
     with pytest.raises(UsageError, match="kind"):
         customerio.create(tmp_path / "a", kind="segment")
     with pytest.raises(UsageError, match="left open"):

@@ -1,4 +1,4 @@
-"""Values that rows name by codes."""
+"""Values that rows refer to by codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXTS = ["", "short", "just twelve.", "one that is longer than twelve", "é"]
 @pytest.mark.parametrize("width", [np.uint8, np.int64])
 @pytest.mark.parametrize("form", list(TextForm))
 def test_every_form_has_the_values(kind, null, width, form):
-    """Views and dictionaries hold what plain arrays hold, nulls as well."""
+    """Views and dictionaries have the same values as plain arrays, including nulls."""
     texts = [None, *TEXTS] if null else TEXTS
     values = Values(pa.array(texts, pa.string()).cast(kind))
     codes = np.array([4, 0, 3, 3, 1, 2, 0], width)
@@ -33,7 +33,7 @@ def test_every_form_has_the_values(kind, null, width, form):
 @pytest.mark.parametrize("code", [-1, len(TEXTS)])
 @pytest.mark.parametrize("form", list(TextForm))
 def test_a_code_of_no_value(code, form):
-    """It is damage, in whichever form text is given."""
+    """A code without a value is damage, in every form of text."""
     with pytest.raises(CorruptSegmentError):
         Values(pa.array(TEXTS)).taken(np.array([0, code]), form)
 
@@ -48,7 +48,7 @@ def test_a_code_of_no_value(code, form):
     | st.lists(st.none() | st.integers(0, 9))
 )
 def test_few_values(values):
-    """As Arrow makes them of the same values, of each kind that takes them, or refuses them."""
+    """Short arrays equal Arrow's for each type, or are refused as by Arrow."""
     for kind in (pa.string(), pa.binary(), pa.large_string(), pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("s")):
         try:
             wanted = pa.array(values, kind)
@@ -62,7 +62,7 @@ def test_few_values(values):
 
 
 def test_text_that_is_no_unicode():
-    """Half a character is refused, as Arrow does it."""
+    """A lone surrogate is refused, as by Arrow."""
     for make in (pa.array, short_array):
         with pytest.raises(UnicodeEncodeError):
             make(["\ud800"], pa.string())

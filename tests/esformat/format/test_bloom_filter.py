@@ -1,4 +1,4 @@
-"""The space filter never says no to a space that is there, and seldom says maybe to one that is not."""
+"""The space filter finds every space of the segment, and rarely reports another one as possible."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pages_of(keys: list[bytes]) -> list[Block]:
 
 
 def may_contain(pages: list[Block], key: bytes, count: int) -> bool:
-    """What the filter says of a key."""
+    """Whether the filter may contain a key."""
     hashed, buckets = checksum64(key), bucket_count(count)
     return page_may_contain(pages[page_of(hashed, buckets)], hashed, buckets)
 
@@ -40,7 +40,7 @@ def may_contain(pages: list[Block], key: bytes, count: int) -> bool:
 @examples(100)
 @given(st.sets(st.binary(max_size=8), max_size=60), st.sampled_from([1, 2, 2048]))
 def test_no_false_negatives(keys, page_buckets):
-    """Every key that was put in is found, however the filter is cut into pages."""
+    """Every key of the filter is found, whatever its division into pages."""
     with cut_small(Pieces(filter_page_buckets=page_buckets)):
         pages = pages_of(sorted(keys))
         assert all(may_contain(pages, key, len(keys)) for key in keys)
@@ -48,7 +48,7 @@ def test_no_false_negatives(keys, page_buckets):
 
 @pytest.mark.parametrize("count", [1, 1000, 60_000])
 def test_false_positives_are_about_one_in_a_hundred(count):
-    """At ten bits for each space; the filter of 60,000 spaces has two pages."""
+    """At ten bits per space about 1 % of absent keys are reported as possible; 60,000 spaces take two pages."""
     keys = [b"space-%d" % n for n in range(count)]
     pages = pages_of(keys)
     assert len(pages) == (2 if count == 60_000 else 1)
@@ -57,11 +57,11 @@ def test_false_positives_are_about_one_in_a_hundred(count):
     wrong = sum(may_contain(pages, b"absent-%d" % n, count) for n in range(others))
     assert wrong < 0.02 * others
     if count > 1:
-        assert wrong > 0.001 * others  # a filter that says no to everything would be wrong elsewhere
+        assert wrong > 0.001 * others  # no false positives at all would hint at a mistake
 
 
 def test_bits_of_one_key():
-    """One key in one bucket of 32 bytes: one bit in each word, as section 13 of the spec says."""
+    """A key sets one bit in each word of one 32-byte bucket, as section 13 of the spec says."""
     hashed = checksum64(b"customer-1")
     (page,) = build_filter([hash_keys([b"customer-1"])], 1)
     words = [1 << (((hashed & 0xFFFFFFFF) * salt & 0xFFFFFFFF) >> 27) for salt in SALTS]
@@ -70,17 +70,17 @@ def test_bits_of_one_key():
 
 @pytest.mark.parametrize(("spaces", "buckets"), [(0, 1), (1, 1), (25, 1), (26, 2), (1000, 40), (10**7, 390_625)])
 def test_buckets(spaces, buckets):
-    """Ten bits for each space, rounded up."""
+    """The number of buckets has ten bits for each space, rounded up."""
     assert bucket_count(spaces) == buckets
 
 
 def test_empty_filter_denies_everything():
-    """A segment without spaces."""
+    """The filter of a segment without spaces contains no key."""
     assert not any(may_contain(pages_of([]), b"%d" % n, 0) for n in range(100))
 
 
 def test_filter_page_cut_short():
-    """A page that ends before its bucket."""
+    """A page that ends before its bucket is refused."""
     hashed = checksum64(b"a")
     short = decode_block(encode_filter_page(bytes(31)), BlockKind.FILTER, None, 0)
     with pytest.raises(CorruptSegmentError, match="filter page is cut short"):
@@ -88,7 +88,7 @@ def test_filter_page_cut_short():
 
 
 def test_may_contain_of_a_segment(write):
-    """One read of the filter answers; the directory is not asked. Text and bytes are the same key."""
+    """`may_contain` reads the filter once and not the directory. Text and bytes are the same key."""
     segment = write([(f"space-{n}", b"", n) for n in range(300)])
     counted = esformat.CountingSource(esformat.FileSource(segment.path))
     with esformat.open(counted) as same:
@@ -102,7 +102,7 @@ def test_may_contain_of_a_segment(write):
 @pytest.mark.parametrize("pages_at_once", [1, 2, 100])
 @pytest.mark.parametrize("most_held", [1, 700, 10_000])
 def test_filters_of_any_size(tmp_path, monkeypatch, pages_at_once, most_held):
-    """However few pages are made at a time, and whether the hashes wait in memory or in a temporary file."""
+    """The filter does not depend on the number of pages made at a time, nor on hashes in memory or a temporary file."""
     keys = [f"customer-{n}".encode() for n in range(3000)]
     with cut_small(Pieces(filter_page_buckets=30)):
         whole = list(build_filter([hash_keys(keys)], len(keys)))

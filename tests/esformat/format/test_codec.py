@@ -1,4 +1,4 @@
-"""Every codec comes back; frames that lie about their size cost nothing."""
+"""Every codec restores its data; frames with a wrong size cost nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def dictionary():
 @examples(40)
 @given(pieces=st.lists(st.binary(max_size=60) | st.binary(max_size=4).map(lambda b: b * 500), max_size=8))
 def test_frames_come_back(codec, pieces):
-    """One by one, and a run of them into one buffer; empty frames too."""
+    """Frames are restored, one by one and as a run into one buffer, including empty ones."""
     compressor = make_compressor(codec)
     assert compressor.codec is codec
     data = b"".join(pieces)
@@ -56,7 +56,7 @@ def test_frames_come_back(codec, pieces):
 
 
 def test_dictionary_makes_small_frames_smaller(dictionary):
-    """With a dictionary a frame is smaller, and only that dictionary opens it."""
+    """With a dictionary a frame is smaller, and only that dictionary can decompress it."""
     zstd = load_dictionary(dictionary)
     frame = make_compressor(Codec.ZSTD, None, zstd).compress(TEXTS[7])
     assert len(frame) < len(make_compressor(Codec.ZSTD).compress(TEXTS[7]))
@@ -66,13 +66,13 @@ def test_dictionary_makes_small_frames_smaller(dictionary):
 
 
 def test_too_little_to_learn():
-    """Where zstd cannot train there is no dictionary, and no error."""
+    """If there is too little data to train zstd, there is no dictionary and no error."""
     assert train_dictionary([b"a"], 4096) is None
     assert train_dictionary([], 4096) is None
 
 
 def test_broken_dictionary():
-    """Bytes that are no zstd dictionary are the file's fault."""
+    """Bytes that are not a zstd dictionary are refused as damage."""
     with pytest.raises(CorruptSegmentError, match="dictionary is broken"):
         Decompressor(load_dictionary(b"not a dictionary"))
 
@@ -88,7 +88,7 @@ def test_levels():
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("wrong", [-1, 1, 1000])
 def test_frames_of_another_size(codec, wrong):
-    """A frame holds exactly the bytes that it should, alone and in a run."""
+    """A frame that is longer or shorter than expected is refused, alone and in a run."""
     frame = make_compressor(codec).compress(TEXTS[0])
     size = len(TEXTS[0]) + wrong
     with pytest.raises(CorruptSegmentError):
@@ -99,7 +99,7 @@ def test_frames_of_another_size(codec, wrong):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_damaged_frames(codec):
-    """Cut or flipped frames are refused or hold other bytes of the same length."""
+    """A frame that is cut or flipped is refused, or has other bytes of the same length."""
     frame = make_compressor(codec).compress(b"abcabcabcabc" * 3)
 
     def read(damaged: bytes) -> None:
@@ -111,7 +111,7 @@ def test_damaged_frames(codec):
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked():
-    """A gigabyte of zeroes in 32 KiB, where 100 bytes are expected, takes no memory."""
+    """A gigabyte of zeroes in 32 KiB, where 100 bytes are expected, is refused without using memory."""
     bomb = zstandard.ZstdCompressor().compress(bytes(1 << 30))
     tracemalloc.start()
     try:
@@ -125,14 +125,14 @@ def test_a_bomb_is_refused_before_it_is_unpacked():
 
 
 def test_a_frame_without_its_size():
-    """Zstd frames of the format carry their content size; one that does not is refused."""
+    """A zstd frame without a content size is refused."""
     compressor = zstandard.ZstdCompressor(write_content_size=False)
     with pytest.raises(CorruptSegmentError):
         Decompressor().decompress(Codec.ZSTD, compressor.compress(b"abc"), 3)
 
 
 def test_unknown_codec():
-    """A codec of a newer writer is no damage."""
+    """A codec of a newer writer is not reported as damage."""
     with pytest.raises(UnsupportedVersionError, match="unknown codec 9"):
         Decompressor().decompress(9, b"abc", 3)
     with pytest.raises(UnsupportedVersionError, match="unknown codec 9"):
@@ -141,13 +141,13 @@ def test_unknown_codec():
 
 @pytest.mark.parametrize("name", ["gzip", "ZSTD", "", None, 3, ["zstd"]])
 def test_unknown_codec_names(name):
-    """The message lists the codecs there are."""
+    """The error for an unknown codec lists the known ones."""
     with pytest.raises(UsageError, match=r"unknown codec.*choose one of none, zstd, lz4"):
         codec_from_name(name)
 
 
 def test_codec_that_is_not_installed(monkeypatch):
-    """Without its package lz4 says how to get it, for writing and for reading."""
+    """Without its package, lz4 names the extra to install, for writing and reading."""
     frame = make_compressor(Codec.LZ4).compress(b"abc")
     monkeypatch.setitem(sys.modules, "lz4.block", None)
     with pytest.raises(UnsupportedVersionError, match=r'pip install "esformat\[lz4\]"'):
@@ -157,5 +157,5 @@ def test_codec_that_is_not_installed(monkeypatch):
 
 
 def test_the_core_knows_every_codec():
-    """It refuses frames of codecs that it has no number of."""
+    """The last codec that the core knows is the last one that exists."""
     assert max(Codec) == LAST_CODEC

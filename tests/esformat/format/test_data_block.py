@@ -1,4 +1,4 @@
-"""Data blocks: runs, timestamps and columns come back from a block alone; damage is refused."""
+"""Data blocks: runs, timestamps and columns are read from a block alone; damage is refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ times_of_runs = st.lists(
 
 
 def encode(runs: list[list[int]], bounds: list[int], codec: Codec = Codec.ZSTD, raw: int = 0) -> list[bytes]:
-    """Blocks of runs with these (ascending) timestamps, the k-th of space k."""
+    """Blocks of runs with these ascending timestamps; the k-th run has space k."""
     times = np.array([time for run in runs for time in run], np.int64)
     numbers = pa.array(range(len(times)), pa.int64())
     rows = SortedRows(
@@ -61,7 +61,7 @@ def opened(stored: bytes) -> DataBlock:
 @examples(120)
 @given(times_of_runs.map(lambda runs: [sorted(run) for run in runs]), st.data())
 def test_a_block_alone_tells_its_events(runs, data):
-    """Runs, timestamps (any int64, however far apart) and columns; runs that cross blocks go on in the next."""
+    """Runs, timestamps (any int64, however far apart) and columns are read; a run may continue in the next block."""
     total = sum(map(len, runs))
     bounds = sorted({0, total, *data.draw(st.lists(st.integers(0, total), max_size=4))})
     facts = [(b"s%d" % k, time) for k, run in enumerate(runs) for time in run]
@@ -89,7 +89,7 @@ RUNS = [[5, 6, 300], [-70000], [2, 2]]
 
 @pytest.mark.parametrize("codec", Codec)
 def test_damaged_blocks(codec):
-    """Beneath a right checksum, damage is refused or gives other values: never another error."""
+    """Damage beneath a valid checksum is refused or yields other values, never another error."""
     (stored,) = encode(RUNS, [0, 6], codec)
     body = bytes(decode_block(stored, BlockKind.DATA, None, 0).body)
 
@@ -106,7 +106,7 @@ def test_damaged_blocks(codec):
 
 
 def wrong(body: bytes, count: int = 6) -> bytes:
-    """A block with a right frame."""
+    """A block with a valid frame."""
     return encode_block(BlockKind.DATA, body, count=count)
 
 
@@ -122,14 +122,14 @@ HEADS = [
 
 @pytest.mark.parametrize(("body", "count", "message"), [c[1:] for c in HEADS], ids=[c[0] for c in HEADS])
 def test_heads_that_no_writer_makes(body, count, message):
-    """Each says what is wrong, and where the block lies."""
+    """A head that no writer makes is refused with the fault and the block's position."""
     with pytest.raises(CorruptSegmentError, match=message):
         opened(wrong(body, count))
 
 
 @pytest.mark.parametrize(("runs", "count"), [(0, 6), (7, 6), (2, 6), (3, 5)])
 def test_runs_that_do_not_fit_the_rows(runs, count):
-    """None, more than rows, fewer than the chunk holds, or of other rows."""
+    """Runs that do not fit the rows are refused: none, too many, too few, or those of other rows."""
     body = GOOD[:8] + struct.pack("<I", runs) + GOOD[12:]
     with pytest.raises(CorruptSegmentError):
         opened(wrong(body, count)).runs(READ)

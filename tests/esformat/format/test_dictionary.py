@@ -1,4 +1,4 @@
-"""Dictionary blocks: what columns' nodes refer to comes back."""
+"""Dictionary blocks: the values that column nodes refer to."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COLUMNS = [
 
 
 def decode(body: bytes, count: int) -> list[ColumnDictionary]:
-    """The columns of a dictionary block with that body."""
+    """The columns of a dictionary block with this body."""
     stored = encode_block(BlockKind.DICTIONARY, body, count=count)
     return decode_dictionary(decode_block(stored, BlockKind.DICTIONARY, None, 0), FIELDS, READ)
 
@@ -58,7 +58,7 @@ def body_of(columns: list[ColumnDictionary]) -> bytes:
 
 @pytest.mark.parametrize("columns", [[], COLUMNS[:1], COLUMNS[1:2], COLUMNS])
 def test_dictionary_comes_back(columns):
-    """Zstd dictionaries, values, templates, all or none."""
+    """Zstd dictionaries, values and templates are read back, in any combination."""
     found = decode(body_of(columns), len(columns))
     assert [(c.column, c.zstd, c.templates) for c in found] == [(c.column, c.zstd, c.templates) for c in columns]
     for mine, given in zip(found, columns, strict=True):
@@ -80,13 +80,13 @@ WRONG = [
 
 @pytest.mark.parametrize(("body", "count", "message"), [c[1:] for c in WRONG], ids=[c[0] for c in WRONG])
 def test_dictionaries_that_no_writer_makes(body, count, message):
-    """Each says what is wrong."""
+    """A dictionary that no writer makes is refused with the fault."""
     with pytest.raises(CorruptSegmentError, match=message):
         decode(body, count)
 
 
 def test_damaged_dictionary():
-    """Damage beneath a right checksum is refused or gives other columns."""
+    """Damage beneath a valid checksum is refused or yields other columns."""
     assert_refused_or_read(body_of(COLUMNS), lambda damaged: decode(damaged, len(COLUMNS)))
 
 
@@ -101,7 +101,7 @@ def stored(values: pa.Array) -> StoredDictionary:
     "texts", [[""], ["a"], ["", "page", "Straße", "\U0001f600"], [f"page-{n}" for n in range(3000)]]
 )
 def test_values_as_objects(texts):
-    """Events take them from the bytes, columns from Arrow: both are the same, and begin with the null of code 0."""
+    """Values as objects (for events) and as an Arrow array (for columns) are the same; code 0 is null."""
     values = stored(pa.array(texts)).shared_values()
     assert values.listed == [None, *texts]
     assert values.take(np.arange(len(texts) + 1)).to_pylist() == values.listed
@@ -109,7 +109,7 @@ def test_values_as_objects(texts):
 
 @pytest.mark.parametrize("texts", [[b"\xff"], [b"a\xc3", b"\xa9"]])
 def test_values_that_are_no_text(texts):
-    """Bytes that are not UTF-8, and a character in two values, are refused either way."""
+    """Values that are not UTF-8, and a character split between two values, are refused in both forms."""
     given = pa.array(texts, pa.binary())
     broken = pa.Array.from_buffers(pa.string(), len(texts), given.buffers())
     for ask in (lambda values: values.listed, lambda values: values.take(np.array([0]))):
@@ -118,5 +118,5 @@ def test_values_that_are_no_text(texts):
 
 
 def test_code_0_is_null():
-    """The values by code begin with the null."""
+    """The values by code begin with null."""
     assert with_null(pa.array(["a", "b"])).to_pylist() == [None, "a", "b"]

@@ -1,4 +1,4 @@
-"""The directory: leaves and root come back, say where each key and row is, and contradict themselves at no byte."""
+"""The directory: leaves and root are read back and locate each key and row; no damage makes them inconsistent."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ spans = st.tuples(moments, moments).map(sorted)
 
 
 def runs_of(keys: list[tuple[bytes, bytes]], rows: list[int]) -> Runs:
-    """Runs with those keys."""
+    """Runs with these keys."""
     spaces, groupings = zip(*keys, strict=True)
     return Runs(pa.array(spaces, pa.binary()), pa.array(groupings, pa.binary()), np.array(rows, np.int64))
 
@@ -67,7 +67,7 @@ def leaf_of(stored: bytes, first_row: int = 0, first_block: int = 0, offset: int
 @examples(100)
 @given(st.data())
 def test_leaf_comes_back(data):
-    """Keys, rows, blocks and time spans; lookups agree with a search through the list."""
+    """Keys, rows, blocks and time spans are read back; lookups agree with a search of the list."""
     key = st.binary(max_size=3)
     keys = sorted(data.draw(st.sets(st.tuples(key, key), min_size=1, max_size=20)))
     rows = data.draw(st.lists(st.integers(1, 9), min_size=len(keys), max_size=len(keys)))
@@ -110,7 +110,7 @@ def data_block(rows: int, base: int) -> bytes:
 
 
 def leaf_of_blocks(stored: list[bytes], rows: list[int], bases: list[int]) -> Leaf:
-    """A leaf that says so of those blocks, the first of which lies at byte 16."""
+    """A leaf of these blocks; the first is at byte 16."""
     spans = [
         BlockSpan(count, len(block), int.from_bytes(block[-8:-4], "little"), base, base)
         for block, count, base in zip(stored, rows, bases, strict=True)
@@ -121,7 +121,7 @@ def leaf_of_blocks(stored: list[bytes], rows: list[int], bases: list[int]) -> Le
 @examples(50)
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(-9, 9), st.booleans()), min_size=1, max_size=6))
 def test_data_blocks_of_slices(facts):
-    """Each is what opening it by itself gives, whichever of those that were read together are wanted."""
+    """Each wanted block is the same as if opened alone, whichever blocks were read together."""
     rows, bases, wanted = zip(*facts, strict=True)
     stored = [data_block(count, base) for count, base in zip(rows, bases, strict=True)]
     leaf = leaf_of_blocks(stored, rows, bases)
@@ -145,7 +145,7 @@ def test_data_blocks_of_slices(facts):
     ],
 )
 def test_a_data_block_that_its_leaf_does_not_describe(rows, base, flipped, error):
-    """Refused, by itself and among others, with its place in the file."""
+    """A block that its leaf does not describe is refused, alone and among others, with its position in the file."""
     good, bad = data_block(1, 0), bytearray(data_block(rows, base))
     leaf = leaf_of_blocks([good, bytes(bad)], [1, 2], [0, 5])
     if flipped is not None:
@@ -159,7 +159,7 @@ def test_a_data_block_that_its_leaf_does_not_describe(rows, base, flipped, error
 
 
 def test_another_data_block_with_a_right_checksum():
-    """One that lies where another should, told by the leaf's own note of the checksum."""
+    """A valid block in the position of another is detected by the leaf's copy of the checksum."""
     block, other = data_block(2, 5), encode_block(BlockKind.DATA, struct.pack("<qIIII", 5, 9, 2, 0, 0), count=2)
     leaf = leaf_of_blocks([block], [2], [5])
     with pytest.raises(CorruptSegmentError, match="another block lies here"):
@@ -168,14 +168,14 @@ def test_another_data_block_with_a_right_checksum():
 
 @pytest.mark.parametrize("number", [-1, 1])
 def test_a_block_that_a_leaf_does_not_have(number):
-    """A mistake of the caller, whatever the bytes."""
+    """A block number out of range is a ValueError, whatever the bytes."""
     block = data_block(2, 5)
     with pytest.raises(ValueError, match="fewer blocks"):
         leaf_of_blocks([block], [2], [5]).open_data_block(number, memoryview(block), checksum64, DataBlock, 0)
 
 
 def root_of(entries: list[LeafEntry], pages: list[Sequence[LeafEntry]] | None = None, name: str | None = None) -> Root:
-    """The root of some leaves as a reader opens it, or of pages of them; each page can be read once."""
+    """The root of some leaves, or of pages of them, as a reader opens it; each page can be read once."""
     stored = [encode_page(page, WRITE) for page in pages or ()]
     named = [entry_of_page(page, BlockHandle(9 + n, 24, 0)) for n, page in enumerate(pages or ())]
 
@@ -194,7 +194,7 @@ def root_of(entries: list[LeafEntry], pages: list[Sequence[LeafEntry]] | None = 
 @examples(100)
 @given(st.data())
 def test_root_comes_back(data):
-    """Counts, places and time spans; the leaves of a space are those that can hold it; no row or block is missed."""
+    """Counts, positions and time spans are read back, and every space, row and block is found in the right leaves."""
     count = data.draw(st.integers(0, 12))
     firsts = sorted(data.draw(st.lists(st.binary(max_size=2), min_size=count, max_size=count)))
     numbers = st.integers(1, 2**20)
@@ -204,7 +204,7 @@ def test_root_comes_back(data):
         handle = BlockHandle(data.draw(numbers), 23 + data.draw(numbers), data.draw(st.integers(0, CHECK)))
         entries.append(LeafEntry(space, *data.draw(st.tuples(*[numbers] * 4)), handle, low, high))
     paged = count > 1 and data.draw(st.booleans())
-    if paged and data.draw(st.booleans()):  # several pages, of which the first ones are alike in all but their numbers
+    if paged and data.draw(st.booleans()):  # several pages, the first of which differ only in their numbers
         again = data.draw(st.integers(256, 600))
         alike = [replace(entries[0], handle=BlockHandle(16 + 30 * n, 30, n)) for n in range(again)]
         entries = [*alike, *entries[1:]]
@@ -228,7 +228,7 @@ def test_root_comes_back(data):
 
 
 def _check_leaves(root: Root, entries: list[LeafEntry]) -> None:
-    """Ask a root about one leaf after another, in no order, as questions about spaces do."""
+    """Look up leaves in no particular order, as queries of spaces do."""
     firsts = [entry.first_space for entry in entries]
     for space in {*firsts, b"", b"a", b"\xff\xff\xff"}:
         before = [n for n, first in enumerate(firsts) if first < space]
@@ -253,7 +253,7 @@ LEAVES = [LeafEntry(b"%03d" % n, 2, 3, 1, 16 + 99 * n, BlockHandle(90 + 99 * n, 
 
 
 def test_pages_are_read_when_they_are_needed():
-    """One for a leaf, two where a space may be in both, all for what tells of all; none again."""
+    """A page is read when first needed: one for a leaf, two for a space that may be in both, all for totals."""
     assert pages_of(LEAVES[:512]) == []
     assert [len(page) for page in pages_of(LEAVES)] == [256, 256, 88]
     root = root_of(LEAVES, pages_of(LEAVES))
@@ -279,7 +279,7 @@ def test_pages_are_read_when_they_are_needed():
     {"first_space": b"255"}, {"rows": 4}, {"blocks": 2}, {"min_timestamp": 900}, {"handle": BlockHandle(0, 25, 1)},
 ])  # fmt: skip
 def test_pages_that_the_root_does_not_describe(change):
-    """The root holds each page's first space, leaves, rows and blocks; the rest contradicts itself."""
+    """A page must agree with the root, which has its first space, leaves, rows and blocks."""
     pages = pages_of(LEAVES)
     wrong = [*pages[:1], [replace(pages[1][0], **change), *pages[1][1:]], *pages[2:]]
     top = encode_root([entry_of_page(page, BlockHandle(9, 24, 0)) for page in pages], 600, WRITE)
@@ -297,7 +297,7 @@ def test_pages_that_the_root_does_not_describe(change):
 
 
 def test_other_pages_than_were_asked_for():
-    """A mistake of the caller, whatever the bytes."""
+    """Too few pages from the reader are a ValueError, whatever the bytes."""
     top = encode_root([entry_of_page(page, BlockHandle(9, 24, 0)) for page in pages_of(LEAVES)], 600, WRITE)
     root = open_root(decode_block(top, BlockKind.DIRECTORY_ROOT, None, 77), READ, lambda _: [])
     with pytest.raises(ValueError, match="other pages"):
@@ -306,7 +306,7 @@ def test_other_pages_than_were_asked_for():
 
 @pytest.mark.parametrize(("pages", "leaves"), [(3, 512), (3, 769), (3, 2), (1, 257), (1, 0), (2, 1), (3, 1 << 31)])
 def test_as_many_pages_as_leaves_take(pages, leaves):
-    """A root names all its leaves, or as many pages as tell of them."""
+    """A root names all its leaves, or exactly as many pages as they need."""
     with pytest.raises(CorruptSegmentError):
         open_root(decode_block(encode_root(LEAVES[:pages], leaves, WRITE), BlockKind.DIRECTORY_ROOT, None, 77), READ)
 
@@ -316,7 +316,7 @@ def test_as_many_pages_as_leaves_take(pages, leaves):
     st.lists(st.tuples(st.binary(max_size=2), st.binary(max_size=1)), min_size=1, max_size=12, unique=True), st.data()
 )
 def test_first_and_later_looks_for_a_space_agree(keys, data):
-    """A leaf that was never asked finds the same runs as one that made its list of keys."""
+    """The first lookup in a leaf finds the same runs as later ones, which use its list of keys."""
     keys = sorted(keys)
     spaces = [space for space, _ in keys]
     wanted = data.draw(st.sampled_from([*spaces, b"", b"\x80", b"\xff\xff\xff"]))
@@ -330,7 +330,7 @@ def test_first_and_later_looks_for_a_space_agree(keys, data):
 @examples(150)
 @given(st.data())
 def test_slices_of_blocks(data):
-    """Those that can hold what is wanted, as a look at every block says: by number, by listed rows and by time."""
+    """Slices contain the blocks that a check of every block selects: by number, by listed rows and by time."""
     sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=12))
     times = [data.draw(spans) for _ in sizes]
     blocks = [BlockSpan(rows, 30 + n, 7, *times[n]) for n, rows in enumerate(sizes)]
@@ -364,7 +364,7 @@ def test_slices_of_blocks(data):
 @examples(100)
 @given(st.data())
 def test_runs_in_blocks(data):
-    """Where runs begin in the rows of blocks of two leaves, some of them left out: as a look at every row says."""
+    """The starts of runs in blocks of two leaves, some left out, agree with a check of every row."""
     parts, facts, row, block = [], [], 10, 3
     for number in range(2):
         rows = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=8))
@@ -393,7 +393,7 @@ def test_runs_in_blocks(data):
 
 @pytest.mark.parametrize(("first", "last"), [(9, 12), (12, 16), (12, 12), (14, 12)])
 def test_slices_outside(first, last):
-    """A leaf has no slices of rows that it does not hold, and no block beyond its last."""
+    """Slices of rows outside the leaf, and a block after its last, are refused."""
     leaf = leaf_of(encode_leaf(runs_of([(b"a", b"")], [5]), [BlockSpan(5, 30, 7, 0, 9)], WRITE), 10)
     with pytest.raises(ValueError, match="does not hold the rows"):
         leaf.slices(first, last, -1)
@@ -410,12 +410,12 @@ ENTRIES = [
 
 
 def entry_of(**facts: Any) -> LeafEntry:
-    """A leaf's entry, apart from some facts as it should be."""
+    """A leaf's entry, valid apart from these changes."""
     return replace(ENTRIES[0], **facts)
 
 
 def test_damaged_leaf():
-    """Beneath a right checksum, damage is refused or gives another leaf: never another error."""
+    """Damage beneath a valid checksum is refused or yields another leaf, never another error."""
     stored = encode_leaf(runs_of(KEYS, [3, 2, 2]), BLOCKS, WRITE)
     body = bytes(decode_block(stored, BlockKind.DIRECTORY, None, 0).body)
     assert_refused_or_read(body, lambda damaged: leaf_of(encode_block(BlockKind.DIRECTORY, damaged, count=3)))
@@ -426,7 +426,7 @@ def test_damaged_leaf():
 
 
 def asked(root: Root) -> Root:
-    """The root when everything was asked of it."""
+    """The root, after every value of it was read."""
     for number in range(len(root)):
         root.handle(number)
     assert len(root.data_offsets) == len(root.min_timestamps) == len(root.max_timestamps) == len(root)
@@ -434,7 +434,7 @@ def asked(root: Root) -> Root:
 
 
 def test_damaged_root():
-    """The same for the root, and for what is read of it later."""
+    """The same is true of the root, including values that are read later."""
     body = bytes(decode_block(encode_root(ENTRIES, 2, WRITE), BlockKind.DIRECTORY_ROOT, None, 0).body)
 
     def read(damaged: bytes, count: int = 2) -> Root:
@@ -450,7 +450,7 @@ def test_damaged_root():
 
 @pytest.mark.parametrize("number", [-1, 2])
 def test_a_leaf_that_a_root_does_not_have(number):
-    """A mistake of the caller, whatever the bytes."""
+    """A leaf number out of range is an IndexError, whatever the bytes."""
     root = open_root(decode_block(encode_root(ENTRIES, 2, WRITE), BlockKind.DIRECTORY_ROOT, None, 0), READ)
     with pytest.raises(IndexError):
         root.place(number)
@@ -460,7 +460,7 @@ def test_a_leaf_that_a_root_does_not_have(number):
 
 
 def test_a_root_whose_numbers_are_compressed():
-    """No writer of ours makes one; the format allows it."""
+    """A root with compressed numbers, which the format allows but our writer never makes, is read."""
     entries = [LeafEntry(b"%03d" % n, 1, 1, 1, 16 + n, BlockHandle(99 + n, 24, n), 0, 9) for n in range(300)]
     columns = [[getattr(entry, name) for entry in entries] for name in ("runs", "rows", "blocks", "data_offset")]
     columns += [list(column) for column in zip(*(entry.handle for entry in entries), strict=True)]
@@ -490,7 +490,7 @@ CONTRADICTIONS = [
 
 @pytest.mark.parametrize(("rows", "blocks"), [c[1:] for c in CONTRADICTIONS], ids=[c[0] for c in CONTRADICTIONS])
 def test_leaves_that_contradict_themselves(rows, blocks):
-    """What its parts say of each other must agree."""
+    """A leaf whose parts disagree is refused."""
     with pytest.raises(CorruptSegmentError):
         leaf_of(encode_leaf(runs_of(KEYS, rows), blocks, WRITE))
 
@@ -517,7 +517,7 @@ WRONG_ROOTS = [
 
 @pytest.mark.parametrize(("entry", "ask"), [c[1:] for c in WRONG_ROOTS], ids=[c[0] for c in WRONG_ROOTS])
 def test_roots_that_contradict_themselves(entry, ask):
-    """The error says where, also where it comes with a later question."""
+    """A root that contradicts itself is refused with the position, even if a later query notices it."""
     with pytest.raises(CorruptSegmentError) as caught:
         ask(root_of([entry], name="a file"))
     assert (caught.value.offset in (77, 206), caught.value.path) == (True, "a file")

@@ -1,4 +1,4 @@
-"""Columns to bytes and back: every type, every shape, and bytes that no writer made."""
+"""Columns are encoded and decoded: every type, every shape, and bytes that no writer makes."""
 
 # ruff: noqa: E501 - tables read better in one line per case
 
@@ -27,13 +27,13 @@ READ = DecodeContext(PLAIN, PLAIN)
 
 
 def writes(codec: Codec = Codec.ZSTD) -> EncodeContext:
-    """What encoding takes, without dictionaries."""
+    """An encoding context without dictionaries."""
     compressor = make_compressor(codec)
     return EncodeContext(compressor, compressor)
 
 
 def back(stored: bytes, count: int, kind: pa.DataType) -> pa.Array:
-    """The array that a whole node stands for."""
+    """The array in a whole node."""
     array, end = decode_node(memoryview(stored), 0, count, kind, READ)
     assert end == len(stored)
     array.validate(full=True)
@@ -44,7 +44,7 @@ def back(stored: bytes, count: int, kind: pa.DataType) -> pa.Array:
 @examples(15)
 @given(st.data())
 def test_every_type_comes_back(kind, data):
-    """What is decoded equals what was encoded: values, nulls and type."""
+    """Every type is decoded to equal values, nulls and type."""
     array = data.draw(array_of(kind))
     codec = data.draw(st.sampled_from(Codec))
     with cut_small(Pieces(frame_bytes=data.draw(st.sampled_from([1, 20, 8192])))):
@@ -56,7 +56,7 @@ def test_every_type_comes_back(kind, data):
 @examples(150)
 @given(st.data())
 def test_any_nesting_comes_back(data):
-    """Types within types, and several runs of an array at a time."""
+    """Nested types are decoded, also if an array is encoded as several runs."""
     kind = data.draw(types())
     array = data.draw(array_of(kind))
     cut = data.draw(st.integers(0, len(array)))
@@ -66,7 +66,7 @@ def test_any_nesting_comes_back(data):
 
 
 def test_floats_keep_their_bits():
-    """NaNs with their payload, both zeroes, subnormal numbers."""
+    """NaN payloads, both zeroes and subnormal numbers are preserved."""
     bits = [0x7FF8_0000_0000_0001, 0xFFF0_0000_0000_0123, 0x8000_0000_0000_0000, 1, 0]
     array = pa.array(np.array(bits, np.uint64).view(np.float64))
     decoded = back(encode_node(array, writes()), len(bits), pa.float64())
@@ -84,13 +84,13 @@ SHAPES = [
 
 @pytest.mark.parametrize(("kind", "shape"), SHAPES, ids=str)
 def test_the_first_byte_of_a_node_is_its_shape(kind, shape):
-    """The shape follows from the type alone."""
+    """The first byte of a node is its shape, which follows from the type alone."""
     assert shape_of(kind) is shape
     assert encode_node(pa.array([], kind), writes())[0] == shape
 
 
 def test_validity_is_stored_only_where_there_is_a_null():
-    """A run without nulls of a column with nulls has no validity."""
+    """A run without nulls stores no validity, even if its column has nulls."""
     array = pa.array([1, 2, None, 4])
     with_null, without = encode_runs(array, [0, 3, 4], writes(Codec.NONE))
     assert (with_null[1], without[1]) == (1, 0)
@@ -98,7 +98,7 @@ def test_validity_is_stored_only_where_there_is_a_null():
 
 
 def test_what_lies_beneath_a_null_is_not_stored():
-    """Two arrays that differ only beneath their nulls are the same bytes."""
+    """Two arrays that differ only beneath their nulls are encoded to the same bytes."""
     validity = pa.py_buffer(b"\x05")
     garbled = pa.Array.from_buffers(pa.int64(), 3, [validity, pa.py_buffer(struct.pack("<3q", 1, 99, 3))])
     assert encode_node(garbled, writes()) == encode_node(pa.array([1, None, 3]), writes())
@@ -119,7 +119,7 @@ def test_codes_come_back_as_values():
 
 
 def test_frames_with_a_dictionary():
-    """Frames that need the block's dictionary are decompressed with it and not without."""
+    """Frames compressed with the block's dictionary are decompressed only with it."""
     texts = [b'{"url": "/products/%d", "agent": "Mozilla/5.0 (X11; Linux)"}' % n for n in range(4000)]
     trained = train_dictionary(texts, 4096)
     assert trained is not None
@@ -136,7 +136,7 @@ def test_frames_with_a_dictionary():
 
 @pytest.mark.parametrize("mean_bytes", [0, 1, 7, 8, 100, 5000, 8192, 8193, 10**7])
 def test_frames_hold_about_the_target(mean_bytes):
-    """A power of two of rows, as many as fit; one where a single value is larger; never more than 1024."""
+    """A frame has as many rows as fit, rounded to a power of two: at least one, at most 1024."""
     rows = frame_rows(10, 10 * mean_bytes)
     assert rows in {1 << k for k in range(11)}
     assert rows == 1 or rows * mean_bytes <= FRAME_TARGET_BYTES
@@ -144,7 +144,7 @@ def test_frames_hold_about_the_target(mean_bytes):
 
 
 def test_a_value_of_many_megabytes():
-    """One value may be far larger than a frame should be; its frame table then has wide entries."""
+    """A value may be far larger than a frame; the frame table then has wide entries."""
     large = np.random.default_rng(1).bytes(3 << 20)
     array = pa.array([b"", large, b"x"])
     assert back(encode_node(array, writes()), 3, pa.binary()).equals(array)
@@ -165,14 +165,14 @@ DAMAGED_TYPES = [
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD, Codec.LZ4])
 @pytest.mark.parametrize(("kind", "values"), DAMAGED_TYPES, ids=lambda x: str(x) if isinstance(x, pa.DataType) else "")
 def test_damaged_nodes(kind, values, codec):
-    """Cut at each length or with any bit flipped, a node is refused, or read as other values of its type."""
+    """A node that is cut or has any bit flipped is refused, or decoded as other values of its type."""
     array = pa.array(values, kind)
     stored = encode_node(array, writes(codec))
 
     def read(damaged: bytes) -> None:
         decoded, _ = decode_node(memoryview(damaged), 0, len(array), kind, READ)
         assert len(decoded) == len(array)
-        decoded.validate(full=not pa.types.is_decimal(kind))  # a decimal beyond its precision harms nobody
+        decoded.validate(full=not pa.types.is_decimal(kind))  # a decimal beyond its precision is harmless
 
     assert_refused_or_read(stored, read)
 
@@ -197,13 +197,13 @@ ABSURD_NODES = [
     ("stored", "kind", "message"), [case[1:] for case in ABSURD_NODES], ids=[c[0] for c in ABSURD_NODES]
 )
 def test_nodes_that_no_writer_makes(stored, kind, message):
-    """Each says what is wrong."""
+    """A node that no writer makes is refused with the fault."""
     with pytest.raises(CorruptSegmentError, match=message):
         decode_node(memoryview(stored), 0, 1, kind, READ)
 
 
 def test_absurd_lengths_are_refused_before_anything_is_allocated():
-    """Lengths that add up to terabytes cost nothing."""
+    """Lengths that add up to terabytes are refused before anything is allocated."""
     for kind in (pa.binary(), pa.list_(pa.int8())):
         head = bytes([shape_of(kind), 0, 1 if kind == pa.binary() else 0, 0])
         lengths = struct.pack("<BBBBI", 6, 6, 0, 0, 0) + b"".join(bytes([0xFF] * 2) for _ in range(6))
@@ -213,14 +213,14 @@ def test_absurd_lengths_are_refused_before_anything_is_allocated():
 
 
 def test_text_that_is_not_utf_8():
-    """Bytes stored as text are checked."""
+    """Bytes stored as text must be UTF-8."""
     stored = encode_node(pa.array([b"\xff"]), writes())
     with pytest.raises(CorruptSegmentError, match="text is broken"):
         decode_node(memoryview(stored), 0, 1, pa.string(), READ)
 
 
 def test_nesting_has_an_end():
-    """Types may nest 32 deep; the reader refuses more before it exhausts its stack."""
+    """Types may nest 32 levels deep; a deeper type is refused before it exhausts the stack."""
     kind, value = pa.int8(), 1
     for _ in range(32):
         kind, value = pa.list_(kind), [value]
@@ -242,7 +242,7 @@ def test_nesting_has_an_end():
 )
 @pytest.mark.parametrize("valid", [None, True])
 def test_lists_of_which_none_is_there(kind, valid):
-    """Nulls, without their elements being decoded, and what stands behind them is found; empty lists are no nulls."""
+    """A column of only nulls is decoded without its elements, and its end is found; empty lists are not nulls."""
     array = pa.array([valid and []] * 50, kind)
     stored = encode_node(array, writes())
     decoded, end = decode_node(memoryview(stored + b"next"), 0, 50, kind, READ)

@@ -1,4 +1,4 @@
-"""The footer: the offset table comes back, and leads nowhere outside the file."""
+"""The footer: the offset table is read back, and never points outside the file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def block(body: bytes, count: int) -> Block:
 
 
 def entry(kind: int, offset: int, length: int) -> bytes:
-    """One entry of the table."""
+    """An entry of the table."""
     return struct.pack("<BBHQII", kind, 0, 0, offset, length, 0)
 
 
@@ -36,13 +36,13 @@ REQUIRED = entry(1, 16, 24) + entry(4, 40, 24)
 
 
 def test_footer_comes_back():
-    """Every entry, also of kinds that this reader does not know: a newer writer's."""
+    """Every entry is read back, including kinds that only a newer writer knows."""
     stored = encode_footer(TABLE)
     assert decode_footer(decode_block(stored, BlockKind.FOOTER, None, AT)) == TABLE
 
 
 def test_entries_are_sorted():
-    """By kind, ordinal, copy, however the table was made."""
+    """Entries are sorted by kind, ordinal and copy, whatever the order of the table."""
     assert encode_footer(TABLE) == encode_footer(dict(reversed(TABLE.items())))
     body = decode_block(encode_footer(TABLE), BlockKind.FOOTER, None, AT).body
     keys = [(kind, ordinal, copy) for kind, copy, ordinal in struct.iter_unpack("<BBH16x", body)]
@@ -66,12 +66,12 @@ WRONG_FOOTERS = [
     ("body", "count", "message"), [c[1:] for c in WRONG_FOOTERS], ids=[c[0] for c in WRONG_FOOTERS]
 )
 def test_footers_that_no_writer_makes(body, count, message):
-    """Each says what is wrong."""
+    """A footer that no writer makes is refused with the fault and its position."""
     with pytest.raises(CorruptSegmentError, match=message) as caught:
         decode_footer(block(body, count))
     assert caught.value.offset is not None
 
 
 def test_damaged_footer_body():
-    """Damage beneath a right checksum is refused or gives another table."""
+    """Damage beneath a valid checksum is refused or yields another table."""
     assert_refused_or_read(REQUIRED, lambda damaged: decode_footer(block(damaged, 2)))

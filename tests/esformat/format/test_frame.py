@@ -1,4 +1,4 @@
-"""The frame around every block: nothing in it can change unnoticed."""
+"""The frame around every block detects every change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from esformat.format.layout import BlockKind
 @examples(50)
 @given(st.sampled_from(BlockKind), st.binary(max_size=50), st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1))
 def test_what_is_framed_comes_back(kind, body, count, dictionary):
-    """Kind, body, count and dictionary number survive; the handle fits."""
+    """Kind, body, count and dictionary number are read back, and the handle matches."""
     stored = encode_block(kind, body, count=count, dictionary=dictionary)
     handle = handle_of(stored, 4096)
     assert (handle.offset, handle.length, handle.end) == (4096, len(stored), 4096 + len(stored))
@@ -34,13 +34,13 @@ def test_what_is_framed_comes_back(kind, body, count, dictionary):
 
 
 def framed(magic=b"ESBK", kind=2, reserved=0, dictionary=0, length=3, count=1, body=b"abc") -> bytes:
-    """A block put together by hand, with a right checksum."""
+    """A handmade block with a valid checksum."""
     head = struct.pack("<4sBBHII", magic, kind, reserved, dictionary, length, count) + body
     return head + struct.pack("<Q", checksum64(head))
 
 
 def test_bytes_of_a_block():
-    """Magic, kind, zero, dictionary, body length, count, body, checksum."""
+    """A block consists of magic, kind, zero, dictionary, body length, count, body and checksum."""
     stored = encode_block(BlockKind.DATA, b"abc", count=1)
     assert stored == framed()
     assert stored[:19].hex(" ") == "45 53 42 4b 02 00 00 00 03 00 00 00 01 00 00 00 61 62 63"
@@ -48,7 +48,7 @@ def test_bytes_of_a_block():
 
 
 def test_damaged_blocks():
-    """Cut at each length or with any bit flipped, a block is refused."""
+    """A block that is cut or has any bit flipped is refused."""
     stored = encode_block(BlockKind.DATA, b"some body of a block", count=3, dictionary=1)
     check = handle_of(stored, 0).check
     assert_refused(stored, lambda damaged: decode_block(damaged, BlockKind.DATA, check, 0))
@@ -65,7 +65,7 @@ WRONG_FRAMES = [
 
 @pytest.mark.parametrize(("stored", "message"), [c[1:] for c in WRONG_FRAMES], ids=[c[0] for c in WRONG_FRAMES])
 def test_frames_that_no_writer_makes(stored, message):
-    """A right checksum does not excuse a wrong frame."""
+    """An invalid frame is refused despite a valid checksum."""
     with pytest.raises(CorruptSegmentError, match=message) as caught:
         decode_block(stored, BlockKind.DATA, None, 77)
     assert caught.value.offset == 77
@@ -73,14 +73,14 @@ def test_frames_that_no_writer_makes(stored, message):
 
 
 def test_a_block_that_lies_where_another_should():
-    """A block of the right kind with a right checksum, but not the one that its handle means."""
+    """A valid block of the right kind is refused if it is not the one that the handle describes."""
     one, other = (encode_block(BlockKind.DATA, body, count=1) for body in (b"abc", b"abd"))
     with pytest.raises(ChecksumMismatchError, match="another block lies here"):
         decode_block(other, BlockKind.DATA, handle_of(one, 0).check, 0)
 
 
 def test_checksum_error_says_both_sums():
-    """What was computed, what is stored, where, and what to do."""
+    """The error has both checksums, the position and a fix."""
     stored = bytearray(framed())
     stored[17] ^= 1
     with pytest.raises(ChecksumMismatchError) as caught:
@@ -94,17 +94,17 @@ def test_checksum_error_says_both_sums():
 
 @pytest.mark.parametrize("length", [0, FRAME_BYTES - 1, (1 << 30) + 1, 0xFFFF_FFFF])
 def test_lengths_out_of_bounds(length):
-    """A length that no writer makes is refused before anything is read for it."""
+    """A length that no writer makes is refused before anything is read."""
     with pytest.raises(CorruptSegmentError, match=f"{length} is out of bounds"):
         check_length(length, 0)
 
 
 @pytest.mark.parametrize("length", [FRAME_BYTES, 1 << 30])
 def test_lengths_within_bounds(length):
-    """The shortest and the longest block."""
+    """The shortest and the longest block are accepted."""
     check_length(length, 0)
 
 
 def test_checksum_is_xxh3():
-    """The value that the xxHash specification gives for no bytes."""
+    """The checksum of no bytes is the one in the xxHash specification."""
     assert checksum64(b"") == 0x2D06800538D394C2

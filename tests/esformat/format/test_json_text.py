@@ -1,4 +1,4 @@
-"""Arrow columns as JSON and as plain text: nothing is lost that JSON can hold."""
+"""Arrow columns as JSON and plain text, without losing anything that JSON can express."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def repr_type(case):
 
 @pytest.mark.parametrize(("column", "expected"), CASES, ids=repr_type)
 def test_fragments(column, expected):
-    """Each value is the JSON that says it, and JSON it is."""
+    """Each value is written as the expected, valid JSON."""
     assert fragments(column).to_pylist() == expected
     for text in expected:
         json.loads(text)
 
 
 def slice_of(column, rows):
-    """Those rows as a slice from the middle of a column that has 1,000 times as many."""
+    """A slice from the middle of a column that repeats these rows 1,000 times."""
     many = pa.concat_arrays([column] * 1000)
     return many.slice(500 * len(column), rows)
 
@@ -74,7 +74,7 @@ def slice_of(column, rows):
 @pytest.mark.parametrize("write", [fragments, as_text])
 @pytest.mark.parametrize("column", [column for column, _ in CASES if pa.types.is_nested(column.type)], ids=repr_type)
 def test_slices(column, write):
-    """A slice is written as the array of the same values is, and for what that costs: nothing around it is touched."""
+    """A slice is written like an array of the same values, and allocates no more than twice as much."""
     part, whole = slice_of(column, len(column)), pa.concat_arrays([column])
     assert write(part).to_pylist() == write(whole).to_pylist()
     pool = pa.default_memory_pool()
@@ -101,14 +101,14 @@ def values():
 
 @given(values())
 def test_reads_back(given_values):
-    """What is written is read back as the same values by any JSON reader."""
+    """Any JSON reader reads back the same values."""
     column = pa.array(given_values)
     assert [json.loads(text) for text in fragments(column).to_pylist()] == given_values
 
 
 @given(st.lists(st.none() | st.binary()))
 def test_bytes_read_back(given_values):
-    """Any bytes are written so that they can be told."""
+    """Any bytes are written so that they can be restored."""
 
     def value(text):
         found = json.loads(text)
@@ -120,7 +120,7 @@ def test_bytes_read_back(given_values):
 
 
 def test_objects():
-    """Rows become objects, keys in the order given and escaped; no columns make empty ones."""
+    """Rows become objects with escaped keys, in order; without columns the objects are empty."""
     columns = {'a"': pa.array([1, None]), "é": pa.array(["x", "y"])}
     assert objects(columns, 2).to_pylist() == ['{"a\\"":1,"é":"x"}', '{"a\\"":null,"é":"y"}']
     assert objects({}, 2).to_pylist() == ["{}", "{}"]
@@ -145,5 +145,5 @@ TEXTS = [
 
 @pytest.mark.parametrize(("column", "expected"), TEXTS, ids=repr_type)
 def test_as_text(column, expected):
-    """Keys are plain text: no quotes around strings; null stays null."""
+    """Keys are plain text without quotes; null stays null."""
     assert as_text(column).to_pylist() == expected

@@ -1,4 +1,4 @@
-"""Values at a path of JSON payloads as Arrow columns, and the fields that payloads have."""
+"""Values at a path of JSON payloads as Arrow columns, and the fields of payloads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def text_of(value: object) -> str | None:
 @examples(200)
 @given(documents, names, st.booleans())
 def test_texts(held, name, ascii_only):
-    """Text of every kind of value, as Python writes it; slices and nulls among them."""
+    """Every kind of value becomes the text that Python writes, also in slices and among nulls."""
     texts = [None, "{", *(json.dumps(each, ensure_ascii=ascii_only) for each in held if _is_text(each))]
     held = [None, None, *(each for each in held if _is_text(each))]
     found = [each.get(name) if isinstance(each, dict) else None for each in held]
@@ -67,7 +67,7 @@ def _is_text(value: object) -> bool:
     ],
 )
 def test_types(held, type_, expected):
-    """The one type that holds each value exactly, also where they lie in several chunks."""
+    """A column has the one type that represents all values exactly, even over several chunks."""
     texts = [json.dumps({"v": value}) for value in held]
     for chunks in ([texts], [[text] for text in texts], [[], texts]):
         column = values_column([JsonValues(pa.array(chunk, pa.string()), ("v",)) for chunk in chunks], "$.v")
@@ -92,12 +92,12 @@ def test_a_chosen_type():
 @example("0.00012345678901234")
 @example("9999999.99999999")
 def test_fractions(written):
-    """As Python writes the number, whatever the document did."""
+    """Fractions are written as Python writes them, whatever the document's spelling."""
     assert JsonValues(pa.array([written]), []).texts().to_pylist() == [repr(float(written))]
 
 
 def test_numbers_that_python_does_not_take():
-    """Integers of any length stay as they are written, and do not take others with them."""
+    """Integers of any length keep their digits and do not affect other values."""
     long = "1" * 5000
     array = pa.array([f'{{"v":{long}}}', f'{{"v":[{long}]}}', '{"v":1.50}'])
     assert JsonValues(array, ["v"]).texts().to_pylist() == [long, f"[{long}]", "1.5"]
@@ -105,7 +105,7 @@ def test_numbers_that_python_does_not_take():
 
 
 def test_bytes_that_are_no_text():
-    """They are no JSON, as in RFC 8259, and what is found elsewhere is valid text."""
+    """Bytes that are not UTF-8 are not JSON (RFC 8259); values of other documents are valid text."""
     array = pa.array([b'{"v":"\xff"}', b'{"v":"x"}', b"\xff"])
     assert JsonValues(array, ["v"]).texts().to_pylist() == [None, "x", None]
 
@@ -135,7 +135,7 @@ def test_paths_that_are_none(path):
 
 
 def walk(value: object, path: str, found: Counter[tuple[str, str]]) -> None:
-    """Count as a few lines of Python do."""
+    """Count fields in plain Python."""
     kinds = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
     found[path, kinds.get(type(value), "object")] += 1
     if isinstance(value, dict):
@@ -150,7 +150,7 @@ def walk(value: object, path: str, found: Counter[tuple[str, str]]) -> None:
 @examples(200)
 @given(st.lists(documents, max_size=3), st.booleans())
 def test_fields(batches, ascii_only):
-    """Every field with the number of its values of each kind, over all batches; what is broken is counted as such."""
+    """Every field is counted by kind of value over all batches; broken documents are counted separately."""
     expected: Counter[tuple[str, str]] = Counter()
     columns = []
     for held in batches:
@@ -165,7 +165,7 @@ def test_fields(batches, ascii_only):
 
 
 def test_more_fields_than_are_counted():
-    """Those that were met first are counted, the others told."""
+    """Beyond the limit the first fields are counted, the number of the others reported."""
     many = json.dumps({f"k{i}": i for i in range(MOST_FIELDS + 9)})
     found = count_fields([pa.array([many, many, '{"k0": null}'])])
     assert len(found.fields) == MOST_FIELDS

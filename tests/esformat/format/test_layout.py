@@ -27,19 +27,19 @@ HANDLES = [
 
 @pytest.mark.parametrize(("handle", "stored"), HANDLES)
 def test_handle_bytes(handle, stored):
-    """A handle is written as the bytes in the spec."""
+    """A handle has the bytes of the spec."""
     assert handle.encode() == bytes.fromhex(stored)
     assert handle.end == handle.offset + handle.length
 
 
 def test_header_bytes():
-    """Magic, version 1.0, zero."""
+    """The header has the magic, version 1.0 and zeroes."""
     assert encode_header().hex() == "894553 44420d0a1a 0100 0000 00000000".replace(" ", "")
     check_header(encode_header() + b"more")
 
 
 def test_damaged_header():
-    """Cut or flipped it is refused, but for bits of the minor version: newer files stay readable."""
+    """A damaged header is refused, except for bits of the minor version, which keep newer files readable."""
     for damaged in (*cuts(encode_header()), *flips(encode_header())):
         if damaged[10:12] not in (b"\0\0", b"\0", b""):
             check_header(damaged)
@@ -58,7 +58,7 @@ WRONG_HEADERS = [
 
 @pytest.mark.parametrize(("stored", "error", "message"), WRONG_HEADERS)
 def test_wrong_headers(stored, error, message):
-    """Each says whose fault it is."""
+    """A wrong header is refused; the error distinguishes damage, newer versions and other formats."""
     with pytest.raises(error, match=message):
         check_header(stored)
 
@@ -69,21 +69,21 @@ TRAILER = Trailer(600, FOOTER)
 
 
 def sealed(opening=600, footer=FOOTER, major=1, minor=0, reserved=0) -> bytes:
-    """A trailer put together by hand, with a right checksum."""
+    """A handmade trailer with a valid checksum."""
     head = struct.pack("<Q16sHHI", opening, footer.encode(), major, minor, reserved)
     return head + struct.pack("<Q", checksum64(head)) + b"\x1a\n\rBDSE\x89"
 
 
 def test_trailer_comes_back():
-    """Read from the end of whatever was read."""
+    """The trailer is found at the end of the bytes that were read."""
     assert TRAILER.encode() == sealed()
     assert len(TRAILER.encode()) == TRAILER_BYTES
     assert Trailer.decode(b"before it" + TRAILER.encode(), SIZE) == TRAILER
-    assert Trailer.decode(sealed(minor=7), SIZE) == TRAILER  # a newer minor version only adds
+    assert Trailer.decode(sealed(minor=7), SIZE) == TRAILER  # a newer minor version only adds things
 
 
 def test_damaged_trailers():
-    """Cut at each length or with any bit flipped, a trailer is refused."""
+    """A trailer that is cut or has any bit flipped is refused."""
     assert_refused(TRAILER.encode(), lambda damaged: Trailer.decode(damaged, SIZE))
 
 
@@ -109,6 +109,6 @@ WRONG_TRAILERS = [
     ("stored", "size", "error", "message"), [c[1:] for c in WRONG_TRAILERS], ids=[c[0] for c in WRONG_TRAILERS]
 )
 def test_trailers_that_no_writer_makes(stored, size, error, message):
-    """A right checksum does not excuse a wrong trailer."""
+    """An invalid trailer is refused despite a valid checksum."""
     with pytest.raises(error, match=message):
         Trailer.decode(stored, size)

@@ -1,4 +1,4 @@
-"""The metadata block: schema, properties and statistics come back; broken JSON is the file's fault."""
+"""The metadata block: schema, properties and statistics are read back; broken JSON is refused as damage."""
 
 # ruff: noqa: E501 - tables read better in one line per case
 
@@ -22,13 +22,13 @@ STATISTICS = Statistics(2, 1, 1, 1, -5, 2**62, {"type": {"values": 2, "events": 
 
 
 def block(document: object) -> Block:
-    """A metadata block that holds a document, or these bytes."""
+    """A metadata block with a document, or with these bytes."""
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     return decode_block(encode_block(BlockKind.METADATA, body), BlockKind.METADATA, None, 16)
 
 
 def document(metadata: Metadata) -> dict:
-    """What the block of some metadata holds."""
+    """The document in the block of some metadata."""
     return json.loads(bytes(decode_block(metadata.encode(), BlockKind.METADATA, None, 16).body))
 
 
@@ -42,12 +42,12 @@ def document(metadata: Metadata) -> dict:
     ],
 )
 def test_metadata_comes_back(metadata):
-    """With and without statistics."""
+    """Metadata is read back, with and without statistics."""
     assert Metadata.decode(decode_block(metadata.encode(), BlockKind.METADATA, None, 16)) == metadata
 
 
 def test_names_of_newer_writers_are_skipped():
-    """At any level but within the schema's types."""
+    """Names from newer writers are ignored at every level except within types."""
     stored = document(Metadata(SCHEMA, "zstd", None, {}, STATISTICS))
     stored["new"] = [1]
     stored["statistics"]["new"] = 1
@@ -57,13 +57,13 @@ def test_names_of_newer_writers_are_skipped():
 
 
 def broken(**changes: object) -> dict:
-    """A right document with some names changed; `...` removes one."""
+    """A valid document with some names changed; `...` removes one."""
     stored = document(Metadata(SCHEMA, "zstd", None, {}, STATISTICS)) | changes
     return {name: value for name, value in stored.items() if value is not ...}
 
 
 def statistics(**changes: object) -> dict:
-    """A right document with some of its statistics changed."""
+    """A valid document with some of its statistics changed."""
     return broken(statistics=document(Metadata(SCHEMA, "zstd", None, {}, STATISTICS))["statistics"] | changes)
 
 
@@ -84,34 +84,34 @@ WRONG = [
 
 @pytest.mark.parametrize("stored", WRONG, ids=lambda stored: str(stored)[:60])
 def test_metadata_that_no_writer_makes(stored):
-    """Whatever is wrong with it, the error says that the metadata is, and where it lies."""
+    """Invalid metadata is refused with an error that names the metadata and its position."""
     with pytest.raises(CorruptSegmentError, match=r"metadata|schema") as caught:
         Metadata.decode(block(stored))
     assert caught.value.offset in (16, None)
 
 
 def test_damaged_metadata():
-    """Damage beneath a right checksum is refused or gives other metadata."""
+    """Damage beneath a valid checksum is refused or yields other metadata."""
     body = bytes(decode_block(Metadata(SCHEMA, "zstd", None, {"a": "b"}, STATISTICS).encode(), 1, None, 0).body)
     assert_refused_or_read(body, lambda damaged: Metadata.decode(block(damaged)))
 
 
 @pytest.mark.parametrize("properties", [{"a": 1}, {1: "a"}, {"a": None}, {"a": b"b"}])
 def test_properties_map_text_to_text(properties):
-    """Anything else is the caller's fault."""
+    """Properties other than text are a UsageError."""
     with pytest.raises(UsageError, match="must map text to text"):
         check_properties(properties)
 
 
 @pytest.mark.parametrize("properties", [{"a": "\ud800"}, {"\udfff": "b"}, {"a": "\U0010ffff\ud800"}])
 def test_properties_that_no_file_can_hold(properties):
-    """Halves of characters are refused at once, not when everything is written."""
+    """Properties with lone surrogates are refused immediately, not at the end of the write."""
     with pytest.raises(UsageError, match="is not Unicode text"):
         check_properties(properties)
 
 
 def test_properties_are_copied():
-    """Later changes of the caller's dict do not reach the file."""
+    """Properties are copied: later changes to the caller's dict have no effect."""
     given = {"a": "b"}
     kept = check_properties(given)
     given["a"] = "c"

@@ -1,4 +1,4 @@
-"""The order of a segment, against what Python's sort says."""
+"""The order of a segment agrees with Python's sort."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = [
 @examples(40)
 @given(data=st.data())
 def test_ranks_of_values(kind, values, data):
-    """Distinct values, ascending (text by its bytes), and the place of each row's among them; null is -1."""
+    """Values are distinct and ascending (text by its bytes); each row has the rank of its value, null has -1."""
     chunks = data.draw(st.lists(st.lists(st.none() | values, max_size=8), max_size=4))
     ranked = rank(pa.chunked_array(chunks, kind))
     rows = [value for chunk in chunks for value in chunk]
@@ -39,7 +39,7 @@ def test_ranks_of_values(kind, values, data):
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
 def test_ranks_of_nothing_but_empty_values(kind):
-    """As of groupings that nobody uses: one value; a part of other values is no such column unless it is one."""
+    """Only empty values, as in an unused grouping, have one rank; a slice with other values is ranked as usual."""
     some = pa.array(["", "", "a", "", ""]).cast(kind)
     for chunks in ([some[:2]], [some[3:], some[:0], some[:1]], [some[1:3]], [some[:2], pa.nulls(1, kind)]):
         ranked = rank(pa.chunked_array(chunks, kind))
@@ -59,7 +59,7 @@ def test_ranks_of_nothing_but_empty_values(kind):
     )
 )
 def test_order_is_stable(sort, rows):
-    """By key, then time, then arrival; None where that is the order already."""
+    """Rows are ordered by key, time and arrival; None means that they already are."""
     keys = np.array([key for key, _ in rows], np.int64)
     times = np.array([time for _, time in rows], np.int64)
     expected = sorted(range(len(rows)), key=lambda row: rows[row])
@@ -71,7 +71,7 @@ def test_order_is_stable(sort, rows):
 
 
 def test_sorted_rows_are_recognised():
-    """So that they need not be moved; ties count as sorted."""
+    """Sorted rows, including ties, are recognised, so that they are not moved."""
     keys, times = np.array([0, 0, 0, 1]), np.array([5, 5, 6, -1])
     assert sort_order(keys, times) is None
     order = sort_order(keys[::-1], times)

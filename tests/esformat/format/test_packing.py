@@ -1,4 +1,4 @@
-"""Packed integers: what goes in comes out, small, and bytes that no writer made are refused."""
+"""Packed integers are read back and small; bytes that no writer makes are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAIN = Decompressor()
 NONE = make_compressor(Codec.NONE)
 ZSTD = make_compressor(Codec.ZSTD)
 
-PACKS = [  # numbers, what the writer makes of them, their planes
+PACKS = [  # numbers, the writer's bytes, their planes
     ([], "00 00 00 00 00000000", None),
     ([0, 0], "00 00 00 00 00000000", "00 00 00 00 00000000"),
     ([7, 7, 7], "00 00 08 00 00000000 07000000 00000000", "00 00 08 00 00000000 07000000 00000000"),
@@ -48,7 +48,7 @@ PACKS = [  # numbers, what the writer makes of them, their planes
 
 @pytest.mark.parametrize(("numbers", "stored", "planes"), PACKS, ids=lambda x: str(x)[:12])
 def test_pack_bytes(numbers, stored, planes):
-    """Numbers and the bytes of their pack are the same thing, read either way; so are their planes."""
+    """Numbers have the expected bytes, packed and as planes, and both are read back."""
     assert encode_ints(np.array(numbers, np.int64), NONE).hex() == stored.replace(" ", "")
     assert unpacked(bytes.fromhex(stored), len(numbers)) == numbers
     if planes is not None:
@@ -73,7 +73,7 @@ int64s = st.lists(
 @examples(200)
 @given(int64s, st.integers(0, 8), st.sampled_from(Codec), st.sampled_from([0.0, 1.0, 99.0]), st.data())
 def test_any_numbers_come_back(numbers, raw, codec, bits_cost, data):
-    """Whole, in part, and several packs at a time; as bits, and as planes of which any number is raw."""
+    """Any numbers are read back: all or some, several packs at a time, as bits and as planes with any number raw."""
     stored = encode_ints(np.array(numbers, np.int64), make_compressor(codec), raw=raw, bits_cost=bits_cost)
     body = memoryview(b"before" + stored + b"after")
     pack = read_pack(body, 6, len(numbers))
@@ -87,7 +87,7 @@ def test_any_numbers_come_back(numbers, raw, codec, bits_cost, data):
 @examples(100)
 @given(st.lists(int64s, min_size=1, max_size=6), st.sampled_from(Codec), st.integers(0, 8))
 def test_many_packs_at_a_time(runs, codec, raw):
-    """Each run is packed as if it were alone, and decoding them together gives them one after another."""
+    """Each run is packed as if alone, and decoding several packs yields their numbers in order."""
     compressor = make_compressor(codec)
     bounds = [0, *np.cumsum([len(run) for run in runs]).tolist()]
     together = encode_int_runs(np.array([n for run in runs for n in run], np.int64), bounds, compressor, raw=raw)
@@ -101,7 +101,7 @@ def test_many_packs_at_a_time(runs, codec, raw):
 @examples(100)
 @given(st.lists(st.lists(st.integers(0, 255), min_size=1, max_size=9), min_size=1, max_size=4), st.integers(0, 3))
 def test_bytes_as_planes_or_bits(runs, wide):
-    """Numbers below 256 come as bytes where all are planes of one byte; as any numbers otherwise."""
+    """Numbers below 256 are returned as bytes if all packs have one plane, otherwise as int64."""
     arrays = [np.array(run, np.int64) for run in runs]
     bits = [
         encode_ints(run, NONE, bits_cost=99) if n < wide else encode_planes(run, NONE) for n, run in enumerate(arrays)
@@ -121,7 +121,7 @@ def test_bytes_as_planes_or_bits(runs, wide):
     (12, 0.6, 1.01, False), (12, 0.6, 9.0, True), (12, 0.0, 1.0, True),
 ])  # fmt: skip
 def test_when_bits_are_taken(bits, skew, cost, taken):
-    """Where they cost no more than asked for; small numbers also where each takes little more than its planes."""
+    """Bits are chosen if they cost no more than allowed, for small numbers even if they are larger than planes."""
     rnd = np.random.default_rng(4)
     numbers = np.where(rnd.random(4096) < skew, 1, rnd.integers(0, 1 << bits, 4096))
     stored = encode_ints(numbers, make_compressor(Codec.ZSTD), bits_cost=cost)
@@ -132,7 +132,7 @@ def test_when_bits_are_taken(bits, skew, cost, taken):
 
 @pytest.mark.parametrize("bits", range(1, 65))
 def test_every_width_of_bits(bits):
-    """Numbers of each width, up to those whose bits lie in nine bytes, at any place."""
+    """Numbers of every width are read at any position, even if their bits span nine bytes."""
     top = (1 << bits) - 1
     unsigned = [0, top, top // 3, 1 % (top + 1)] * 5
     numbers = [number - (1 << 64) if number >> 63 else number for number in unsigned]
@@ -146,7 +146,7 @@ def test_every_width_of_bits(bits):
 
 @pytest.mark.parametrize("codecs", [(Codec.NONE, Codec.ZSTD), (Codec.ZSTD, Codec.LZ4, Codec.ZSTD)], ids=str)
 def test_packs_of_different_codecs_decode_together(codecs):
-    """Files that were merged hold blocks of several codecs."""
+    """Packs of different codecs, as in merged files, are decoded together."""
     numbers = np.arange(1000) % 7
     stored = [memoryview(encode_planes(numbers, make_compressor(codec))) for codec in codecs]
     parts = [(body, read_pack(body, 0, 1000)) for body in stored]
@@ -156,19 +156,19 @@ def test_packs_of_different_codecs_decode_together(codecs):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.int64, np.uint64])
 def test_every_integer_type(dtype):
-    """The ends of each type survive; those of uint64 as the int64 with the same bits."""
+    """The limits of each integer type are preserved; uint64 is read as the int64 with the same bits."""
     ends = np.array([np.iinfo(dtype).min, 0, np.iinfo(dtype).max], dtype)
     assert unpacked(encode_ints(ends, ZSTD), 3) == ends.astype(np.int64).tolist()
 
 
 def test_planes_stand_lowest_first():
-    """Byte k of number i stands at k times the count plus i."""
+    """Planes are ordered from the lowest: byte k of number i is at k times the count plus i."""
     stored = memoryview(encode_planes(np.array([0x0102, 0x0304]), ZSTD, raw=1))
     assert plane_bytes(stored, read_pack(stored, 0, 2), PLAIN) == b"\x02\x04\x01\x03"
 
 
 def test_bytes_that_do_not_compress_are_stored():
-    """A frame that would grow is not compressed."""
+    """Bytes that compression would enlarge are stored as they are."""
     noise = np.random.default_rng(2).integers(0, 256, 100)
     stored = encode_planes(noise, ZSTD)
     assert stored[3] == Codec.NONE
@@ -177,7 +177,7 @@ def test_bytes_that_do_not_compress_are_stored():
 
 @pytest.mark.parametrize("noisy_planes", [0, 1, 2])
 def test_best_raw_is_the_smallest(noisy_planes):
-    """Planes of noise are best left raw: no other choice makes fewer bytes."""
+    """The best number of raw planes gives the smallest pack; planes of noise stay raw."""
     rng = np.random.default_rng(3)
     numbers = np.repeat(np.arange(512) // 100, 2) << (8 * noisy_planes)
     if noisy_planes:
@@ -212,7 +212,7 @@ def test_wrong_headers(head, rest):
 
 
 def test_planes_of_another_size():
-    """Planes that hold more or fewer bytes than the count asks for."""
+    """Planes with more or fewer bytes than the count requires are refused."""
     stored = memoryview(encode_planes(np.arange(100) % 5, ZSTD))
     for count in (99, 101):
         for decode in (
@@ -226,7 +226,7 @@ def test_planes_of_another_size():
 @pytest.mark.parametrize("raw", [0, 1, 8, BITS])
 @pytest.mark.parametrize("codec", Codec)
 def test_damaged_packs(codec, raw):
-    """Cut or flipped, a pack is refused or holds other numbers: never another error."""
+    """A pack that is cut or flipped is refused or has other numbers, never another error."""
     numbers = np.array([1000, 1001, 70000, 1000, 1000, 1000, 1000, 1000])
     plain = make_compressor(codec)
     stored = encode_ints(numbers, plain, bits_cost=99) if raw == BITS else encode_planes(numbers, plain, raw=raw)

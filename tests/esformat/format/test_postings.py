@@ -1,4 +1,4 @@
-"""Posting lists: the form that fits, lists of any length, pages and root; wrong bytes are refused."""
+"""Posting lists: the form that fits, lists of any length, pages and root; invalid bytes are refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WRITE = EncodeContext(make_compressor(Codec.ZSTD), make_compressor(Codec.ZSTD))
 @examples(150)
 @given(st.lists(st.integers(-1, 6), max_size=80), st.sets(st.integers(1, 79), max_size=12))
 def test_lists_of_every_value(codes, edges):
-    """A value with at least one event per block names blocks, a rarer one rows; nulls are in no list."""
+    """A value that averages at least one event per block lists blocks, a rarer one rows; nulls are in no list."""
     starts = sorted({0, *(edge for edge in edges if edge < len(codes))}) if codes else []
     array = np.array(codes, np.int64)
     found = list(choose_postings(array, value_counts(array, 8), np.array(starts, np.int64)))
@@ -64,13 +64,13 @@ def test_lists_of_every_value(codes, edges):
 @examples(80)
 @given(st.sets(st.integers(0, 2**61), min_size=1, max_size=50).map(sorted))
 def test_list_comes_back(numbers):
-    """Ascending numbers as the first and differences."""
+    """Ascending numbers are read back from the first number and the differences."""
     stored = encode_chunk(np.array(numbers, np.int64), WRITE)
     assert decode_chunk(memoryview(stored), READ).tolist() == numbers
 
 
 def listed(count: int, first: int, steps: list[int]) -> bytes:
-    """A list put together by hand."""
+    """A handmade list."""
     return struct.pack("<IQ", count, first) + encode_ints(np.array(steps, np.int64), WRITE.plain)
 
 
@@ -87,7 +87,7 @@ WRONG_LISTS = [
 
 @pytest.mark.parametrize(("stored", "message"), [c[1:] for c in WRONG_LISTS], ids=[c[0] for c in WRONG_LISTS])
 def test_lists_that_no_writer_makes(stored, message):
-    """Each says what is wrong."""
+    """A list that no writer makes is refused with the fault."""
     with pytest.raises(CorruptSegmentError, match=message):
         decode_chunk(memoryview(stored), READ)
 
@@ -100,12 +100,12 @@ CHUNKS = [
 
 
 def test_chunk_table_comes_back():
-    """First number and place of each chunk."""
+    """The first number and position of each chunk are read back."""
     assert decode_chunk_table(memoryview(encode_chunk_table(CHUNKS, WRITE)), READ) == CHUNKS
 
 
 def test_damaged_lists():
-    """Cut or flipped, lists and chunk tables are refused or read as others."""
+    """Lists and chunk tables that are cut or flipped are refused or read as others."""
     stored = encode_chunk(np.array([1, 5, 6, 300, 70000]), WRITE)
     assert_refused_or_read(stored, lambda damaged: decode_chunk(memoryview(damaged), READ))
     table = encode_chunk_table(CHUNKS, WRITE)
@@ -128,7 +128,7 @@ VALUES = [
 
 @pytest.mark.parametrize("values", VALUES, ids=lambda values: str(values.type))
 def test_page_comes_back(values):
-    """Values and their lists, side by side."""
+    """Values and their lists are read back."""
     page = page_of(encode_page(values, POSTINGS, WRITE), values.type)
     assert page.values == values.to_pylist()
     assert [(p.count, p.form, bytes(p.stored)) for p in page.postings] == [
@@ -138,7 +138,7 @@ def test_page_comes_back(values):
 
 
 def test_index_root_comes_back():
-    """Each page's first value, number of values and place."""
+    """Each page's first value, number of values and position are read back."""
     entries = [PageEntry(256, BlockHandle(16, 100, 1)), PageEntry(3, BlockHandle(116, 50, 2))]
     block = decode_block(encode_index_root(pa.array(["a", "x"]), entries, WRITE), BlockKind.INDEX_ROOT, None, 0)
     root = IndexRoot(block, pa.string(), READ)
@@ -146,14 +146,14 @@ def test_index_root_comes_back():
 
 
 def test_root_of_an_index_without_values():
-    """All null, or no events: there are no pages."""
+    """The root of an index without values has no pages."""
     block = decode_block(encode_index_root(pa.array([], pa.int8()), [], WRITE), BlockKind.INDEX_ROOT, None, 0)
     root = IndexRoot(block, pa.int8(), READ)
     assert (root.firsts, root.handles, root.value_count) == ([], [], 0)
 
 
 def test_damaged_pages_and_roots():
-    """Beneath a right checksum, damage is refused or gives another page: never another error."""
+    """Damage beneath a valid checksum is refused or yields another page, never another error."""
     page = bytes(decode_block(encode_page(pa.array(["a", "b", "c"]), POSTINGS, WRITE), BlockKind.INDEX, None, 0).body)
     assert_refused_or_read(page, lambda damaged: page_of(encode_block(BlockKind.INDEX, damaged, count=3)))
     for count in (0, 2, 4, 2**32 - 1):
@@ -182,6 +182,6 @@ WRONG_PAGES = [
 
 @pytest.mark.parametrize(("values", "postings"), [c[1:] for c in WRONG_PAGES], ids=[c[0] for c in WRONG_PAGES])
 def test_pages_that_no_writer_makes(values, postings):
-    """What its parts say of each other must agree."""
+    """A page whose parts disagree is refused."""
     with pytest.raises(CorruptSegmentError):
         page_of(encode_page(values, postings, WRITE))

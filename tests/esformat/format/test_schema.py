@@ -1,4 +1,4 @@
-"""What columns a segment has: types as JSON, what is normalised, what is refused."""
+"""The columns of a segment: types as JSON, normalised types, and refused ones."""
 
 # ruff: noqa: E501 - tables read better in one line per case
 
@@ -46,21 +46,21 @@ JSON_TYPES = [
 
 @pytest.mark.parametrize(("kind", "stored"), JSON_TYPES, ids=str)
 def test_types_as_json(kind, stored):
-    """A type and its JSON are the same thing, read either way."""
+    """Each type has its JSON form, and is read back from it."""
     assert type_to_json(kind) == stored
     assert type_from_json(json.loads(json.dumps(stored))) == kind
 
 
 @pytest.mark.parametrize("kind", PLAIN_TYPES + NESTED_TYPES, ids=str)
 def test_every_type_survives_json(kind):
-    """Also where types are equal only in all their parts."""
+    """Every type is read back from JSON, including its metadata."""
     assert type_from_json(json.loads(json.dumps(type_to_json(kind)))).equals(kind, check_metadata=True)
 
 
 @examples(100)
 @given(types(depth=3))
 def test_any_nesting_survives_json(kind):
-    """Names, nullability and order of children."""
+    """Names, nullability and order of children are preserved."""
     assert type_from_json(json.loads(json.dumps(type_to_json(kind)))).equals(kind)
 
 
@@ -77,7 +77,7 @@ def test_any_nesting_survives_json(kind):
     ids=repr,
 )  # fmt: skip
 def test_types_that_no_writer_makes(stored):
-    """The schema that holds one is the file's fault."""
+    """A stored schema with such a type is refused as damage."""
     schema = {"keys": "text", "columns": [{"name": "a", "type": stored, "nullable": True, "indexed": False}]}
     with pytest.raises(CorruptSegmentError, match="stored schema breaks the format"):
         EventSchema.from_json(schema)
@@ -103,14 +103,14 @@ A = {"name": "a", "type": "int8", "nullable": True, "indexed": False}
     ids=lambda columns: repr(columns)[:60],
 )
 def test_columns_that_no_writer_makes(columns):
-    """They would end in other errors, or none, when the file is read."""
+    """Columns that no writer makes are refused as damage."""
     EventSchema.from_json({"keys": "text", "columns": [A]})
     with pytest.raises(CorruptSegmentError, match="stored schema breaks the format"):
         EventSchema.from_json({"keys": "text", "columns": columns})
 
 
 def test_types_that_nest_too_deep():
-    """32 levels are the most; a hostile file cannot exhaust the stack."""
+    """Types nest at most 32 levels deep; a hostile file cannot exhaust the stack."""
     stored = "int8"
     for _ in range(32):
         stored = {"list": {"name": "item", "type": stored, "nullable": True}}
@@ -120,7 +120,7 @@ def test_types_that_nest_too_deep():
 
 
 def test_columns_that_nest_too_deep_are_not_written():
-    """What no reader would take is refused before it is written."""
+    """A type that no reader would accept is refused before it is written."""
     kind = pa.int8()
     for _ in range(33):
         kind = pa.list_(kind)
@@ -151,7 +151,7 @@ NORMALISED = [
 
 @pytest.mark.parametrize(("given_type", "stored"), NORMALISED, ids=str)
 def test_ways_of_lying_in_memory_become_plain_types(given_type, stored):
-    """Dictionaries, run ends, views, extensions and short decimals are ways to hold values, not what is stored."""
+    """Dictionaries, run ends, views, extensions and short decimals become the plain types that are stored."""
     assert normalise_type(given_type) == stored
 
 
@@ -162,7 +162,7 @@ def test_ways_of_lying_in_memory_become_plain_types(given_type, stored):
     ids=str,
 )  # fmt: skip
 def test_types_that_cannot_be_stored(kind):
-    """The message names the column and its type, and what to do."""
+    """The error names the column and its type, and suggests a cast."""
     with pytest.raises(InvalidEventError, match=r"'odd'.*cannot be stored.*cast the column"):
         make_schema(pa.schema([pa.field("odd", kind)]), [], binary_keys=False)
 
@@ -171,7 +171,7 @@ def test_types_that_cannot_be_stored(kind):
     "kind", [pa.string(), pa.large_string(), pa.bool_(), pa.int8(), pa.uint64(), pa.dictionary(pa.int8(), pa.string())]
 )
 def test_types_that_can_be_indexed(kind):
-    """Text, whole numbers and booleans."""
+    """Text, integers and booleans can be indexed."""
     schema = make_schema(pa.schema([pa.field("a", kind)]), ["a"], binary_keys=False)
     assert schema.indexes == ("a",)
 
@@ -180,7 +180,7 @@ def test_types_that_can_be_indexed(kind):
     "kind", [pa.float64(), pa.binary(), pa.timestamp("us"), pa.list_(pa.int8()), pa.null(), pa.decimal128(5)]
 )
 def test_types_that_cannot_be_indexed(kind):
-    """The message says which can."""
+    """The error names the types that can be indexed."""
     with pytest.raises(InvalidEventError, match=r"'a' of type .* cannot be indexed; index string, integer or boolean"):
         make_schema(pa.schema([pa.field("a", kind)]), ["a"], binary_keys=False)
 
@@ -196,7 +196,7 @@ SCHEMA = pa.schema(
 
 
 def test_key_columns_are_no_payload():
-    """Of a table's columns the keys are left out; the others keep their order and nullability."""
+    """A table's key columns are no payload; the others keep their order and nullability."""
     schema = make_schema(SCHEMA, ["a"], binary_keys=True)
     assert schema.fields == (Field("b", pa.string()), Field("a", pa.int8(), nullable=False, indexed=True))
     assert schema.arrow.names == ["space", "grouping", "timestamp", "b", "a"]
@@ -221,13 +221,13 @@ def test_key_columns_are_no_payload():
     ],
 )
 def test_schemas_that_cannot_be(arrow, indexes, error, message):
-    """Each says what is wrong."""
+    """An impossible schema is refused with the fault."""
     with pytest.raises(error, match=message):
         make_schema(arrow, indexes, binary_keys=False)
 
 
 def test_schema_of_events_added_one_by_one():
-    """`data`, never null, and a nullable text column for each index."""
+    """The default schema has `data`, never null, and a nullable text column for each index."""
     schema = default_schema(["type", "country"], binary_keys=False)
     assert schema.fields == (
         Field("data", pa.binary(), nullable=False),

@@ -1,4 +1,4 @@
-"""Values at paths of JSON that is stored by templates: what they are in the documents, or not told."""
+"""Values at paths of JSON stored by templates equal those in the documents, or are not available."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SHAPES = (
 
 @st.composite
 def templates(draw):
-    """Mostly one that is JSON."""
+    """Templates, most of which are JSON."""
     if draw(st.integers(0, 4)):
         literals, places = draw(st.sampled_from(SHAPES))
         return Template(literals, tuple(draw(st.sampled_from(FITTING[place])) for place in places))
@@ -59,7 +59,7 @@ def templates(draw):
 
 @st.composite
 def rows_of(draw, table):
-    """The templates of some rows, and what their variables hold."""
+    """The template of each row, and the values of its variables."""
     rows = []
     for _ in range(draw(st.integers(1, 8))):
         code = draw(st.integers(-1, len(table.templates) - 1))
@@ -70,7 +70,7 @@ def rows_of(draw, table):
 
 
 def node_of(table, rows):
-    """A node of some rows, what decodes it, and its templates."""
+    """A node of some rows, its decoding context, and its templates."""
     codes = encode_ints(codes_of(rows), make_compressor(Codec.NONE))
     stored = b"\x08\0\0\0" + codes + stored_columns(columns_of(table, rows))
     templates = table.compiled()
@@ -79,7 +79,7 @@ def node_of(table, rows):
 
 
 def told(table, rows, steps):
-    """The values at a path as templates tell them, of all rows and of every second one; None where they do not."""
+    """The values at a path according to the templates, of all rows and of every second one; None if not available."""
     node, context, texts = node_of(table, rows)
     known = value_templates(texts, steps)
     found = [node.value_at(known, 0, len(rows), places, context, None) for places in (None, np.arange(0, len(rows), 2))]
@@ -96,7 +96,7 @@ def as_values(decoded, kinds):
 @examples(2000)
 @given(st.data())
 def test_values_of_templates(data):
-    """What templates tell is what the documents have, kinds included; of odd slots they tell nothing."""
+    """Values from templates equal those in the documents, including their kinds."""
     table = TemplateTable(VARIABLES, tuple(data.draw(st.lists(templates(), min_size=1, max_size=3))))
     rows = data.draw(rows_of(table))
     steps = data.draw(st.sampled_from([("a",), ("b",), ("a", "b"), ("a", "b", 0), (0,), (-1,), ("a", "b", -1)]))
@@ -113,7 +113,7 @@ def test_values_of_templates(data):
 @examples(2000)
 @given(st.data())
 def test_fields_of_templates(data):
-    """One document of each template has the fields, and kinds of values, that all of its documents have."""
+    """The fields and kinds of values, counted on one document per template, are those of all documents."""
     table = TemplateTable(VARIABLES, tuple(data.draw(st.lists(templates(), min_size=1, max_size=3))))
     rows = data.draw(rows_of(table))
     node, context, texts = node_of(table, rows)

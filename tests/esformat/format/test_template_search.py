@@ -1,4 +1,4 @@
-"""Texts sought in values that are stored by templates: no row that holds one is left out, and most others are."""
+"""A text search in values stored by templates misses no row that contains the text, and skips most others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLAIN = Decompressor()
 
 
 def found(table, values, text):
-    """Of each value, whether it may hold a text; None where the values are not stored by templates."""
+    """Whether each value may contain a text; None if the values are not stored by templates."""
     templates = table.compiled()
     context = column_context(ColumnDictionary(0, b"", None, table), Codec.NONE, None, None)
     (stored,) = encode_templated(pa.array(values, pa.binary()), [0, len(values)], context)
@@ -51,7 +51,7 @@ def found(table, values, text):
 @examples(500)
 @given(st.data())
 def test_no_row_is_left_out(data):
-    """Parts of values, and of values joined, are found wherever they begin and end."""
+    """Parts of values are found wherever they begin and end, alone and with another byte."""
     table = data.draw(tables())
     values = [text_of(table, row) for row in data.draw(rows_of(table))]
     values += data.draw(st.lists(st.none() | st.binary(max_size=9), max_size=2))
@@ -88,49 +88,49 @@ VALUES = [b'{"url": "/cart", "n": 7}', b'{"url": "/", "n": 70}', b'{"url": "/pro
     ("text", "rows"),
     [
         (b'"/cart"', [0]),
-        (b'/"', [1, 2, 5]),  # and in any date that has signs like it
+        (b'/"', [1, 2, 5]),  # and in any date made of the same characters
         (b"/", [0, 1, 2, 5]),
         (b'"n": 7}', [0, 2, 3]),  # templates with the same variable
-        (b'", "n": 70', [0, 1, 2]),  # numbers may go on
+        (b'", "n": 70', [0, 1, 2]),  # the number may have more digits
         (b"ERROR", [3, 4]),
-        (b"ERROR d", [3, 4]),  # of strings it is not looked how they begin
+        (b"ERROR d", [3, 4]),  # the beginnings of strings are not checked
         (b"disk", [3]),
         (b"thin", [6]),
         (b"y/2015", [5]),
-        (b"ay ", [3, 4]),  # strings may end so
+        (b"ay ", [3, 4]),  # strings may end like this
         (b"absent", []),
         (b"ok", [5]),
         (b"x", []),
     ],
 )
 def test_where_a_text_stands(text, rows):
-    """In literals, across slots, in values of an enumeration, numbers, dates and strings."""
+    """Texts are found in literals, across slots, and in enumerations, numbers, dates and strings."""
     assert [row for row, may in enumerate(found(TABLE, VALUES, text)) if may] == rows
 
 
 @pytest.mark.parametrize(
     ("texts", "exact"),
     [
-        ([b"ERROR "], True),  # or a string may hold it
+        ([b"ERROR "], True),  # or within a string
         ([b'"n":'], True),
-        ([b'", "n": '], False),  # a string may end so, before a space
-        ([b"isk"], True),  # in strings alone
+        ([b'", "n": '], False),  # a string may end like this, before a space
+        ([b"isk"], True),  # only within strings
         ([b"absent"], True),
         ([b'"n": 7}'], False),
-        ([b"/cart"], True),  # in values of an enumeration
+        ([b"/cart"], True),  # in the values of an enumeration
         ([b"cart", b"prod"], True),
         ([b"/product/", b'"/"'], False),
         ([b'/cart"'], False),
         ([b'"url": "/cart", "n": 7}'], False),
-        ([b"OR d"], False),  # a string may begin so
+        ([b"OR d"], False),  # a string may begin like this
         ([b"RROR ", b"ROR "], True),
         ([b"RROR ", b"/cart"], True),
         ([b"RROR ", b'/cart"'], False),
     ],
 )
 def test_exact_places(texts, exact):
-    """Where literals and strings hold a text, no row has to be looked at. Dates, which may look like much, are left
-    out.
+    """A search is exact, without a check of rows, if only literals, enumeration values or strings can contain the
+    text. Dates, which many texts could match, are left out here.
     """
     table = TemplateTable(VARIABLES, (*TABLE.templates[:2], TABLE.templates[3]))
     assert TemplateTexts(table.compiled()).places_of(texts).are_exact == exact
@@ -141,7 +141,7 @@ LINES = [b"%s took=%dms user=%d" % (b"GET /a" if n % 3 else b"POST /b status=304
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
-    """A segment of lines of two templates, a third of which hold `status=304`."""
+    """A segment of lines of two templates, a third of which contain `status=304`."""
     path = tmp_path_factory.mktemp("lines") / "a.esdb"
     with esformat.create(path) as writer:
         writer.add_table(
@@ -159,7 +159,7 @@ def lines(tmp_path_factory):
 @pytest.mark.parametrize("limit", [None, 50])
 @pytest.mark.parametrize("columns", [["timestamp", "data"], ["timestamp"]], ids=["with the text", "without"])
 def test_what_templates_tell_is_not_asked(lines, texts, asks, limit, columns):
-    """Where what a value holds is all that is asked; unless it is not known of each row."""
+    """`matches` is not called if containing a text is the whole condition and the templates decide it for every row."""
     asked = []
 
     def matches(batch):
@@ -179,7 +179,7 @@ def test_what_templates_tell_is_not_asked(lines, texts, asks, limit, columns):
 
 
 def test_what_is_not_known_of_all_is_asked(lines, monkeypatch):
-    """Of blocks without templates, and of columns that hold no text."""
+    """`matches` is called for blocks without templates and for columns without text."""
     asked = []
 
     def matches(batch):
@@ -202,7 +202,7 @@ def test_what_is_not_known_of_all_is_asked(lines, monkeypatch):
 
 
 def test_some_groups_are_asked_and_some_not(lines, monkeypatch):
-    """Few rows of both are completed together."""
+    """Row groups that the templates decide and others are combined in one result."""
     known, told = BlockGroup.that_may_hold, itertools.cycle([True, False])
     monkeypatch.setattr(BlockGroup, "that_may_hold", lambda *given: (known(*given)[0], next(told)))
     monkeypatch.setattr(scans, "BATCH_BLOCKS", 1)
@@ -221,7 +221,7 @@ def test_some_groups_are_asked_and_some_not(lines, monkeypatch):
 
 
 def test_scans_ask_about_no_more_than_that(tmp_path):
-    """Of a file, `matches` is given the rows that may hold the texts, with or without other conditions."""
+    """`matches` receives only the rows that may contain the texts, with or without other conditions."""
     rnd = random.Random(3)
     pages = ["/", "/cart", "/about", "/product"]
     rows = [{"url": rnd.choice(pages), "n": n, "to": f"w{rnd.randrange(9)}"} for n in range(20_000)]
@@ -256,7 +256,7 @@ def test_scans_ask_about_no_more_than_that(tmp_path):
 
 
 def test_values_without_templates(tmp_path):
-    """Nothing is known of them, so that every row is asked about."""
+    """Without templates `matches` receives every row."""
     rnd = np.random.default_rng(1)
     data = noise(rnd, 3000, 40).to_pylist()
     with esformat.create(tmp_path / "a.esdb") as writer:
@@ -271,7 +271,7 @@ def test_values_without_templates(tmp_path):
 
 
 def test_templates_that_nobody_writes():
-    """Lists that repeat themselves in a thousand slots side by side: no text takes long, and any may be there."""
+    """A thousand adjacent slots of repetitive values do not slow down a search; every text may match there."""
     listed = Variable(Kind.ENUM, 0, (b"", b"a", b"aa", b"aaa"))
     templates = (Template((b"",) * 1001, (0,) * 1000), Template((b"", b""), (1,)))
     texts = TemplateTexts(TemplateTable((listed, Variable(Kind.STRING)), templates).compiled())

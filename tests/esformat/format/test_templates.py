@@ -1,4 +1,4 @@
-"""Tables of templates and nodes of them, as they are stored: what goes in comes out, and wrong bytes are refused."""
+"""Stored tables and nodes of templates are read back; invalid bytes are refused."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _writing(table):
 @examples(100)
 @given(tables(), st.binary(max_size=5))
 def test_tables(table, after):
-    """Any table is read as it was written, by both readers, whatever stands behind it."""
+    """Both readers read any table as written, whatever follows it."""
     stored = table.encode(WRITING)
     assert end_of_templates(memoryview(b"?" + stored + after), 1) == 1 + len(stored)
     assert table_of(decode_templates(memoryview(stored), len(table.templates), OWN)) == table
@@ -65,7 +65,7 @@ def test_tables(table, after):
 
 @pytest.mark.parametrize(("size", "compressed"), [(1000, False), (1100, True)])
 def test_few_texts_are_stored_as_they_are(size, compressed):
-    """A first question need not decompress them."""
+    """A small table is stored uncompressed, so that a first query need not decompress it."""
     zstd = make_compressor(Codec.ZSTD)
     table = TemplateTable((), (Template((b"x" * size,)),))
     stored = table.encode(EncodeContext(zstd, zstd))
@@ -76,7 +76,7 @@ def test_few_texts_are_stored_as_they_are(size, compressed):
 @examples(150)
 @given(st.data())
 def test_nodes(data):
-    """Any values by any templates: all, parts of them, and by the independent reader."""
+    """Any values by any templates are read back, all or in part, also by the independent reader."""
     table = data.draw(tables())
     values = [text_of(table, row) for row in data.draw(rows_of(table))]
     values += data.draw(st.lists(st.none() | st.binary(max_size=4), max_size=3))
@@ -100,7 +100,7 @@ def test_nodes(data):
 @examples(300)
 @given(st.data())
 def test_any_byte_may_be_wrong(data):
-    """Whatever a program writes there with right checksums: refused, or read as the independent reader reads it."""
+    """Any changed byte, with valid checksums, is refused or read as the independent reader reads it."""
     table = data.draw(tables())
     values = [text_of(table, row) for row in data.draw(rows_of(table))]
     (node,) = encode_templated(pa.array(values, pa.binary()), [0, len(values)], _writing(table))
@@ -127,7 +127,7 @@ def _read_ours(stored, templates, node, count):
 
 
 def _stored(variables=1, templates=1, **others):
-    """The bytes of templates, with parts of them as given."""
+    """The bytes of a table of templates with some parts replaced."""
     parts = {
         "kinds": [0], "parameters": [0], "value_counts": [0], "values": [], "slot_counts": [1], "slots": [0],
         "literals": [b"", b""],
@@ -153,7 +153,7 @@ def _stored(variables=1, templates=1, **others):
     ids=str,
 )  # fmt: skip
 def test_tables_that_break_the_format(parts):
-    """Both readers refuse them."""
+    """Both readers refuse tables that break the format."""
     assert decode_templates(memoryview(_stored()), 1, OWN).count == 1
     stored = _stored(**parts)
     with pytest.raises((CorruptSegmentError, UnsupportedVersionError)):
@@ -164,7 +164,7 @@ def test_tables_that_break_the_format(parts):
 
 @pytest.mark.parametrize("templates", [0, 4097])
 def test_numbers_of_templates(templates):
-    """As many as there are, and no more than a column may have."""
+    """A wrong number of templates is refused."""
     with pytest.raises(CorruptSegmentError, match=f"{templates} templates of 1 variables"):
         decode_templates(memoryview(_stored()), templates, OWN)
 
@@ -175,20 +175,20 @@ def test_numbers_of_templates(templates):
      ({"slot_counts": [MOST_SLOTS] * 129}, 129)],
 )  # fmt: skip
 def test_how_many_values_and_slots(parts, templates):
-    """They are added up before there is memory for them: each is within its own bounds."""
+    """Values and slots are limited in total before memory is allocated, even if each count is valid."""
     with pytest.raises(CorruptSegmentError, match="more than 131072 values or slots"):
         decode_templates(memoryview(_stored(**parts)), templates, OWN)
 
 
 @pytest.mark.parametrize("parts", [{"kinds": [7]}, {"kinds": [255]}, {"kinds": [6], "parameters": [10]}], ids=str)
 def test_kinds_that_came_later(parts):
-    """Nothing is broken where a newer version wrote them."""
+    """Kinds of a newer version are unsupported, not damage."""
     with pytest.raises(UnsupportedVersionError):
         decode_templates(memoryview(_stored(**parts)), 1, OWN)
 
 
 def test_tables_that_are_cut_short():
-    """At each length."""
+    """A table cut short at any length is refused."""
     stored = _stored()
     for size in range(len(stored)):
         with pytest.raises(CorruptSegmentError, match="cut short"):
@@ -218,7 +218,7 @@ STRINGS = encode_node(pa.array([b"a", b"b"], pa.binary()), WRITING)
      _node([1, 1], STRINGS, head=(Shape.TEMPLATES, 0, 1)), _node([1, 1], STRINGS, head=(Shape.TEMPLATES, 4, 0))],
 )  # fmt: skip
 def test_nodes_that_break_the_format(node):
-    """Both readers refuse them."""
+    """Both readers refuse nodes that break the format."""
     with pytest.raises(CorruptSegmentError):
         decode_node(node, 0, 2, pa.binary(), _reading(WHOLE))
     templates = read_esdb.read_templates(read_esdb.Cursor(_stored()), 1)
@@ -228,19 +228,19 @@ def test_nodes_that_break_the_format(node):
 
 
 def test_a_node_without_templates():
-    """What its codes mean is not there."""
+    """A node whose templates are missing is refused."""
     with pytest.raises(CorruptSegmentError, match="no dictionary"):
         decode_node(_node([1, 1], STRINGS), 0, 2, pa.binary(), OWN)
 
 
 def test_a_node_of_another_type():
-    """Numbers have no templates."""
+    """A node of templates in a column of numbers is refused."""
     with pytest.raises(CorruptSegmentError, match="stored in shape"):
         decode_node(_node([1, 1], STRINGS), 0, 2, pa.int64(), _reading(WHOLE))
 
 
 def test_text_that_is_not_utf_8():
-    """It is refused in text, not in binary."""
+    """Bytes that are not UTF-8 are refused in a text column, not in a binary one."""
     node = _node([1, 1], encode_node(pa.array([b"a", b"\xff"], pa.binary()), WRITING))
     assert decode_node(node, 0, 2, pa.binary(), _reading(WHOLE))[0].to_pylist() == [b"a", b"\xff"]
     with pytest.raises(CorruptSegmentError, match="broken"):
@@ -248,7 +248,7 @@ def test_text_that_is_not_utf_8():
 
 
 def test_many_slots_of_few_bytes():
-    """A constant column and a template of many slots stand for more numbers than anybody wants: refused at once."""
+    """A constant column and a template of many slots, which expand to too many values, are refused immediately."""
     table = TemplateTable((Variable(Kind.ENUM, 0, (b"",)),), (Template((b"",) * 1025, (0,) * 1024),))
     constant = encode_ints(np.zeros(65_536, np.int64), PLAIN)
     with pytest.raises(CorruptSegmentError, match="slots"):
@@ -256,7 +256,7 @@ def test_many_slots_of_few_bytes():
 
 
 def test_many_bytes_of_a_few_stored(monkeypatch):
-    """A long literal in every row stands for more bytes than a node may: refused before they are written."""
+    """A long literal in every row, which exceeds the size of a node, is refused before it is written out."""
     table = TemplateTable((), (Template((b"x" * 1000,)),))
     with pytest.raises(CorruptSegmentError, match="room"):
         decode_node(_node([1] * 20_000), 0, 20_000, pa.binary(), _reading(table))

@@ -23,7 +23,7 @@ def _array(values: list[bytes], kind: pa.DataType) -> pa.Array:
 @examples(100)
 @given(texts=st.lists(st.lists(st.sampled_from(PIECES)).map("".join), max_size=6), cut=st.data())
 def test_as_each_value_by_itself(kind, texts, cut):
-    """Values are taken where each is text, wherever the bytes of all are cut into values."""
+    """Values are accepted only if each is UTF-8, wherever the bytes are divided into values."""
     stored = "".join(texts).encode() + cut.draw(st.sampled_from([b"", b"\xff", b"\xc3"]))
     edges = sorted(cut.draw(st.lists(st.integers(0, len(stored)), max_size=5)))
     values = [stored[a:b] for a, b in zip([0, *edges], [*edges, len(stored)], strict=True)]
@@ -39,14 +39,14 @@ def test_as_each_value_by_itself(kind, texts, cut):
 
 
 def test_bytes_that_end_early():
-    """Lengths that claim more than there is are refused before anything is read."""
+    """Lengths beyond the end of the bytes are refused before anything is read."""
     with pytest.raises(CorruptSegmentError, match="end early"):
         bytes_array(np.array([3, 5], np.int64), pa.py_buffer(b"abcd"), pa.string())
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()], ids=str)
 def test_one_key_for_every_row(kind):
-    """A key once for each row, also the empty one and for no row."""
+    """A key is repeated for each row, even if it is empty or there are no rows."""
     for key, count in ((b"abc", 3), (b"", 2), (b"x", 0)):
         found = repeated_key(key, kind, count)
         found.validate(full=True)

@@ -1,4 +1,4 @@
-"""Unix time: one number and a column of them are read alike, by a unit or by size."""
+"""Unix times: single numbers and columns are read alike, with a given unit or one inferred from their size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def of(times, row=0):
 
 @pytest.mark.parametrize("unit", UNIX_UNITS)
 def test_units(unit):
-    """The same moment in each unit: as an integer, as a text with a fraction, as a float."""
+    """A moment is the same in each unit: as an integer, as text with a fraction, as a float."""
     number, size = MOMENT // UNIX_UNITS[unit], UNIX_UNITS[unit]
     assert to_nanos(number) == (MOMENT, unit)
     assert from_integers(pa.array([number])).assumed == {unit}
@@ -38,14 +38,14 @@ def test_units(unit):
 
 
 def test_nothing_is_assumed_where_a_unit_is_given():
-    """Neither of numbers nor of texts; rows that are no times tell no unit."""
+    """If a unit is given, none is assumed; rows that are not times do not suggest a unit."""
     assert not from_integers(pa.array([5]), "ms").assumed
     assert not from_text(pa.array(["5"]), "ms").assumed
     assert from_text(pa.array(["5", "x", "20260301120000", None])).assumed == {"s"}
 
 
 def test_every_digit_of_a_text_counts():
-    """Nanoseconds are exact, below 1970, too; digits below them are cut off."""
+    """Nanoseconds of a text are exact, also before 1970; further digits are cut off."""
     assert to_nanos("1403534919.123456789")[0] == MOMENT + 123_456_789
     assert of(from_text(pa.array(["-0.000000001"]), "s")) == -1
     assert of(from_text(pa.array(["1403534919.1234567899"]))) == MOMENT + 123_456_789
@@ -55,7 +55,7 @@ def test_every_digit_of_a_text_counts():
 @examples(300)
 @given(st.integers(-(2**63), 2**63 - 1) | st.integers(10**10, 10**18), UNITS)
 def test_integers(number, unit):
-    """One number is what it is in a column; its text is the same, as far as texts reach."""
+    """A single integer is read as in a column, and so is its text, within the range of texts."""
     assert of(from_integers(pa.array([number, 0]), unit)) == one(number, unit)
     if abs(number) < 9 * 10**18:
         assert of(from_text(pa.array([str(number)]), unit)) == one(number, unit) == one(str(number), unit)
@@ -64,7 +64,7 @@ def test_integers(number, unit):
 @examples(300)
 @given(st.floats(-1e20, 1e20) | st.floats(allow_nan=True), UNITS)
 def test_floats(number, unit):
-    """One float is what it is in a column, but for the last microsecond."""
+    """A single float is read as in a column, to the last microsecond."""
     single, column = one(number, unit), of(from_floats(pa.array([number]), unit))
     if single is None or column is None:
         assert single == column or abs(single or column or 0) > 10**19
@@ -75,14 +75,14 @@ def test_floats(number, unit):
 @examples(300)
 @given(st.decimals(-(10**11), 10**11, places=9).map(lambda number: f"{number:f}"), UNITS)
 def test_texts(text, unit):
-    """One text is what it is in a column, to the nanosecond."""
+    """A single text is read as in a column, to the nanosecond."""
     single, column = one(text, unit), of(from_text(pa.array([text]), unit))
     assert single == column
 
 
 @pytest.mark.parametrize("number", [1900, 2026, 2100, 2026.0, "2026"])
 def test_years(number):
-    """So is what reads as a year, in a question: events may come half an hour after 1970 began, as of a simulation."""
+    """A number that may be a year is refused in a query, but accepted in events, as of a simulation near 1970."""
     with pytest.raises(ValueError, match="may be a year"):
         to_nanos(number, asked=True)
     assert to_nanos(number) == (int(number) * 10**9, "s")
@@ -93,8 +93,8 @@ def test_years(number):
 
 @pytest.mark.parametrize("number", [19991231, 20260301, 202603010800, 20260301080005, 20260301.0, "20260301"])
 def test_dates(number):
-    """What reads as a date is refused, unless a unit is given."""
+    """A number that may be a date is refused unless a unit is given."""
     with pytest.raises(ValueError, match="may be a date"):
         to_nanos(number)
     assert to_nanos(number, "ms")
-    assert to_nanos(20261301) == (20261301 * 10**9, "s")  # there is no month 13
+    assert to_nanos(20261301) == (20261301 * 10**9, "s")  # month 13 does not exist

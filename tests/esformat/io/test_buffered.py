@@ -1,4 +1,4 @@
-"""Bytes read through windows are the same bytes, and few requests."""
+"""Buffered reads return the same bytes in few requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATA = bytes(range(250))
 
 
 class Announced(CountingSource):
-    """A source that notes what it is told will be read."""
+    """A source that records which reads are announced."""
 
     def __init__(self, source):
         super().__init__(source)
@@ -27,7 +27,7 @@ class Announced(CountingSource):
 
 @given(st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(0, 70)), max_size=30))
 def test_reads_are_those_of_the_source(places):
-    """Anywhere, of any length, in any order."""
+    """Reads at any offset, of any length and in any order return the source's bytes."""
     windows = Windows(BytesSource(DATA), WINDOW)
     for offset, length in places:
         stop = min(offset + length, len(DATA))
@@ -35,7 +35,7 @@ def test_reads_are_those_of_the_source(places):
 
 
 def test_reading_in_turn():
-    """Each window is read once, and those that follow are announced before."""
+    """In sequential reads each window is read once, and the next ones are announced before."""
     source = Announced(BytesSource(DATA))
     windows = Windows(source, WINDOW)
     parts = [windows.read_at(at, 5) for at in range(0, len(DATA), 5)]
@@ -47,7 +47,7 @@ def test_reading_in_turn():
 
 
 def test_windows_are_kept():
-    """Going back and forth between two places reads neither again."""
+    """Alternating between two positions reads neither twice."""
     source = Announced(BytesSource(DATA))
     windows = Windows(source, WINDOW)
     for _ in range(5):
@@ -57,7 +57,7 @@ def test_windows_are_kept():
 
 
 def test_many_sources_hold_no_more_than_one():
-    """Windows of several that are read at a time are the smaller."""
+    """Several sources that are read together have smaller windows, so that they use no more memory than one."""
     data = bytes(WINDOW_BYTES)
     for among in (1, 2, 16):
         source = Announced(BytesSource(data))
@@ -66,12 +66,12 @@ def test_many_sources_hold_no_more_than_one():
 
 
 def test_the_end():
-    """Beyond it is the source's own error."""
+    """A read beyond the end raises the source's own error."""
     with pytest.raises(CorruptSegmentError, match="early"):
         Windows(BytesSource(DATA), WINDOW).read_at(len(DATA) - 3, 4)
 
 
 def test_files_are_read_as_they_are():
-    """Windows are for sources that fetch ahead."""
+    """A source that does not prefetch is returned unchanged."""
     source = BytesSource(DATA)
     assert in_windows(source) is source

@@ -1,4 +1,4 @@
-"""Several files at once: seen together or not at all, whenever a reader looks and wherever a writer dies."""
+"""Commits of several files: readers see all or none of them, at any time and wherever a writer dies."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ OLD, NEW = (
 
 
 def seen(folder):
-    """What a reader sees: names and contents."""
+    """The names and contents that a reader sees."""
     paths = committed(lambda: sorted(str(path) for path in Path(folder).rglob("[!.]*.bin")), [folder])
     return {str(Path(path).relative_to(folder)): Path(path).read_bytes() for path in paths}
 
 
 def staged(write, contents):
-    """Files of tasks."""
+    """Stage the files of tasks."""
     paths = []
     for number, content in enumerate(contents):
         paths.append(write.staged(f"{number}-{os.urandom(2).hex()}"))
@@ -41,7 +41,7 @@ def staged(write, contents):
 
 
 def make(folder, job, contents, **options):
-    """A whole write."""
+    """Begin a write; return it, and a function that stages and commits its files."""
     write = Write(LocalFolder(str(folder)), job, ".bin")
     write.begin()
     return write, lambda: write.commit(staged(write, contents), **options)
@@ -56,12 +56,12 @@ def folder(tmp_path):
 
 
 def left(folder):
-    """Names of everything that is there."""
+    """The names of everything in the directory."""
     return sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*"))
 
 
 def test_append(folder):
-    """Both writes' files are there, and a record of each; nothing else."""
+    """An append adds its files and a record; nothing else remains."""
     make(folder, "newjob00", NEW.values(), facts={"events": 2})[1]()
     assert seen(folder) == OLD | NEW
     assert left(folder) == sorted([*OLD, *NEW, "_committed-newjob00", "_committed-oldjob00"])
@@ -69,14 +69,14 @@ def test_append(folder):
 
 
 def test_overwrite(folder):
-    """Only the new files are left, and only their record."""
+    """An overwrite leaves only its files and its record."""
     make(folder, "newjob00", NEW.values(), removed=list(OLD), forget=True)[1]()
     assert seen(folder) == NEW
     assert left(folder) == sorted([*NEW, "_committed-newjob00"])
 
 
 def test_abort(folder):
-    """Nothing is left of a write that is given up, its tasks' files included."""
+    """An aborted write leaves nothing, not even its tasks' files."""
     before = left(folder)
     write = Write(LocalFolder(str(folder)), "newjob00", ".bin")
     write.begin()
@@ -84,7 +84,7 @@ def test_abort(folder):
     assert seen(folder) == OLD
     write.abort()
     assert left(folder) == before
-    with pytest.raises(FileNotFoundError):  # a task that goes on all the same
+    with pytest.raises(FileNotFoundError):  # a task that continues nevertheless
         staged(write, NEW.values())
 
 
@@ -93,7 +93,7 @@ class _Died(BaseException):
 
 
 def die_at(monkeypatch, step):
-    """Let the process of a write end at its n-th change of the disk."""
+    """Let the process of a write die at its n-th change of the disk."""
     calls = 0
 
     def counted(real):
@@ -115,7 +115,7 @@ def die_at(monkeypatch, step):
 
 @pytest.mark.parametrize("step", range(16))
 def test_died_at_every_step(folder, step, monkeypatch):
-    """Wherever the process dies, readers see all old files or all new ones, then and after the next write's sweep."""
+    """Wherever the process dies, readers see all old or all new files, before and after the next write's sweep."""
     write = Write(LocalFolder(str(folder)), "newjob00", ".bin")
     write.begin()
     paths = staged(write, NEW.values())
@@ -139,7 +139,7 @@ def test_died_at_every_step(folder, step, monkeypatch):
 
 
 def test_readers_see_old_or_new(folder):
-    """A reader that looks all the time sees the files of one write, never of two, never of none."""
+    """A reader that looks all the time sees the files of exactly one write."""
     wrong, looks, done = [], 0, threading.Event()
 
     def look():
@@ -165,7 +165,7 @@ def test_readers_see_old_or_new(folder):
 
 
 def test_dead_writers_are_swept_and_live_ones_spared(folder):
-    """The next write clears away what a process left that is gone; not what a running one is at."""
+    """A write removes what a dead process left, but not what a running one has staged."""
     code = (
         "import sys; from esformat.io.commits import Write; from esformat.io.commit_folder import LocalFolder; "
         "w = Write(LocalFolder(sys.argv[1]), 'deadjob0', '.bin'); w.begin(); open(w.place(w.staged('0')), 'w').close()"
@@ -179,7 +179,7 @@ def test_dead_writers_are_swept_and_live_ones_spared(folder):
 
 
 def test_writers_elsewhere_get_a_day(folder):
-    """What another machine's writer left is taken for dead once nothing changed for a day."""
+    """The staging of another machine's writer counts as dead after a day without changes."""
     write = Write(LocalFolder(str(folder)), "farjob00", ".bin")
     write.begin()
     staging = folder / "_staging-farjob00"
@@ -192,7 +192,7 @@ def test_writers_elsewhere_get_a_day(folder):
 
 
 def test_files_below(folder):
-    """Files of directories below are replaced with the rest, whichever of the two is read."""
+    """Files in subdirectories are replaced with the rest."""
     (folder / "below").mkdir()
     (folder / "below" / "x.bin").write_bytes(b"x")
     assert len(seen(folder)) == 3
@@ -214,7 +214,7 @@ def test_names_of_writes(tmp_path, job):
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"added": ["/etc/x"], "removed": [], "forgotten": [], "facts": {}}',
                                      b'{"added": ["../x"], "removed": [], "forgotten": [], "facts": {}}'])  # fmt: skip
 def test_broken_record(folder, content):
-    """A record that is damaged, or that leads out of its directory, is an error: nothing is deleted by it."""
+    """A record that is damaged or leads out of its directory is an error, and deletes nothing."""
     (folder / "_replacing-newjob00").write_bytes(content)
     with pytest.raises(UsageError, match="the record of a write is broken"):
         seen(folder)

@@ -1,4 +1,4 @@
-"""Several objects at once, in stores that cannot rename: seen together or not at all, whoever dies, whoever looks."""
+"""Commits of several objects in stores that cannot rename: readers see all or none, wherever a writer dies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Died(BaseException):
 
 
 class Watched:
-    """A store with a hook before each change of it, and one in the middle of each listing."""
+    """A store with a hook before each change and one in the middle of each listing."""
 
     def __init__(self, store):
         self.store = store
@@ -49,7 +49,7 @@ class Watched:
         return changing
 
     def list(self, directory):
-        """Two pages, with time between them: the first half of the names, then those that come later by then."""
+        """List in two pages with time between them: half of the names, then those that sort after them by then."""
         first = sorted(self.store.list(directory))
         first = first[: len(first) // 2]
         self.while_listing()
@@ -73,7 +73,7 @@ def in_memory():
 
 @pytest.fixture
 def in_bucket(s3, bucket):
-    """A prefix of a bucket of a real S3 endpoint."""
+    """A prefix of a bucket at a real S3 endpoint."""
     place = locate(f"s3://{bucket}/lake")
     return StoredFolder(Watched(place.store), place.path)
 
@@ -87,7 +87,7 @@ def folder(request):
 
 
 def staged(write, contents):
-    """What tasks put."""
+    """Upload the objects of tasks."""
     names = [write.staged(f"{number}-{os.urandom(2).hex()}") for number in range(len(contents))]
     for name, content in zip(names, contents, strict=True):
         put(write.folder.store, write.place(name).path, content)
@@ -95,14 +95,14 @@ def staged(write, contents):
 
 
 def make(folder, job, contents, **options):
-    """A whole write."""
+    """Begin and commit a write."""
     write = Write(folder, job, ".bin")
     write.begin()
     write.commit(staged(write, contents), **options)
 
 
 def seen(folder):
-    """What a reader sees: names and contents."""
+    """The names and contents that a reader sees."""
     paths = committed_objects(folder.store, folder.prefix, lambda path: path.endswith(".bin"))
     return {path.removeprefix(folder.prefix + "/"): _bytes(folder.store, path) for path in paths}
 
@@ -113,12 +113,12 @@ def _bytes(store, path):
 
 
 def left(folder):
-    """Names of all objects."""
+    """The names of all objects."""
     return sorted(path.removeprefix(folder.prefix + "/") for path in folder.store.store.list(folder.prefix))
 
 
 def test_append_and_overwrite(folder):
-    """What was appended is beside what was there; an overwrite leaves its own objects and record."""
+    """An append adds its objects to the existing ones; an overwrite leaves only its objects and record."""
     make(folder, "newjob00", NEW.values(), facts={"events": 2})
     assert seen(folder) == OLD | NEW
     assert left(folder) == sorted([*OLD, *NEW, "_committed-newjob00", "_committed-oldjob00"])
@@ -129,7 +129,7 @@ def test_append_and_overwrite(folder):
 
 
 def test_abort(folder):
-    """Nothing is left of a write that is given up; what a task puts there afterwards is not seen, and swept."""
+    """An aborted write leaves nothing; objects that a task uploads afterwards are not seen, and are swept."""
     before = left(folder)
     write = Write(folder, "newjob00", ".bin")
     write.begin()
@@ -142,7 +142,7 @@ def test_abort(folder):
 
 
 def test_a_task_that_outlives_its_write(folder):
-    """What it puts there before the end of the write is kept, what it puts there afterwards goes at once."""
+    """Objects that a task uploads before the end of the write are kept; later ones are removed immediately."""
     before = left(folder)
     write = Write(folder, "newjob00", ".bin")
     write.begin()
@@ -158,7 +158,7 @@ def test_a_task_that_outlives_its_write(folder):
 
 @pytest.mark.parametrize("step", range(14))
 def test_died_at_every_step(in_memory, step, monkeypatch):
-    """Wherever the driver dies, readers see all old objects or all new ones, then and after the next write's sweep."""
+    """Wherever the driver dies, readers see all old or all new objects, before and after the next write's sweep."""
     make(in_memory, "oldjob00", OLD.values())
     write = Write(in_memory, "newjob00", ".bin")
     write.begin()
@@ -184,14 +184,14 @@ def test_died_at_every_step(in_memory, step, monkeypatch):
     assert seen(in_memory) == found
     assert left(in_memory) == sorted([*found, f"_committed-{'oldjob00' if found == OLD else 'newjob00'}"])
     assert finished == (step >= 13)
-    if step == 3:  # the record and both copies are there, and are not to be seen
+    if step == 3:  # the record and both copies exist, but must not be seen
         assert found == OLD
     if step == 4:  # the moment of the commit
         assert found == NEW
 
 
 def _before_a_commit(folder):
-    """Objects of a write and one that was copied there, whose name comes before those of records; the next write."""
+    """The objects of a write, a copied one whose name sorts before records, and the next write with its objects."""
     make(folder, "oldjob00", OLD.values())
     old = {**OLD, "A.bin": b"a"}
     put(folder.store, f"{folder.prefix}/A.bin", old["A.bin"])
@@ -202,7 +202,7 @@ def _before_a_commit(folder):
 
 @pytest.mark.parametrize("page", range(3))
 def test_commit_during_a_listing(in_memory, page):
-    """A whole commit between two pages of the first, the second or the third listing of a reader."""
+    """A commit between two pages of any of the reader's listings shows all old or all new objects."""
     old, write, names = _before_a_commit(in_memory)
     pages = count()
 
@@ -216,8 +216,8 @@ def test_commit_during_a_listing(in_memory, page):
 
 @pytest.mark.parametrize("step", range(14))
 def test_listings_take_time(in_memory, step, monkeypatch):
-    """A commit that goes on between two pages of a listing: the reader sees all old objects, or all new ones."""
-    monkeypatch.setattr(commit_folder, "REQUESTS", 1)  # no object is copied beside the end of the write
+    """A commit in progress between two pages of a listing shows all old or all new objects."""
+    monkeypatch.setattr(commit_folder, "REQUESTS", 1)  # no copies in parallel with the end of the write
     old, write, names = _before_a_commit(in_memory)
     steps, results = count(), []
 
@@ -228,18 +228,18 @@ def test_listings_take_time(in_memory, step, monkeypatch):
             results.append(seen(in_memory))
 
     def finish():
-        """All that is left of the commit, as another process does it, and later than the pages before."""
+        """Finish or undo the commit as another process does, after the first page."""
         in_memory.store.while_listing = lambda: None
         Write(in_memory, "newjob00", ".bin").abort()
 
     in_memory.store.before_change = look
-    with contextlib.suppress(FileNotFoundError, ClosedError):  # the other process was quicker, or undid it
+    with contextlib.suppress(FileNotFoundError, ClosedError):  # the other process was faster, or undid the write
         write.commit(names, removed=list(old), forget=True)
     assert results in ([old], [NEW]) or (step >= 13 and results == [])
 
 
 def test_a_write_that_was_taken_for_dead(in_memory, monkeypatch):
-    """Another process undoes it while its owner copies: what is copied behind that one's back goes as well."""
+    """If another process undoes a write while its owner copies, objects copied afterwards are removed as well."""
     monkeypatch.setattr(commit_folder, "REQUESTS", 1)
     old, write, names = _before_a_commit(in_memory)
     steps, changes = count(), count()
@@ -264,7 +264,7 @@ def test_a_write_that_was_taken_for_dead(in_memory, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["memory", "s3"])
 def test_readers_see_old_or_new(kind, request):
-    """A reader that looks before every step of every write sees the objects of one write, never of two, never none."""
+    """A reader that looks before every step of every write sees the objects of exactly one write."""
     folder = request.getfixturevalue("in_memory" if kind == "memory" else "in_bucket")
     make(folder, "oldjob00", OLD.values())
     found = []
@@ -277,7 +277,7 @@ def test_readers_see_old_or_new(kind, request):
 
 
 def test_dead_writers_are_swept_and_live_ones_spared(folder, monkeypatch):
-    """The next write clears away what is left of writes elsewhere after a day; not what a running one is at."""
+    """A sweep removes writes of other machines after a day, but not those that are running."""
     for job in ("deadjob0", "livejob0"):
         Write(folder, job, ".bin").begin()
     owner = json.dumps({"host": "elsewhere", "pid": 1, "started": ""}).encode()
@@ -290,7 +290,7 @@ def test_dead_writers_are_swept_and_live_ones_spared(folder, monkeypatch):
 
 
 def test_other_clients_see_no_more(in_bucket, s3, bucket):
-    """After an overwrite nothing but its objects and record is in the bucket, uploads that were begun included."""
+    """After an overwrite the bucket has only its objects and record, and no unfinished uploads."""
     make(in_bucket, "oldjob00", OLD.values())
     make(in_bucket, "newjob00", [bytes(6 << 20), b"1"], removed=list(OLD), forget=True)
     names = ["_committed-newjob00", "part-00000-newjob00.bin", "part-00001-newjob00.bin"]

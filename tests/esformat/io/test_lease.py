@@ -1,4 +1,4 @@
-"""Leases: one job at a time works on a place, in a directory and in a store."""
+"""Leases: only one job at a time works on a location, in a directory and in a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from esformat.io.write_owner import this_owner
 
 @pytest.fixture(params=["directory", "store"])
 def folder(request, tmp_path):
-    """A place of each kind, in `tmp_path / "place"`."""
+    """A location of each kind, in `tmp_path / "place"`."""
     path = tmp_path / "place"
     path.mkdir()
     if request.param == "directory":
@@ -28,13 +28,13 @@ def folder(request, tmp_path):
 
 
 def put_lease(folder, **changes):
-    """A lease of a job elsewhere."""
+    """Write the lease of a job elsewhere."""
     holder = {"job": "convert", **this_owner(), "until": time.time() + LEASE_SECONDS, **changes}
     folder.put("_lease-0123456789abcdef", json.dumps(holder).encode())
 
 
 def test_second_job_is_refused(folder):
-    """While a job works, another one is told who does; afterwards nothing is left."""
+    """While a job works, a second one is refused with the name of the first; afterwards no lease remains."""
     with owned(folder, "convert") as lease:
         lease.check()
         with pytest.raises(UsageError, match="another job works here: convert, process"), owned(folder, "compact"):
@@ -44,7 +44,7 @@ def test_second_job_is_refused(folder):
 
 
 def test_all_or_none(folder, tmp_path):
-    """Of several places, none is kept where one is taken."""
+    """If one of several locations is taken, none is leased."""
     other = LocalFolder(str(tmp_path / "other"))
     with owned(folder, "convert"), pytest.raises(UsageError), all_owned([other, folder], "erase"):
         pass
@@ -55,7 +55,7 @@ def test_all_or_none(folder, tmp_path):
     "gone", [{"started": "0"}, {"host": "elsewhere", "until": 0.0}], ids=["process is gone", "not renewed"]
 )
 def test_lease_of_the_dead(folder, gone):
-    """A process that is gone, or a machine that was not heard of, has no lease any more."""
+    """The lease of a dead process, or of a machine that stopped renewing it, does not count."""
     put_lease(folder, **gone)
     with owned(folder, "convert"):
         assert len(folder.names()) == 1
@@ -69,14 +69,14 @@ def test_lease_of_another_machine(folder):
 
 
 def test_unreadable_lease(folder):
-    """What is no lease is reported, not passed over."""
+    """An unreadable lease is reported, not ignored."""
     folder.put("_lease-0123456789abcdef", b"{}")
     with pytest.raises(UsageError, match="cannot be read"), owned(folder, "convert"):
         pass
 
 
 def test_jobs_that_begin_at_once(folder):
-    """Of many that begin at the same moment one at most owns the place at any time."""
+    """Of several jobs that begin at the same moment, at most one owns the location at any time."""
     inside, most, refused = [], [], []
 
     def work():

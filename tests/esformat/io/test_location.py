@@ -1,4 +1,4 @@
-"""What callers may name: paths, URIs, filesystems; files, directories, patterns and prefixes."""
+"""Locations that callers may pass: paths, URIs, filesystems; files, directories, patterns and prefixes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write(target, spaces="ab", **options):
      lambda p: (fsspec.filesystem("file"), str(p)), lambda p: (fsspec.filesystem("file"), p)],
 )  # fmt: skip
 def test_local_files_are_plain_files(tmp_path, name):
-    """Whatever leads to the local disk is read and published there as a path is: no object store is involved."""
+    """Every name of a local file is treated like a path, without an object store."""
     path = tmp_path / "a b%20.esdb"
     assert locate(name(path)) == str(path)
     write(name(path))
@@ -54,13 +54,13 @@ def test_local_files_are_plain_files(tmp_path, name):
 )
 @pytest.mark.usefixtures("s3")
 def test_uris(uri, path):
-    """Keys are taken as they are written."""
+    """Keys in URIs are taken literally."""
     assert locate(uri).path == path
 
 
 @pytest.mark.usefixtures("s3")
 def test_connections_are_kept():
-    """One filesystem for a bucket and its settings."""
+    """A bucket with its settings has one filesystem, which is reused."""
     one, other = locate("s3://b/1"), locate("s3://b/2")
     assert one.store._filesystem is other.store._filesystem
     assert locate("s3://b/1?region=eu-north-1").store._filesystem is not one.store._filesystem
@@ -72,20 +72,20 @@ def test_connections_are_kept():
      ("nowhere://a", "nowhere"), ("s3://b/k?colour=red", "colour")],
 )  # fmt: skip
 def test_what_names_nothing(wrong, said):
-    """The message says what would do."""
+    """An invalid location is refused with valid alternatives."""
     for verb in (esformat.open, esformat.create, esformat.open_many):
         with pytest.raises(esformat.UsageError, match=said):
             verb([wrong] if verb is esformat.open_many else wrong)
 
 
 def test_without_fsspec(monkeypatch):
-    """The message names the extra."""
+    """Without fsspec the error names the extra to install."""
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(esformat.UsageError, match=r"fsspec is needed.*esformat\[cloud\]"):
         esformat.open("memory://a")
 
 
-# ------------------------------------------------------------ many
+# ------------------------------------------------------------ many files
 
 
 NAMES = ["a.esdb", "b.esdb", "deep/c.esdb", "deep/er/d.esdb", "deep/.hidden.esdb", "deep/notes.txt", "x/b2.esdb"]
@@ -121,13 +121,13 @@ def prefix(s3, bucket, tree):
 
 @pytest.mark.parametrize(("pattern", "expected"), FOUND, ids=[pattern or "(all)" for pattern, _ in FOUND])
 def test_files_found_on_disk(tree, pattern, expected):
-    """Directories and patterns, in the order of names; hidden files are none."""
+    """Directories and patterns yield files in order of name, without hidden ones."""
     with esformat.open_many(str(tree / pattern)) as many:
         assert [Path(path).relative_to(tree).as_posix() for path in many.paths] == expected
 
 
 def test_directories_that_go_away_while_they_are_listed(tmp_path):
-    """A write that ends takes its staging directory away: whoever lists at that moment is not disturbed."""
+    """A listing is not disturbed by staging directories that appear and disappear meanwhile."""
     write(tmp_path / "a.esdb")
     over = Event()
 
@@ -150,7 +150,7 @@ def test_directories_that_go_away_while_they_are_listed(tmp_path):
 
 @pytest.mark.parametrize("through", share_of(["uri", "arrow", "fsspec"], 3))
 def test_files_found_in_a_store(s3, bucket, prefix, through):
-    """Prefixes and patterns of an object store mean the same, through whichever filesystem."""
+    """Prefixes and patterns mean the same in an object store, through every filesystem."""
     for pattern, expected in FOUND:
         target = f"{prefix}/{pattern}"
         if through == "arrow":
@@ -165,14 +165,14 @@ def test_files_found_in_a_store(s3, bucket, prefix, through):
 
 
 def test_each_file_counts_once(tree):
-    """However often it is named; in the order of the first time."""
+    """A file that is named several times counts once, at its first position."""
     with esformat.open_many([tree / "x", tree, str(tree / "x" / ".." / "a.esdb")]) as many:
         names = [Path(path).relative_to(tree).as_posix() for path in many.paths]
         assert names == ["x/b2.esdb", "a.esdb", "b.esdb", "deep/c.esdb", "deep/er/d.esdb"]
 
 
 def test_sources_and_places_mixed(tree, prefix):
-    """Anything that `open` takes, side by side; files of stores are opened side by side."""
+    """Anything that `open` takes can be combined."""
     memory = esformat.BytesSource((tree / "a.esdb").read_bytes())
     with esformat.open_many([memory, tree / "b.esdb", f"{prefix}/deep"]) as many:
         assert len(many.paths) == 4
@@ -182,7 +182,7 @@ def test_sources_and_places_mixed(tree, prefix):
 
 @pytest.mark.parametrize("nothing", [[], "*.none", "empty", ["a.esdb", "*.none"]])
 def test_where_nothing_is(tmp_path, monkeypatch, nothing):
-    """A directory without files and a pattern without match are mistakes, not empty answers."""
+    """A directory without files and a pattern without a match are errors, not empty results."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     write("a.esdb")
@@ -191,7 +191,7 @@ def test_where_nothing_is(tmp_path, monkeypatch, nothing):
 
 
 def test_a_missing_file_among_many(tree, bucket):
-    """Named files have to be there."""
+    """A missing file among several is an error."""
     with pytest.raises(FileNotFoundError):
         esformat.open_many([tree / "a.esdb", tree / "none.esdb"])
     with pytest.raises(FileNotFoundError):
@@ -201,16 +201,16 @@ def test_a_missing_file_among_many(tree, bucket):
 
 
 def test_suffix():
-    """The one that the rest of the package writes."""
+    """The suffix is the one that the rest of the package writes."""
     assert location.SUFFIX == ".esdb"
 
 
-# ------------------------------------------------------------ as Spark and Hadoop spell locations
+# ------------------------------------------------------------ locations as Spark and Hadoop spell them
 
 
 @pytest.mark.parametrize("spelled", ["file:{}", "file://{}", "file://localhost{}", "FILE:{}", "{}"])
 def test_local_files_as_spark_spells_them(tmp_path, spelled):
-    """`file:/…` with one slash, three, or a host that is this one, is the local disk: no folder called `file:`."""
+    """`file:/…` with one slash, three, or this machine as its host is the local disk, not a directory named `file:`."""
     path = str(tmp_path / "a b.esdb")
     assert locate(spelled.format(path)) == path
     assert folder_at(spelled.format(path)) == LocalFolder(path)
@@ -219,7 +219,7 @@ def test_local_files_as_spark_spells_them(tmp_path, spelled):
 
 
 def test_stores_as_hadoop_calls_them(monkeypatch):
-    """s3a and s3n are S3; wasb is a blob store of Azure; hdfs without a name node is the default one."""
+    """s3a and s3n are S3, wasbs is Azure's blob store, and hdfs without a name node is the default one."""
     asked = []
 
     def connect(uri, settings):
@@ -237,7 +237,7 @@ def test_stores_as_hadoop_calls_them(monkeypatch):
 
 
 def test_databricks_files(tmp_path, monkeypatch):
-    """`dbfs:/` lies where Databricks mounts it; elsewhere the message says what is missing."""
+    """`dbfs:/` is where Databricks mounts it; elsewhere the error says that the mount is missing."""
     monkeypatch.setattr(location, "_DBFS", str(tmp_path))
     assert locate("dbfs:/lake/x.esdb") == f"{tmp_path}/lake/x.esdb"
     monkeypatch.setattr(location, "_DBFS", str(tmp_path / "absent"))
@@ -255,14 +255,14 @@ def test_databricks_files(tmp_path, monkeypatch):
     ],
 )
 def test_locations_that_name_nothing(spelled, reason):
-    """What cannot be read says so in one line, rather than becoming a folder of that name."""
+    """A location that cannot be read is refused in one line, and does not become a directory of that name."""
     with pytest.raises(UsageError, match=reason) as raised:
         locate(spelled)
     assert "\n" not in str(raised.value)
 
 
 def test_hdfs_without_a_client():
-    """Where there is no Hadoop client, the message says that one is needed."""
+    """Without a Hadoop client the error says that one is needed."""
     with pytest.raises(UsageError, match="libhdfs") as raised:
         locate("hdfs://node:8020/x")
     assert "\n" not in str(raised.value)

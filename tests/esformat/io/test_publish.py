@@ -1,4 +1,4 @@
-"""A file is under its name complete and synced, or not at all; whatever happens, nothing else is left behind."""
+"""A file appears under its name only when complete and synced; nothing else remains."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from esformat.io.publish import Publication
 
 
 def names(directory: Path) -> list[str]:
-    """Everything in a directory."""
+    """The names of everything in a directory."""
     return sorted(path.name for path in directory.iterdir())
 
 
 def test_invisible_until_committed(tmp_path):
-    """Until then there is one hidden file of another name beside it."""
+    """Until the commit there is only a hidden file with another name."""
     publication = Publication(tmp_path / "a.esdb", overwrite=False)
     publication.file.write(b"content")
     (hidden,) = names(tmp_path)
@@ -35,7 +35,7 @@ def test_invisible_until_committed(tmp_path):
 
 
 def test_abort_leaves_nothing(tmp_path):
-    """Aborting twice is fine."""
+    """An abort leaves nothing; a second one has no effect."""
     publication = Publication(tmp_path / "a.esdb", overwrite=False)
     publication.file.write(b"content")
     publication.abort()
@@ -44,7 +44,7 @@ def test_abort_leaves_nothing(tmp_path):
 
 
 def test_existing_file_is_refused_at_once(tmp_path):
-    """Before anything is written, and untouched."""
+    """An existing file is refused before anything is written, and stays unchanged."""
     (tmp_path / "a.esdb").write_bytes(b"old")
     with pytest.raises(UsageError, match=r"a.esdb: the file exists; choose another name, or overwrite=True"):
         Publication(tmp_path / "a.esdb", overwrite=False)
@@ -53,7 +53,7 @@ def test_existing_file_is_refused_at_once(tmp_path):
 
 
 def test_overwriting_replaces_at_the_end(tmp_path):
-    """The old file is there until the new one is complete."""
+    """With `overwrite` the old file stays until the new one is complete."""
     (tmp_path / "a.esdb").write_bytes(b"old")
     publication = Publication(tmp_path / "a.esdb", overwrite=True)
     publication.file.write(b"new")
@@ -64,7 +64,7 @@ def test_overwriting_replaces_at_the_end(tmp_path):
 
 
 def test_two_writers_of_one_name(tmp_path):
-    """The first to finish gets it; the other is told, and its file is gone."""
+    """Of two writers with the same name the first to finish succeeds; the other fails and removes its file."""
     first, second = (Publication(tmp_path / "a.esdb", overwrite=False) for _ in range(2))
     first.file.write(b"first")
     second.file.write(b"second")
@@ -77,7 +77,7 @@ def test_two_writers_of_one_name(tmp_path):
 
 @pytest.mark.parametrize("taken", [False, True])
 def test_file_systems_without_hard_links(tmp_path, monkeypatch, taken):
-    """There a rename does it, after one more look whether the name is free."""
+    """Without hard links the file is renamed, after another check that the name is free."""
 
     def no_links(*_):
         raise OSError(errno.EPERM, "no hard links here")
@@ -97,7 +97,7 @@ def test_file_systems_without_hard_links(tmp_path, monkeypatch, taken):
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_synced_before_it_is_visible(tmp_path, monkeypatch, overwrite):
-    """First the file's bytes are on disk, then its name is there, then the directory is on disk."""
+    """The file is synced first, then its name appears, then the directory is synced."""
     path = tmp_path / "a.esdb"
     synced = []
     fsync = os.fsync
@@ -116,7 +116,7 @@ def test_synced_before_it_is_visible(tmp_path, monkeypatch, overwrite):
 
 @pytest.mark.parametrize("name", ["a" * 255, "é" * 127, "a.esdb" + "\U0001f600" * 62, "-", "a b\n"])
 def test_names_that_fill_the_file_system(tmp_path, name):
-    """The hidden name is never too long, nor broken text, whatever the name."""
+    """The hidden name is never too long nor invalid text, whatever the name."""
     publication = Publication(tmp_path / name, overwrite=False)
     publication.file.write(b"content")
     publication.commit()
@@ -124,13 +124,13 @@ def test_names_that_fill_the_file_system(tmp_path, name):
 
 
 def test_directory_that_is_not_there(tmp_path):
-    """An OSError, as for any file."""
+    """A missing directory is an OSError, as for any file."""
     with pytest.raises(FileNotFoundError):
         Publication(tmp_path / "nowhere" / "a.esdb", overwrite=False)
 
 
 def python(code: str, *arguments: object, **options: object) -> subprocess.Popen:
-    """Another Python, with this package."""
+    """Another Python process with this package."""
     environment = os.environ | {"PYTHONPATH": str(Path(esformat.__file__).parents[1])}
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.Popen(
@@ -160,7 +160,7 @@ with esformat.create(sys.argv[1]) as writer:
 
 @pytest.mark.parametrize("moment", ["adding", "finishing"])
 def test_killed_while(tmp_path, moment):
-    """A process that is killed leaves a hidden file, and nothing under the name; the next writer removes it."""
+    """A killed process leaves only a hidden file, which the next writer removes."""
     path = tmp_path / "a.esdb"
     with python(KILLED, path, moment) as process:
         assert process.stdout.readline().strip() == moment
@@ -192,7 +192,7 @@ except OSError as error:
 
 @pytest.mark.parametrize("events", [pytest.param(60, marks=long), 5000])
 def test_disk_full(tmp_path, events):
-    """No room for the file, noticed by the last flush or before: an OSError, and nothing is left."""
+    """A full disk is an OSError, at the last flush or before; nothing remains."""
     with python(DISK_FULL, tmp_path / "a.esdb", events) as process:
         out, err = process.communicate(timeout=60)
     assert (out.strip(), err) == (f"OSError {errno.EFBIG}", "")

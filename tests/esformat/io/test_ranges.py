@@ -1,4 +1,4 @@
-"""Byte ranges: near ones joined, long ones cut."""
+"""Byte ranges: close ones are joined, long ones cut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RANGES = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 40)).map(lambda 
 
 @given(RANGES, st.integers(0, 30))
 def test_joined(ranges, gap):
-    """All that was asked for and no gap wider than allowed is covered; what is left apart is further apart."""
+    """Joined ranges cover everything requested and no gap wider than allowed; separate ranges are further apart."""
     joined = join(ranges, gap)
     assert all(any(start <= a and b <= stop for start, stop in joined) for a, b in ranges)
     assert all(after[0] - before[1] > gap for before, after in pairwise(joined))
@@ -28,7 +28,7 @@ def test_joined(ranges, gap):
 
 @given(RANGES, st.integers(1, 50))
 def test_cut(ranges, most):
-    """Pieces follow each other, fill their range, and none is longer than allowed."""
+    """Pieces are consecutive, fill their range, and are no longer than allowed."""
     for start, stop in ranges:
         pieces = list(cut([(start, stop)], most))
         assert [piece[0] for piece in pieces] == [start, *(piece[1] for piece in pieces[:-1])]

@@ -1,4 +1,4 @@
-"""Segments in a real S3 store: how many requests each question costs, and what failures and changes do."""
+"""Segments in a real S3 store: the requests of each query, and the effects of failures and changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LATENCY = 0.05
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory):
-    """120,000 events in files of several leaves: small spaces, and one of 36,000 events in three groupings."""
+    """120,000 events in several leaves: small spaces, and one of 36,000 events in three groupings."""
     random = np.random.default_rng(5)
     count = 120_000
     numbers = np.where(random.random(count) < 0.3, 0, random.integers(1, 4000, count))
@@ -62,19 +62,19 @@ def facts(events):
 
 
 def edges(segment):
-    """Spaces with which a directory leaf begins: two leaves can hold them."""
+    """The first spaces of directory leaves, which may be in two leaves."""
     return [key.decode() for key in segment._reader.root.first_spaces[1:]]
 
 
 def test_opening_takes_one_range(s3, stored):
-    """One request for the facts, one for the file's end."""
+    """Opening takes two requests: one for the object's metadata, one for the end of the file."""
     with s3.recorded() as requests:
         esformat.open(stored).close()
     assert [request.method for request in requests] == ["HEAD", "GET"]
 
 
 def test_opening_a_long_footer_takes_two_ranges(s3, stored, monkeypatch):
-    """What the first read does not bring, a second one does."""
+    """If the first read does not include the whole footer, there is a second one."""
     monkeypatch.setattr("esformat.read.blocks.reader.OPENING_BYTES", 100)
     with s3.recorded() as requests:
         esformat.open(stored).close()
@@ -82,7 +82,7 @@ def test_opening_a_long_footer_takes_two_ranges(s3, stored, monkeypatch):
 
 
 def test_point_history_takes_two_ranges(s3, stored, big):
-    """The directory leaf, and the events: for small spaces, also where two leaves can hold one."""
+    """The history of a small space takes two requests, directory leaf and events, even if it may be in two leaves."""
     with esformat.open(stored) as segment, esformat.open(big) as local:
         spaces = [*list(local.spaces())[5:400:40], *edges(local)[:5]]
         for space in spaces:
@@ -99,7 +99,8 @@ def test_point_history_takes_two_ranges(s3, stored, big):
     "question", share_of([{}, {"reverse": True}, {"limit": 10, "reverse": True}, {"grouping": "g1"}], 2)
 )
 def test_point_history_within_two_round_trips(s3, stored, big, question):
-    """With 50 ms added to each request: of a small space, of one at the edge of a leaf, and of one of 36,000 events.
+    """A history takes two round trips with 50 ms added per request: of a small space, of one at the edge of a leaf, and
+    of one of 36,000 events.
 
     Requests under way at the same time are one round trip.
     """
@@ -120,8 +121,8 @@ def test_point_history_within_two_round_trips(s3, stored, big, question):
 
 
 def round_trips(requests):
-    """How many requests had to wait for the end of another one: the longest chain of them. Where a busy machine sends
-    one so late that another has ended, it seems to have waited.
+    """The longest chain of requests that waited for each other. A request that a busy machine sends late may be
+    counted too.
     """
     chains = []
     for request in sorted(requests, key=lambda r: r.began):
@@ -131,9 +132,9 @@ def round_trips(requests):
 
 
 def test_time_of_a_point_history(s3, stored):
-    """Measured at the caller's clock: two round trips and what the work itself takes, a few milliseconds."""
+    """By the caller's clock a history takes two round trips and a few milliseconds of work."""
     latency, taken = 0.4, [math.inf]
-    while len(taken) < 20 and min(taken) >= 2.9 * latency:  # others use this machine, too
+    while len(taken) < 20 and min(taken) >= 2.9 * latency:  # other processes use this machine, too
         segment = esformat.open(stored)
         s3.latency_seconds = latency
         started = time.perf_counter()
@@ -144,7 +145,7 @@ def test_time_of_a_point_history(s3, stored):
 
 
 def test_full_scan_is_fetched_ahead(s3, stored, big, monkeypatch):
-    """Few requests, each byte once, several at a time; the answer is the local file's."""
+    """A full scan reads each byte once, in few and parallel requests, and agrees with the local file."""
     monkeypatch.setattr(ahead, "REQUEST_BYTES", 1 << 20)
     with esformat.open(big) as local:
         for reverse in (False, True):
@@ -175,7 +176,7 @@ QUESTIONS = [
 
 @pytest.mark.parametrize(("question", "held"), share_of(product(QUESTIONS, [0, 300_000]), 5))
 def test_every_scan_is_the_local_files(s3, stored, big, question, held, monkeypatch):
-    """Whatever was fetched ahead and whatever had no room."""
+    """Every scan agrees with the local file, whether or not there was memory to prefetch."""
     monkeypatch.setattr(remote, "HELD_BYTES", held)
     with esformat.open(stored) as segment, esformat.open(big) as local:
         assert question(segment).count() == question(local).count()
@@ -184,7 +185,7 @@ def test_every_scan_is_the_local_files(s3, stored, big, question, held, monkeypa
 
 
 def test_listing_spaces_fetches_leaves_side_by_side(s3, stored, big):
-    """Not one round trip for each leaf."""
+    """Listing spaces reads leaves in parallel, not one per round trip."""
 
     def share():
         with esformat.open(stored) as segment, esformat.open(big) as local:
@@ -200,7 +201,7 @@ def test_listing_spaces_fetches_leaves_side_by_side(s3, stored, big):
 
 @pytest.mark.parametrize("kind", ["arrow", "subtree", "fsspec", "fsspec in arrow"])
 def test_filesystems(s3, bucket, stored, kind):
-    """Those of Arrow and of fsspec, and one within the other, with the same counts of requests."""
+    """Filesystems of Arrow and fsspec, also wrapped in each other, need the same number of requests."""
     filesystem = arrow_filesystem(s3)
     path = f"{bucket}/big.esdb"
     if kind == "subtree":
@@ -220,7 +221,7 @@ def test_filesystems(s3, bucket, stored, kind):
 
 
 def test_any_fsspec_filesystem(clicks):
-    """For example one in memory; by its object, and by a URI."""
+    """Any fsspec filesystem works, here one in memory, passed as an object and as a URI."""
     path, frame = clicks
     memory = fsspec.filesystem("memory")
     memory.pipe_file("/many/clicks.esdb", path.read_bytes())
@@ -240,7 +241,7 @@ def _impatient(monkeypatch):
 
 @pytest.mark.usefixtures("_impatient")
 def test_failures_that_pass(s3, stored, big):
-    """A store that refuses two of three requests for a while costs time, not answers."""
+    """A store that temporarily refuses two of three requests delays a query, but does not change its result."""
     seen = []
 
     def refuse(method, path, query):
@@ -256,8 +257,8 @@ def test_failures_that_pass(s3, stored, big):
 
 @pytest.mark.usefixtures("_impatient")
 def test_failures_of_a_web_server(s3, bucket, tmp_path):
-    """Of any kind are tried again as well, and what lasts is an OSError that says where: no missing file, no traceback
-    of aiohttp's. What is missing is told at once.
+    """Every failure of a web server is retried. One that persists is an OSError with the location, not a missing
+    file nor an error of aiohttp. A missing file is reported immediately.
     """
     path = tmp_path / "a.esdb"
     with esformat.create(path) as writer:
@@ -280,7 +281,7 @@ def test_failures_of_a_web_server(s3, bucket, tmp_path):
     s3.refuse = lambda method, path, query: None
     with esformat.open(f"{s3.url}/{bucket}/a.esdb", cache_bytes=0) as segment:
         s3.refuse = lambda method, path, query: 503
-        with pytest.raises(OSError, match="503"):  # it was not removed
+        with pytest.raises(OSError, match="503"):  # the object still exists
             list(segment.scan())
     s3.refuse = lambda method, path, query: None
     with pytest.raises(FileNotFoundError):
@@ -292,7 +293,7 @@ def test_failures_of_a_web_server(s3, bucket, tmp_path):
 
 @pytest.mark.usefixtures("_impatient")
 def test_failures_that_last(s3, stored):
-    """A store that is down is an OSError, after a bounded number of attempts; what was read stays readable."""
+    """If the store is down, a read fails with an OSError after a limited number of attempts; later reads succeed."""
     segment = esformat.open((arrow_filesystem(s3), stored.removeprefix("s3://")))
     s3.refuse = lambda method, path, query: 503
     with s3.recorded() as requests, pytest.raises(OSError, match=r"503|SERVICE_UNAVAILABLE|SLOW_DOWN"):
@@ -304,7 +305,7 @@ def test_failures_that_last(s3, stored):
 
 @pytest.mark.parametrize("key", ["d//a.esdb", "/d/a.esdb", "d/../a.esdb", "d/./a.esdb"])
 def test_keys_that_are_no_paths(s3, bucket, clicks, key):
-    """One error names the object, however it was come upon. Those with empty parts fsspec reads."""
+    """A key with empty, '.' or '..' parts is refused by name in every function. With fsspec, empty parts are read."""
     path, frame = clicks
     uri = f"s3://{bucket}/{key}"
     s3.client.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
@@ -321,7 +322,7 @@ def test_keys_that_are_no_paths(s3, bucket, clicks, key):
 
 
 def test_what_is_not_there(bucket):
-    """The error says so, at once."""
+    """A missing object or bucket is reported immediately."""
     with pytest.raises(FileNotFoundError, match=r"nothing\.esdb"):
         esformat.open(f"s3://{bucket}/nothing.esdb")
     with pytest.raises(FileNotFoundError):
@@ -346,7 +347,7 @@ def removed(s3, bucket, big):
 
 
 def failure_of(read):
-    """What a read raises; None where it raises nothing."""
+    """The error that a read raises; None if it succeeds."""
     try:
         read()
     except (esformat.EsdbError, OSError) as error:
@@ -357,7 +358,7 @@ def failure_of(read):
 @pytest.mark.parametrize("change", share_of([replaced_by_another, cut_short, removed], 2))
 @pytest.mark.parametrize("filesystem", ["arrow", pytest.param("fsspec", marks=long)])
 def test_a_changed_object_is_an_error(s3, bucket, stored, big, change, filesystem):
-    """Never a mix of two versions: the error says that the object changed, whatever the read saw of it."""
+    """An object that changed is an error that says so, never a mix of two versions."""
     target = stored
     if filesystem == "fsspec":
         store = fsspec.filesystem("s3", endpoint_url=s3.url, key="testing", secret="testing", skip_instance_cache=True)
@@ -377,7 +378,7 @@ def test_a_changed_object_is_an_error(s3, bucket, stored, big, change, filesyste
 
 
 def test_damage_is_not_called_a_change(s3, bucket, clicks):
-    """An object that is as it was, and wrong, is corrupt."""
+    """An unchanged object with damaged bytes is reported as damaged, not as changed."""
     data = bytearray(clicks[0].read_bytes())
     data[5000] ^= 1
     s3.client.put_object(Bucket=bucket, Key="bad.esdb", Body=bytes(data))
@@ -386,7 +387,7 @@ def test_damage_is_not_called_a_change(s3, bucket, clicks):
 
 
 def test_closed(s3, stored):
-    """What was fetched ahead is gone with the segment."""
+    """A scan whose segment was closed raises ClosedError, even for prefetched bytes."""
     segment = esformat.open(stored)
     scan = segment.scan()
     batches = scan.batches()
@@ -397,14 +398,14 @@ def test_closed(s3, stored):
 
 
 def test_verify(s3, bucket, clicks):
-    """A file in a store is held against the rules like any other."""
+    """`verify` accepts files in a store."""
     esformat.create(f"s3://{bucket}/empty.esdb").finish()
     s3.client.upload_file(str(clicks[0]), bucket, "clicks.esdb")
     for key in keys(s3, bucket):
         assert esformat.verify(f"s3://{bucket}/{key}").ok
 
 
-# ------------------------------------------------------------ ranges fetched ahead
+# ------------------------------------------------------------ prefetched ranges
 
 
 def make_ahead(data=bytes(range(256)) * 8):
@@ -418,7 +419,7 @@ def make_ahead(data=bytes(range(256)) * 8):
 
 
 def test_announced_bytes_are_fetched_once():
-    """Over the edges of pieces, in any order; what nobody announced is not here."""
+    """Announced bytes are fetched once and can be read across pieces, in any order; other bytes are not available."""
     held, fetched, data = make_ahead()
     held.announce(100, 200)
     held.announce(150, 300)
@@ -428,14 +429,14 @@ def test_announced_bytes_are_fetched_once():
     assert held.take(190, 20) == data[190:210]
     assert held.take(100, 90) == data[100:190]
     assert held.take(210, 90) == data[210:300]
-    assert sorted(fetched) == [(100, 200), (200, 300)]  # threads may take them in any order
-    assert held.take(100, 10) is None  # taken once, forgotten
+    assert sorted(fetched) == [(100, 200), (200, 300)]  # threads may fetch them in any order
+    assert held.take(100, 10) is None  # available once
     assert not held._pieces
     assert held._held == 0
 
 
 def test_kept_for_one_more():
-    """A block that two readers take stays until the second one has it."""
+    """A block that two readers need is kept until the second one has read it."""
     held, fetched, data = make_ahead()
     held.announce(0, 100)
     held.keep(40, 60)
@@ -446,7 +447,7 @@ def test_kept_for_one_more():
 
 
 def test_memory_is_bounded(monkeypatch):
-    """Beyond the bound nothing more is announced; what nobody came for makes room after a while."""
+    """Beyond the limit no more is prefetched; ranges that nobody reads are dropped after a while."""
     monkeypatch.setattr(remote, "HELD_BYTES", 250)
     held, fetched, _ = make_ahead()
     for start in range(0, 1000, 100):
@@ -461,7 +462,7 @@ def test_memory_is_bounded(monkeypatch):
 
 
 def test_failed_fetches_are_reported_once():
-    """The reader of a range gets its error; the next read tries anew."""
+    """A failed fetch raises its error once; after a new announcement the range is fetched again."""
     answers = [OSError("down"), b"x" * 10]
 
     def fetch(offset, length):

@@ -1,4 +1,4 @@
-"""Which failures are tried again."""
+"""Failures that are retried."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _at_once(monkeypatch):
 @pytest.mark.usefixtures("_at_once")
 @pytest.mark.parametrize("error", PASSING, ids=repr)
 def test_what_may_pass_is_tried_again(error):
-    """The answer of a later attempt is the answer."""
+    """The result of a later attempt is returned."""
     answers = [error, error, 7]
 
     def work(argument):
@@ -54,7 +54,7 @@ def test_what_may_pass_is_tried_again(error):
 @pytest.mark.usefixtures("_at_once")
 @pytest.mark.parametrize(("errors", "attempts"), [(PASSING, retry.ATTEMPTS), (LASTING, 1)], ids=["passing", "lasting"])
 def test_the_last_error_is_raised(errors, attempts):
-    """As it was, after as many attempts as make sense."""
+    """The last error is raised unchanged, after the number of attempts for its kind."""
     for error in errors:
         calls = []
 
@@ -69,7 +69,7 @@ def test_the_last_error_is_raised(errors, attempts):
 
 
 def test_waits_grow():
-    """Each wait is about twice the one before, up to a bound."""
+    """Each wait is about twice the one before, up to a limit."""
     state = type("State", (), {})()
     waits = []
     for attempt in range(1, 9):
@@ -80,7 +80,7 @@ def test_waits_grow():
 
 
 def test_without_tenacity(monkeypatch):
-    """The message names the extra."""
+    """Without tenacity the error names the extra to install."""
     retry._retrying.cache_clear()
     monkeypatch.setitem(sys.modules, "tenacity", None)
     with pytest.raises(UsageError, match=r"esformat\[cloud\]"):

@@ -1,4 +1,4 @@
-"""Where bytes come from: files, memory, anything that reads at a place; counted; closed."""
+"""Sources of bytes: files, memory and anything that reads at an offset; counted; closed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def source(request, tmp_path):
 
 
 def test_any_place(source):
-    """Every source gives exactly the bytes that lie there."""
+    """Every source returns exactly the bytes at an offset."""
     assert isinstance(source, Source)
     assert source.size == len(CONTENT)
     for offset, length in ((0, 0), (0, 5), (100, 300), (len(CONTENT) - 1, 1), (0, len(CONTENT))):
@@ -33,13 +33,13 @@ def test_any_place(source):
 
 
 def test_reading_beyond_the_end(source):
-    """Fewer bytes than were asked for are an error that says how many are missing."""
+    """A read beyond the end is an error with the number of missing bytes."""
     with pytest.raises(CorruptSegmentError, match="ends 3 bytes early"):
         source.read_at(len(CONTENT) - 2, 5)
 
 
 def test_counting(source):
-    """Reads and bytes; name and size are those of the source."""
+    """Reads and bytes are counted; name and size are those of the source."""
     counted = CountingSource(source)
     assert (counted.name, counted.size) == (source.name, source.size)
     assert counted.read_at(5, 7) == CONTENT[5:12]
@@ -48,14 +48,14 @@ def test_counting(source):
 
 
 def test_closed(source):
-    """What takes its place says that the segment is closed."""
+    """A closed source raises ClosedError."""
     closed = ClosedSource(source)
     with pytest.raises(ClosedError, match="the segment is closed"):
         closed.read_at(0, 1)
 
 
 def test_file_that_is_cut_short_while_open(tmp_path):
-    """An error of the bytes, not a dead process."""
+    """A file cut short while open raises an error, and does not kill the process."""
     path = tmp_path / "content"
     path.write_bytes(CONTENT)
     source = FileSource(path)
@@ -66,7 +66,7 @@ def test_file_that_is_cut_short_while_open(tmp_path):
 
 
 def test_reads_that_stop_early(tmp_path, monkeypatch):
-    """The kernel may give less than was asked for; only nothing is the end."""
+    """A short read of the kernel is continued; only zero bytes mean the end."""
     path = tmp_path / "content"
     path.write_bytes(CONTENT)
     pread = os.pread
@@ -75,7 +75,7 @@ def test_reads_that_stop_early(tmp_path, monkeypatch):
 
 
 def test_descriptor_is_given_back(tmp_path):
-    """When nobody holds the source any more, and not before."""
+    """The file is closed when nothing refers to the source, and not before."""
     path = tmp_path / "content"
     path.write_bytes(CONTENT)
 
@@ -89,7 +89,7 @@ def test_descriptor_is_given_back(tmp_path):
 
 
 def test_missing_file(tmp_path):
-    """The OSError that any open gives."""
+    """A missing file, or a directory, raises the usual OSError."""
     with pytest.raises(FileNotFoundError):
         esformat.open(tmp_path / "nothing.esdb")
     with pytest.raises(IsADirectoryError, match=tmp_path.name):
@@ -97,7 +97,7 @@ def test_missing_file(tmp_path):
 
 
 def test_threads_read_side_by_side(source):
-    """Reads have no common position."""
+    """Threads read in parallel without a shared position."""
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda n: source.read_at(n, 50), range(1000)))
     assert found == [CONTENT[n : n + 50] for n in range(1000)]

@@ -1,4 +1,4 @@
-"""Files of dead writers go when the next writer comes; those of living ones stay, whoever and wherever they are."""
+"""A new writer removes the files of dead writers, and keeps those of living ones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ DEAD = f".a.esdb.w{'0' * 12}.partial"
 
 
 def names(directory: Path) -> list[str]:
-    """Everything in a directory."""
+    """The names of everything in a directory."""
     return sorted(path.name for path in directory.iterdir())
 
 
 def test_dead_writers(tmp_path):
-    """Also those of other files, with any name."""
+    """Stale files are removed, whatever the name of the file that they were for."""
     for name in (DEAD, f".b\n.c.w{'f' * 12}.partial", f"..w{'1' * 12}.partial"):
         (tmp_path / name).write_bytes(b"half")
     remove_leftovers(tmp_path)
@@ -39,14 +39,14 @@ NOT_OURS = ["a.esdb", ".a.esdb.partial", ".a.esdb.0123456789ab.partial", f"{DEAD
 
 @pytest.mark.parametrize("name", NOT_OURS)
 def test_files_that_are_not_ours(tmp_path, name):
-    """Nothing goes that a writer of this kind cannot have made."""
+    """A file that no writer of this kind can have made is kept."""
     (tmp_path / name).write_bytes(b"somebody's")
     remove_leftovers(tmp_path)
     assert names(tmp_path) == [name]
 
 
 def test_a_living_writer(tmp_path):
-    """In this process, as long as its file is open."""
+    """A file that this process is writing is kept until it is closed."""
     partial, file = open_partial(tmp_path / "a.esdb")
     remove_leftovers(tmp_path)
     assert partial.exists()
@@ -71,7 +71,7 @@ while True:
 
 @long
 def test_killed_writer(tmp_path):
-    """Of one that was killed while events wait in temporary files, one hidden file is left, till the next comes."""
+    """A writer killed while its events are in temporary files leaves one hidden file, which the next writer removes."""
     environment = os.environ | {"PYTHONPATH": str(Path(esformat.__file__).parents[1])}
     command = [sys.executable, "-c", WRITER, str(tmp_path / "a.esdb")]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
@@ -82,7 +82,7 @@ def test_killed_writer(tmp_path):
         alive = names(tmp_path)
         with esformat.create(tmp_path / "b.esdb") as writer:
             writer.add("b", timestamp=1)
-        assert names(tmp_path) == [*alive, "b.esdb"]  # the other one lives
+        assert names(tmp_path) == [*alive, "b.esdb"]  # the other writer lives
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert names(tmp_path) == [*alive, "b.esdb"]
@@ -94,7 +94,7 @@ def test_killed_writer(tmp_path):
 
 
 def test_taken_for_a_leftover(tmp_path, monkeypatch):
-    """A file that another writer removes before it is locked is made again."""
+    """A file that another writer removes before it is locked is created again."""
     lock, seen = leftovers._lock, []
 
     def late(file):
@@ -112,7 +112,7 @@ def test_taken_for_a_leftover(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP])
 def test_file_systems_without_locks(tmp_path, monkeypatch, number):
-    """Files are written there, and none is removed: its writer may live."""
+    """On file systems without locks files are written, and none is removed: its writer may live."""
 
     def no_locks(*_):
         raise OSError(number, "no locks here")
@@ -125,7 +125,7 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, number):
 
 
 def test_directory_that_is_not_there(tmp_path):
-    """Then nothing is left in it."""
+    """A missing directory is not created."""
     remove_leftovers(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
 
@@ -133,11 +133,11 @@ def test_directory_that_is_not_there(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system has no such call")
 @pytest.mark.parametrize("piece", [100_003, 3_000_017])
 def test_bytes_go_to_the_disk_as_they_are_written(tmp_path, monkeypatch, piece):
-    """The system is told of each stretch once, in order, behind what it was told of before."""
+    """Each written range is announced to the kernel once, in order."""
     told, real = [], os.posix_fadvise
 
     def advise(descriptor, offset, length, advice):
-        if descriptor == file.fileno():  # else it is another thread's
+        if descriptor == file.fileno():  # otherwise it belongs to another thread
             assert os.fstat(descriptor).st_size == offset + length
             told.append((offset, length))
         real(descriptor, offset, length, advice)

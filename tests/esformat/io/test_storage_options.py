@@ -1,4 +1,4 @@
-"""How callers say where a store is: options of fsspec, paths of fsspec, and the ways Azure's addresses are written."""
+"""Access to stores: fsspec's options, files and paths, and the spellings of Azure's addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from esformat.io.store import ArrowStore, FsspecStore, StoredAt
 
 
 class _Guarded(MemoryFileSystem):
-    """A store that takes nobody without a key; another protocol than the plain one, and other files."""
+    """A store that requires a key, with its own protocol and files."""
 
     protocol = "guarded"
     store: ClassVar[dict[str, Any]] = {}
@@ -50,7 +50,7 @@ def _write(path, *, spaces=("a", "b")):
 
 
 def test_every_verb_takes_them(tmp_path):
-    """What takes a location takes options for it; without them the store refuses."""
+    """Everything that takes a location takes storage options; without them the store refuses."""
     _write("guarded://one/a.esdb")
     _write("guarded://one/b.esdb", spaces=("c",))
     with pytest.raises(esformat.UsageError, match="no such key"):
@@ -74,7 +74,7 @@ def test_every_verb_takes_them(tmp_path):
 
 @pytest.mark.parametrize("target", ["a.esdb", b"a.esdb", "file:///a.esdb", (MemoryFileSystem(), "a.esdb")])
 def test_what_takes_none(target):
-    """Options that nobody would look at are an error, not a surprise later."""
+    """Options that would be ignored are an error."""
     for verb in (esformat.open, esformat.create, esformat.verify):
         with pytest.raises(esformat.UsageError, match="go with a URI"):
             verb(target, storage_options=OPTIONS)
@@ -86,7 +86,7 @@ def test_what_takes_none(target):
 
 @pytest.mark.filterwarnings("ignore:UPath 'guarded':UserWarning")
 def test_files_and_paths_of_fsspec(tmp_path):
-    """`fsspec.open(…)` and `UPath(…)` name files as well as a pair of filesystem and path does."""
+    """`fsspec.open(…)` and `UPath(…)` name files, like a filesystem with a path."""
     _write("guarded://named/a.esdb")
     named = fsspec.open("guarded://named/a.esdb", **OPTIONS)
     with esformat.open(named) as segment:
@@ -108,7 +108,7 @@ def test_files_and_paths_of_fsspec(tmp_path):
 
 # ------------------------------------------------------------ Azure
 
-# The rules: https://arrow.apache.org/docs/cpp/api/filesystem.html (AzureOptions::FromUri), and adlfs's own.
+# Sources: https://arrow.apache.org/docs/cpp/api/filesystem.html (AzureOptions::FromUri), and adlfs's own rules.
 WITH_ACCOUNT = [
     "abfs://files@shop.dfs.core.windows.net/2026/a.esdb",
     "abfss://files@shop.dfs.core.windows.net/2026/a.esdb",
@@ -130,7 +130,7 @@ OF_ADLFS = [
 @pytest.mark.skipif(not hasattr(pyarrow.fs, "AzureFileSystem"), reason="this pyarrow was built without Azure")
 @pytest.mark.parametrize("uri", WITH_ACCOUNT)
 def test_azure_with_the_account_in_the_address(uri):
-    """Arrow's filesystem, the container and the path, however the account is written."""
+    """With the account in the address Arrow's filesystem is used, with container and path right in every spelling."""
     place = locate(uri)
     assert isinstance(place, StoredAt)
     assert isinstance(place.store, ArrowStore)
@@ -140,7 +140,7 @@ def test_azure_with_the_account_in_the_address(uri):
 
 @pytest.mark.parametrize("uri", OF_ADLFS)
 def test_azure_through_adlfs(uri):
-    """Options are adlfs's; the path is what adlfs itself makes of the address."""
+    """With options adlfs is used, with the path that adlfs derives from the address."""
     adlfs = pytest.importorskip("adlfs")
     (place,) = location.located(CREDENTIALS, uri)
     assert isinstance(place.store, FsspecStore)
@@ -151,7 +151,7 @@ def test_azure_through_adlfs(uri):
 
 @pytest.mark.parametrize("uri", [*WITH_ACCOUNT, "az://shop.blob.core.windows.net/files/2026/a.esdb"])
 def test_azure_with_the_account_in_the_address_and_options(uri):
-    """Addresses that adlfs does not know name the same file through it: it took the account for a container."""
+    """An address with account and options, which adlfs misreads, is passed to adlfs as account, container and path."""
     pytest.importorskip("adlfs")
     (place,) = location.located({"account_key": "c2VjcmV0"}, uri)
     assert isinstance(place.store, FsspecStore)
@@ -161,7 +161,7 @@ def test_azure_with_the_account_in_the_address_and_options(uri):
 
 
 class _Blobs(MemoryFileSystem):
-    """Stands where adlfs would: tells what it was asked to connect to."""
+    """Replaces adlfs and records the account that it should connect to."""
 
     protocol = ("abfs", "az", "abfss")
     cachable = False
@@ -172,7 +172,7 @@ class _Blobs(MemoryFileSystem):
 
 
 def test_azure_without_an_account_in_the_address(monkeypatch):
-    """A container alone goes to adlfs, which finds the account in the environment or in the options."""
+    """A container alone is passed to adlfs, which finds the account in the environment or the options."""
     for scheme in ("abfs", "az"):
         monkeypatch.setitem(sys.modules["fsspec.registry"]._registry, scheme, _Blobs)
     for scheme in ("abfs", "abfss", "az"):

@@ -1,4 +1,4 @@
-"""Temporary files: without a name, checked when they are read, one clear error when the disk refuses."""
+"""Temporary files: unnamed, verified when read, with a clear error if the disk fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from esformat.io.temp_file import SpillFile
 
 
 def test_frames_come_back(tmp_path):
-    """Any number of parts, empty ones too, in any order; and the directory shows nothing."""
+    """Any number of parts is read back, in any order and even if empty; the directory shows no file."""
     file = SpillFile(tmp_path)
     file.append(b"one", b"", pa.py_buffer(b"three"))
     file.append(memoryview(np.arange(3)))
@@ -35,7 +35,7 @@ def test_frames_come_back(tmp_path):
 
 @pytest.mark.parametrize("damage", ["flipped", "cut"])
 def test_a_disk_that_errs(tmp_path, damage):
-    """Other bytes than those that were written are no events."""
+    """Bytes that differ from those written are an error."""
     file = SpillFile(tmp_path)
     file.append(b"x" * 1000)
     descriptor = os.open(f"/proc/self/fd/{file._file.fileno()}", os.O_RDWR)
@@ -51,14 +51,14 @@ def test_a_disk_that_errs(tmp_path, damage):
 
 
 def test_no_such_directory(tmp_path):
-    """The error names it."""
+    """A missing directory is named in the error."""
     with pytest.raises(FileNotFoundError, match=r"temporary data of the writer.*nowhere"):
         SpillFile(tmp_path / "nowhere")
 
 
 @contextmanager
 def small_disk(directory: Path, size: str):
-    """A file system of a few MiB."""
+    """A mounted file system of a few MiB."""
     if shutil.which("mount") is None:
         pytest.skip("nothing mounts file systems here")
     directory.mkdir()
@@ -72,14 +72,14 @@ def small_disk(directory: Path, size: str):
 
 
 def events(first: int, count: int = 20_000) -> pa.Table:
-    """Events that no codec makes small, in no order."""
+    """Unordered events that no codec can compress."""
     rng = np.random.default_rng(first)
     spaces = pa.array([f"s{n}" for n in range(99)]).take(pa.array(rng.integers(0, 99, count)))
     return pa.table({"space": spaces, "timestamp": pa.array(np.arange(count)), "data": noise(rng, count, 100)})
 
 
 def test_full_disk(tmp_path):
-    """One clear error; the writer is over, nothing is left, neither beside the file nor where it spilled."""
+    """A full disk is one clear error that ends the writer; nothing remains beside the output or in `temp_dir`."""
     with small_disk(tmp_path / "small", "3m"):
         writer = esformat.create(tmp_path / "a.esdb", memory="4MiB", temp_dir=tmp_path / "small")
         tables = [events(first) for first in range(6)]
@@ -107,7 +107,7 @@ sys.exit(main())
 
 @long
 def test_files_may_not_grow(tmp_path):
-    """The command says it in one line and ends with 1; nothing is left."""
+    """If files may not grow further, the command says so in one line and ends with status 1; nothing remains."""
     table = events(1, 60_000)
     with (tmp_path / "in.csv").open("w") as file:
         file.write("space,timestamp,data\n")

@@ -1,4 +1,4 @@
-"""Segments written to a store appear whole or not at all."""
+"""A segment written to a store appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from esformat.io import retry, store
 
 @pytest.fixture(params=share_of(["uri", "arrow", "fsspec"], 2))
 def target(request, s3, bucket):
-    """The same place by a URI, by Arrow's filesystem and by one of fsspec."""
+    """The same location as a URI, with Arrow's filesystem and with fsspec."""
     if request.param == "uri":
         return f"s3://{bucket}/deep/events.esdb"
     if request.param == "arrow":
@@ -37,7 +37,7 @@ def write(target, spaces="ab", **options):
 
 
 def test_the_same_bytes_as_on_disk(s3, bucket, target, tmp_path):
-    """A file in a store is the file that the disk would have got; it can be read at once."""
+    """A file in a store has the same bytes as one on disk, and can be read immediately."""
     table = click_table(3_000)
     for where in (target, tmp_path / "events.esdb"):
         with esformat.create(where, indexes=["type"]) as writer:
@@ -49,7 +49,7 @@ def test_the_same_bytes_as_on_disk(s3, bucket, target, tmp_path):
 
 
 def test_nothing_before_it_is_complete(s3, bucket, target):
-    """While events are added, and while the file is on its way, nobody sees anything; also no part of an old one."""
+    """While events are added and the file is uploaded, no object is visible."""
     seen = []
 
     def watch(method, path, query):
@@ -69,7 +69,7 @@ def test_nothing_before_it_is_complete(s3, bucket, target):
 
 
 def test_abort_leaves_nothing(s3, bucket, target):
-    """Neither an object nor the beginning of an upload."""
+    """An aborted write leaves neither an object nor an unfinished upload."""
     with pytest.raises(esformat.InvalidEventError), esformat.create(target) as writer:
         writer.add("a", b"x", timestamp="never")
     esformat.create(target).abort()
@@ -77,7 +77,7 @@ def test_abort_leaves_nothing(s3, bucket, target):
 
 
 def test_existing_objects_stay(s3, bucket, target):
-    """Unless they may be replaced; also one that comes while the file is written."""
+    """An existing object is not replaced without `overwrite`, even if it appears during the write."""
     writer = esformat.create(target)
     write(target, "abc")
     with pytest.raises(esformat.UsageError, match=r"events\.esdb: the object exists; .*overwrite=True"):
@@ -92,7 +92,7 @@ def test_existing_objects_stay(s3, bucket, target):
 
 
 def test_an_upload_that_fails_now_and_then(s3, bucket, target):
-    """It is tried again."""
+    """A failed upload request is retried."""
     refused = []
 
     def refuse(method, path, query):
@@ -110,7 +110,7 @@ def test_an_upload_that_fails_now_and_then(s3, bucket, target):
 
 @pytest.mark.parametrize("step", ["uploads", "partNumber", "complete"])
 def test_an_upload_that_fails_for_good(s3, bucket, step):
-    """It is an error, and there is no object; an old one stays as it was."""
+    """An upload that keeps failing is an error; no new object appears, an old one stays."""
     target = arrow_filesystem(s3), f"{bucket}/deep/events.esdb"
     write(target, "abc")
 
@@ -129,13 +129,13 @@ def test_an_upload_that_fails_for_good(s3, bucket, step):
 
 
 def test_no_such_bucket(s3):
-    """The error comes when the file is begun or finished, and names the place."""
+    """A missing bucket is an error that names it."""
     with pytest.raises(OSError, match="no-such-bucket"):
         write("s3://no-such-bucket/events.esdb")
 
 
 def test_a_spool_that_cannot_be_read_back(s3, bucket, monkeypatch):
-    """A disk error in the middle leaves no half object."""
+    """A disk error during the upload leaves no partial object."""
     filesystem = arrow_filesystem(s3)
     monkeypatch.setattr(store, "_COPY_BYTES", 50)
 
@@ -154,7 +154,7 @@ def test_a_spool_that_cannot_be_read_back(s3, bucket, monkeypatch):
 
 
 def test_filesystems_that_show_files_as_they_grow(tmp_path):
-    """There the file is written under another name and moved; what goes wrong leaves nothing."""
+    """On filesystems that show unfinished files, the file gets another name and is moved; a failure leaves nothing."""
     base = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
     growing = pyarrow.fs.PyFileSystem(Handler(base))
     write((growing, "events.esdb"))
@@ -170,7 +170,7 @@ def test_filesystems_that_show_files_as_they_grow(tmp_path):
 
 
 class Handler(pyarrow.fs.FileSystemHandler):
-    """A filesystem of somebody's own: the calls that are used, passed on to another one."""
+    """A custom filesystem that passes the calls it receives to another one."""
 
     fail = False
 
@@ -208,7 +208,7 @@ class Handler(pyarrow.fs.FileSystemHandler):
 
 
 def test_memory_filesystem():
-    """A store within the process."""
+    """A store in the memory of the process is supported."""
     memory = fsspec.filesystem("memory")
     write((memory, "/written/events.esdb"))
     with esformat.open("memory://written/events.esdb") as segment:
@@ -216,7 +216,7 @@ def test_memory_filesystem():
 
 
 def test_interrupted_while_it_uploads(s3, bucket, monkeypatch):
-    """The upload has a thread of its own: it ends well whatever happens to the caller's."""
+    """The upload runs in a separate thread, so that an interrupt of the caller does not stop it."""
     names = []
     put = store.ArrowStore.put
 

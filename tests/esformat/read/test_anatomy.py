@@ -1,4 +1,4 @@
-"""The anatomy of a file: its parts are all of its bytes, and what is told of them is what the file has."""
+"""The anatomy of a file: its parts are all of its bytes, with the right facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def path(tmp_path_factory):
 
 
 def test_parts_are_the_whole_file(path):
-    """They add up to its size; those of each kind are as many bytes as `info` counts."""
+    """The parts add up to the file's size, and per kind to the bytes that `info` reports."""
     found = anatomy(path)
     sums: Counter[str] = Counter()
     for part in found.parts:
@@ -38,7 +38,7 @@ def test_parts_are_the_whole_file(path):
 
 
 def test_what_the_parts_hold(path):
-    """Events of all data, in the order of the file; values of the indexes."""
+    """The parts have the events of all data blocks, in file order, and the values of the indexes."""
     found = anatomy(path)
     data = [part.facts for part in found.parts if part.kind == "data"]
     spaces = [facts["first_space"] for facts in data]
@@ -53,7 +53,7 @@ def test_what_the_parts_hold(path):
 
 
 def test_columns_share_the_data(path):
-    """All that data blocks hold is some column's; the payloads are most of it."""
+    """The bytes of data blocks are divided among the columns; payloads are the largest."""
     found = anatomy(path)
     data = sum(part.bytes for part in found.parts if part.kind == "data")
     assert [each.name for each in found.columns] == ["space, grouping", "timestamp", "data", "type", "country"]
@@ -62,7 +62,7 @@ def test_columns_share_the_data(path):
 
 
 def test_a_file_without_events(tmp_path):
-    """Has parts, too."""
+    """A file without events has parts, too."""
     with esformat.create(tmp_path / "none.esdb"):
         pass
     found = anatomy(tmp_path / "none.esdb")

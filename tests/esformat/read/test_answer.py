@@ -1,4 +1,4 @@
-"""One way to ask and one kind of answer, whatever the events lie in."""
+"""Queries and results are the same for every container of events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from esformat.read.answer import Answer
 
 @pytest.fixture(params=["segment", "space", "files", "space of files", "archive", "space of an archive"])
 def place(request, tmp_path):
-    """Three events of two spaces, open."""
+    """Three events in two spaces, in an open container."""
     files = esformat.create(tmp_path / "a.esdb", indexes=["kind"]), customerio.create(tmp_path / "a.go")
     for file in files:
         with file as writer:
@@ -32,14 +32,14 @@ def place(request, tmp_path):
 
 
 def test_one_signature(place):
-    """Every place that has events is asked the same way."""
+    """`scan` and `scan_index` have the same signature everywhere."""
     for verb in ("scan", "scan_index"):
         wanted = inspect.signature(getattr(esformat.Segment, verb)).parameters
         assert inspect.signature(getattr(type(place), verb)).parameters == wanted
 
 
 def test_one_answer(place):
-    """Every form of an answer holds the same events, and asking again gives them again."""
+    """Every form of a result has the same events, also when read again."""
     for scan in (place.scan(), place.scan_index("kind", "even"), place.scan(reverse=True, limit=1)):
         assert isinstance(scan, Answer)
         events = [(event.timestamp, event.data) for event in scan]
@@ -53,7 +53,7 @@ def test_one_answer(place):
 
 
 def test_questions_are_checked_at_once(place):
-    """A wrong question is refused when it is asked, not when its answer is read."""
+    """A wrong argument is refused immediately, not when the result is read."""
     for wrong in ({"limit": -1}, {"limit": True}, {"columns": "data"}, {"columns": []}, {"columns": ["x"]},
                   {"columns": ["data", "data"]}, {"grouping": 7}):  # fmt: skip
         with pytest.raises(esformat.UsageError):

@@ -1,4 +1,4 @@
-"""A segment as a `pyarrow.dataset.Dataset`: exact whatever the filter, and no more blocks read than it needs."""
+"""A segment as a `pyarrow.dataset.Dataset`: exact for every filter, without reading more blocks than needed."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from esformat.read.selection import MANY_SPACES
 
 SPACE, TYPE, TIME = pc.field("space"), pc.field("type"), pc.field("timestamp")
 NULL = pa.scalar(None, pa.bool_())
-ROWS = 16  # of a block, where blocks are counted
+ROWS = 16  # per block, in tests that count blocks
 
 
-# ---------------------------------------------------------------- exact
+# ---------------------------------------------------------------- exact results
 
 
 @st.composite
 def comparisons(draw: st.DrawFn, recorded: Callable[[], Recording]) -> pc.Expression:
-    """One condition on one column, in one of the forms that people and engines write.
+    """One condition on one column, in a form that people and engines write.
 
-    recorded: gives the recording, which as an argument would be part of what hypothesis shows of the strategy.
+    recorded: returns the recording, which as an argument would appear in hypothesis's output.
     """
     recording = recorded()
     key_type = pa.binary() if recording.binary_keys else pa.string()
@@ -76,14 +76,14 @@ def comparisons(draw: st.DrawFn, recorded: Callable[[], Recording]) -> pc.Expres
         wider = {pa.string(): pa.large_string(), pa.int8(): pa.int64(), pa.large_string(): pa.string()}
         if pa.types.is_timestamp(kind) and scalar.is_valid:
             scalar = pa.scalar(scalar.value // 7, pa.timestamp(draw(st.sampled_from(["ns", "ms", "s"])), "UTC"))
-        elif scalar.is_valid:  # pyarrow dies of a null text of the other kind
+        elif scalar.is_valid:  # pyarrow crashes on a null text of the other kind
             scalar = pa.scalar(scalar.as_py(), wider.get(kind, kind))
     operator = draw(st.sampled_from(["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"]))
     return getattr(pc.scalar(scalar), operator)(field) if form == "flipped" else getattr(field, operator)(scalar)
 
 
 def filters(recording: Recording) -> st.SearchStrategy[pc.Expression]:
-    """Conditions joined by AND, OR, NOT and IF."""
+    """Conditions combined with AND, OR, NOT and IF."""
     return st.recursive(
         comparisons(lambda: recording),
         lambda inner: st.one_of(
@@ -99,7 +99,7 @@ def filters(recording: Recording) -> st.SearchStrategy[pc.Expression]:
 @examples(60)
 @given(st.data(), recordings())
 def test_filter_is_pyarrows(data, recording):
-    """Whatever the filter and however little of the file is read for it: the rows that pyarrow keeps of all rows."""
+    """Any filter keeps the rows that pyarrow keeps of all rows, however little of the file is read."""
     with tempfile.TemporaryDirectory() as directory, cut_small(recording.pieces):
         path = Path(directory) / "events.esdb"
         write_recording(recording, path)
@@ -111,7 +111,7 @@ def test_filter_is_pyarrows(data, recording):
                 names = data.draw(st.none() | st.lists(st.sampled_from(table.column_names), unique=True))
                 try:
                     expected = everything.to_table(columns=names, filter=filter)
-                except pa.ArrowInvalid as error:  # e.g. a moment that does not fit the other's unit
+                except pa.ArrowInvalid as error:  # such as a timestamp that does not fit the other's unit
                     event(f"pyarrow refuses: {str(error)[:40]}")
                     continue
                 found = events.to_table(columns=names, filter=filter)
@@ -119,7 +119,7 @@ def test_filter_is_pyarrows(data, recording):
                 assert found.schema.equals(expected.schema)
                 found.validate(full=True)
                 assert events.count_rows(filter=filter) == len(expected)
-                if names != []:  # pyarrow slices more rows than there are from a table without columns
+                if names != []:  # pyarrow returns too many rows when it slices a table without columns
                     assert events.head(2, columns=names, filter=filter).equals(expected.slice(0, 2))
                 assert events.filter(filter).to_table(columns=names).equals(expected)
                 given = coded.to_table(columns=names, filter=filter)
@@ -128,7 +128,7 @@ def test_filter_is_pyarrows(data, recording):
 
 
 def without_dictionaries(table: pa.Table) -> pa.Table:
-    """The same table with text itself in place of dictionaries of it."""
+    """The same table with plain text instead of dictionaries."""
     table.validate(full=True)
     fields = [
         field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
@@ -138,7 +138,7 @@ def without_dictionaries(table: pa.Table) -> pa.Table:
 
 
 def test_text_in_dictionaries(tmp_path):
-    """Space, and indexes that the file has codes for: also behind the rows where a writer gave up coding."""
+    """Spaces and indexes with codes are returned as dictionaries, including rows that the writer stopped coding."""
     rows = 40_000
     columns = {
         "space": [f"customer-{n % 700}" for n in range(rows)],
@@ -171,11 +171,11 @@ def test_text_in_dictionaries(tmp_path):
                 )
 
 
-# ---------------------------------------------------------------- the blocks that are read
+# ---------------------------------------------------------------- blocks that are read
 
 
 class Recorded:
-    """Another source, noting what is read of it."""
+    """A source that records which ranges are read."""
 
     def __init__(self, source: esformat.Source) -> None:
         self._source = source
@@ -204,19 +204,19 @@ class Watched:
         self.source.spans.clear()
 
     def read(self, handles: list[Any]) -> int:
-        """How many of some blocks were read."""
+        """The number of these blocks that were read."""
         return sum(any(a < handle.end and handle.offset < b for a, b in self.source.spans) for handle in handles)
 
     def data_blocks(self) -> int:
-        """How many data blocks were read."""
+        """The number of data blocks that were read."""
         return self.read(self.data)
 
     def blocks(self) -> int:
-        """How many blocks of any kind were read."""
+        """The number of blocks of any kind that were read."""
         return self.read(self.data) + self.read(self.others)
 
     def overlapping(self, start: int, end: int) -> int:
-        """How many data blocks have times in [start, end)."""
+        """The number of data blocks with times in [start, end)."""
         return sum(low < end and high >= start for low, high in self.times)
 
 
@@ -231,7 +231,7 @@ def small_blocks(tmp_path_factory):
 
 @pytest.fixture
 def watch(small_blocks):
-    """Opens the file of small blocks, which are not read in passing; each time with cold caches."""
+    """Open the file of small blocks with a cold cache; adjacent blocks are not read along."""
     opened = []
 
     def watch() -> Watched:
@@ -246,17 +246,17 @@ def watch(small_blocks):
 
 @pytest.fixture(scope="module")
 def frame():
-    """The same events."""
+    """The same events as a frame."""
     return in_file_order(click_table(20_000))
 
 
 def test_point_query_of_duckdb_reads_three_blocks(clicks):
-    """The directory's leaf and the one or two data blocks of the space."""
+    """A query of one space in DuckDB reads the directory leaf and one or two data blocks."""
     path, frame = clicks
     counts = frame["space"].value_counts()
     for space in counts[counts < 100].index[:40]:
         watched = Watched(path)
-        events = watched.segment.dataset()  # noqa: F841 - DuckDB finds it by its name
+        events = watched.segment.dataset()  # noqa: F841 - DuckDB finds it by name
         found = duckdb.execute("select type, count(*) from events where space = ? group by 1", [space]).fetchall()
         assert 0 < watched.blocks() <= 3
         assert dict(found) == frame[frame["space"] == space]["type"].value_counts().to_dict()
@@ -264,7 +264,7 @@ def test_point_query_of_duckdb_reads_three_blocks(clicks):
 
 
 def test_rows_between_bounds_are_left_out(watch, frame):
-    """Several values of an index, or several moments, are not all that the blocks of them hold."""
+    """Rows between several index values or timestamps, in the same blocks, are left out."""
     events, times = watch().segment.dataset(), sorted(set(frame["timestamp"]))[:: len(frame) // 3]
     moments = pa.array(times, pa.timestamp("us", "UTC"))
     assert events.count_rows(filter=TIME.isin(moments)) == frame["timestamp"].isin(times).sum()
@@ -273,14 +273,14 @@ def test_rows_between_bounds_are_left_out(watch, frame):
 
 
 def test_absent_space_reads_no_data(watch):
-    """The directory tells that nobody of that name is there."""
+    """A query of an unknown space reads no data block."""
     watched = watch()
     assert watched.segment.dataset().count_rows(filter=SPACE == "nobody") == 0
     assert watched.data_blocks() == 0
 
 
 def test_contradiction_reads_nothing(watch):
-    """No event has two spaces, or a time before and after noon."""
+    """A contradictory filter, such as one for two spaces, reads nothing."""
     watched = watch()
     events = watched.segment.dataset()
     assert events.count_rows(filter=(SPACE == "customer-1") & (SPACE == "customer-2")) == 0
@@ -299,7 +299,7 @@ def test_contradiction_reads_nothing(watch):
     ids=str,
 )
 def test_few_spaces_read_their_blocks(watch, frame, filter):
-    """The blocks of both spaces and none between them."""
+    """A query of two spaces reads their blocks and none between them."""
     rows = np.nonzero(frame["space"].isin(["customer-17", "customer-30"]).to_numpy())[0]
     watched = watch()
     watched.segment.dataset().to_table(columns=["timestamp"], filter=filter)
@@ -310,7 +310,7 @@ def test_few_spaces_read_their_blocks(watch, frame, filter):
     "filter", [SPACE == "customer-17", SPACE.isin(["customer-17", "nobody"]), SPACE >= "customer-17"], ids=str
 )
 def test_rows_of_spaces_are_counted_without_blocks(watch, frame, filter):
-    """The directory tells how many they are."""
+    """The rows of spaces are counted from the directory, without data blocks."""
     spaces = frame["space"]
     watched = watch()
     expected = (spaces >= "customer-17") if ">=" in str(filter) else (spaces == "customer-17")
@@ -319,7 +319,7 @@ def test_rows_of_spaces_are_counted_without_blocks(watch, frame, filter):
 
 
 def test_many_spaces(watch, frame):
-    """A long list of spaces, with other conditions or without, gives their rows and reads their blocks alone."""
+    """A long list of spaces, with or without other conditions, finds their rows and reads only their blocks."""
     spaces = sorted(set(frame["space"]))[::4]
     chosen = frame[frame["space"].isin(spaces)]
     middle = int(frame["timestamp"].median())
@@ -338,7 +338,7 @@ def test_many_spaces(watch, frame):
 
 
 def test_range_of_spaces_reads_their_blocks(watch, frame):
-    """From the first block of the range to its last."""
+    """A range of spaces reads the blocks from its first to its last."""
     rows = np.nonzero(((frame["space"] >= "customer-3") & (frame["space"] < "customer-5")).to_numpy())[0]
     watched = watch()
     wanted = (SPACE >= "customer-3") & (SPACE < "customer-5")
@@ -348,7 +348,7 @@ def test_range_of_spaces_reads_their_blocks(watch, frame):
 
 
 def test_grouping_reads_its_blocks(watch, frame):
-    """Of every space, the blocks of one grouping."""
+    """A grouping reads only its blocks in every space."""
     rows = np.nonzero((frame["grouping"] == "web").to_numpy())[0]
     watched = watch()
     wanted = pc.field("grouping") == "web"
@@ -357,7 +357,7 @@ def test_grouping_reads_its_blocks(watch, frame):
 
 
 def test_time_reads_overlapping_blocks(watch, frame):
-    """The blocks whose times overlap the range."""
+    """A time range reads only the blocks whose times overlap it."""
     start = int(frame["timestamp"].min())
     end = start + 100_000
     watched = watch()
@@ -371,7 +371,7 @@ def test_time_reads_overlapping_blocks(watch, frame):
     ("column", "wanted"), [("type", ["signup"]), ("country", ["C03", "C17"]), ("country", ["nowhere"])], ids=str
 )
 def test_index_reads_blocks_with_the_values(watch, frame, column, wanted):
-    """The data blocks that hold one of the values."""
+    """An index condition reads only the data blocks that have one of the values."""
     rows = np.nonzero(frame[column].isin(wanted).to_numpy())[0]
     watched = watch()
     chosen = pc.field(column).isin(wanted)
@@ -382,7 +382,7 @@ def test_index_reads_blocks_with_the_values(watch, frame, column, wanted):
 
 
 def test_common_and_rare_value_read_the_blocks_of_both(tmp_path):
-    """One value's posting list names blocks, the other's rows."""
+    """A frequent value, whose posting list names blocks, and a rare one, whose list names rows, are found together."""
     kinds = ["common" if n < 500 else "rare" if n == 777 else f"other-{n % 3}" for n in range(1000)]
     parity = ["even" if n % 2 == 0 else "once" if n == 901 else "odd" for n in range(1000)]
     with cut_small(Pieces(block_rows=ROWS, read_gap_bytes=0)):
@@ -402,18 +402,18 @@ def test_common_and_rare_value_read_the_blocks_of_both(tmp_path):
 
 
 def test_space_and_index_read_blocks_with_both(watch, frame):
-    """In the largest space, the blocks that hold the rare value."""
+    """In the largest space, only the blocks with the rare value are read."""
     space = frame["space"].value_counts().index[0]
     rows = np.nonzero(((frame["space"] == space) & (frame["type"] == "signup")).to_numpy())[0]
     watched = watch()
-    events = watched.segment.dataset()  # noqa: F841 - DuckDB finds it by its name
+    events = watched.segment.dataset()  # noqa: F841 - DuckDB finds it by name
     query = "select count(*) from events where space = ? and type in ('signup', 'x')"
     assert duckdb.execute(query, [space]).fetchall() == [(len(rows),)]
     assert watched.data_blocks() == len(np.unique(rows // ROWS)) < (frame["space"] == space).sum() / ROWS
 
 
 def test_columns_that_are_not_asked_for_are_not_decoded(watch, monkeypatch):
-    """The payload of events is left alone where nobody asks for it."""
+    """Columns that a query does not need, such as the payload, are not decoded."""
     asked = set()
     read = esformat.read.dataset.SegmentEvents.batches
 
@@ -434,7 +434,7 @@ def test_columns_that_are_not_asked_for_are_not_decoded(watch, monkeypatch):
 
 
 def test_head_reads_the_first_block(watch):
-    """No further than the rows lie."""
+    """`head` reads no further than its rows."""
     watched = watch()
     assert len(watched.segment.dataset().head(10)) == 10
     assert watched.data_blocks() == 1
@@ -464,7 +464,7 @@ QUERIES = [
 
 @pytest.mark.parametrize("query", share_of(QUERIES, 2))
 def test_duckdb_answers_as_over_a_table(clicks, query):
-    """The same rows as from the whole table in memory, which no filter reaches."""
+    """DuckDB returns the same rows as from the whole table in memory."""
     with esformat.open(clicks[0]) as segment:
         connection = duckdb.connect()
         connection.execute("set timezone = 'UTC'")
@@ -490,7 +490,7 @@ POLARS = {
 
 @pytest.mark.parametrize("name", POLARS)
 def test_polars_answers_as_over_a_frame(clicks, name):
-    """The same rows as from the whole frame in memory."""
+    """Polars returns the same rows as from the whole frame in memory."""
     with esformat.open(clicks[0]) as segment:
         expected = POLARS[name](pl.DataFrame(segment.scan()).lazy()).collect()
         found = POLARS[name](pl.scan_pyarrow_dataset(segment.dataset())).collect()
@@ -498,7 +498,7 @@ def test_polars_answers_as_over_a_frame(clicks, name):
 
 
 def test_scan_becomes_a_frame(clicks):
-    """Polars and pandas take a scan as it is."""
+    """Polars and pandas accept a scan directly."""
     path, frame = clicks
     with esformat.open(path) as segment:
         scan = segment["customer-1"].scan(columns=["timestamp", "type"])
@@ -512,7 +512,7 @@ def test_scan_becomes_a_frame(clicks):
 
 
 def test_threads_share_a_dataset(clicks):
-    """Eight threads, each with its own questions, one dataset: every answer is right."""
+    """Eight threads with separate queries on one dataset get the right results."""
     path, frame = clicks
     counts = frame["space"].value_counts()
     spaces = list(counts.index[:40])
@@ -532,12 +532,12 @@ def test_threads_share_a_dataset(clicks):
     assert answers == [(counts[space],) * 3 for space in spaces * 3]
 
 
-# ---------------------------------------------------------------- pyarrow's own interface
+# ---------------------------------------------------------------- pyarrow's interface
 
 
 @pytest.fixture
 def pair(clicks):
-    """The clicks as a dataset of ours and as one of pyarrow's."""
+    """The clicks as our dataset and as pyarrow's."""
     with esformat.open(clicks[0]) as segment:
         yield segment.dataset(), ds.dataset(segment.scan().to_table())
 
@@ -573,14 +573,14 @@ pages = TYPE == "page"
     ],
 )  # fmt: skip
 def test_answers_as_pyarrows_datasets_do(pair, ask):
-    """Schema, rows and their order."""
+    """Schema, rows and their order equal those of pyarrow's dataset."""
     ours, theirs = pair
     expected = ask(theirs)
     assert ask(ours).equals(expected) if hasattr(expected, "equals") else ask(ours) == expected
 
 
 def test_batches_have_the_size_asked_for(pair):
-    """No batch is larger; a size that makes no sense is refused."""
+    """No batch exceeds the requested size; an invalid size is refused."""
     assert max(map(len, pair[0].to_batches(batch_size=1000))) == 1000
     with pytest.raises(esformat.UsageError, match="batch_size"):
         pair[0].to_table(batch_size=0)
@@ -599,16 +599,16 @@ def test_batches_have_the_size_asked_for(pair):
     ids=str,
 )
 def test_what_does_not_fit_is_refused_as_by_pyarrow(pair, columns, filter):
-    """The same error, whether or not a row is ever looked at."""
+    """A wrong filter or column raises the same error as in pyarrow, even before any row is read."""
     ours, theirs = pair
-    with pytest.raises(Exception) as expected:  # noqa: PT011 - whichever pyarrow raises
+    with pytest.raises(Exception) as expected:  # noqa: PT011 - whichever error pyarrow raises
         theirs.scanner(columns=columns, filter=filter)
     with pytest.raises(expected.type):
         ours.scanner(columns=columns, filter=filter)
 
 
 def test_join_of_two(tmp_path):
-    """The other side of a join may be events, too."""
+    """Both sides of a join may be datasets of events."""
     rows = pa.table({"space": ["ada", "bob"], "timestamp": [5, 7], "n": [1, 2]})
     for name in ("left", "right"):
         with esformat.create(tmp_path / name) as writer:
@@ -620,7 +620,7 @@ def test_join_of_two(tmp_path):
 
 
 def test_scanner_of_everything(tmp_path):
-    """It reads any number of times, and a process that stops in the middle of one ends."""
+    """A scanner can be read repeatedly, and a process that stops while reading one ends."""
     with esformat.create(tmp_path / "x.esdb") as writer:
         writer.add_table(pa.table({"space": pa.array(["ada"] * 300_000), "timestamp": range(300_000)}))
     with esformat.open(tmp_path / "x.esdb") as segment:
@@ -632,7 +632,7 @@ def test_scanner_of_everything(tmp_path):
 
 
 def test_join(pair):
-    """With another dataset, on a key."""
+    """A join with another dataset agrees with pyarrow's."""
     names = ds.dataset(pa.table({"country": ["C01", "C02"], "name": ["one", "two"]}))
     ours, theirs = (d.filter(SPACE == "customer-1").join(names, "country", join_type="inner") for d in pair)
     order = [("timestamp", "ascending"), ("data", "ascending")]
@@ -640,7 +640,7 @@ def test_join(pair):
 
 
 def test_write_dataset(pair, tmp_path):
-    """As Parquet, partitioned."""
+    """A dataset can be written as partitioned Parquet."""
     ds.write_dataset(pair[0], tmp_path / "out", format="parquet", partitioning=["type"], partitioning_flavor="hive")
     back = ds.dataset(tmp_path / "out", partitioning="hive")
     assert back.count_rows() == pair[0].count_rows()
@@ -652,13 +652,13 @@ def test_write_dataset(pair, tmp_path):
     [lambda d: ds.Scanner.from_dataset(d).to_table(), lambda d: ds.Scanner.from_dataset(d).count_rows()],
 )
 def test_where_pyarrow_does_not_ask_python(pair, ask):
-    """An error that says what to use: no crash, no empty answer."""
+    """Where pyarrow would bypass Python, an error says what to use instead."""
     with pytest.raises(OSError, match=r"scanner\(\)"):
         ask(pair[0])
 
 
 def test_what_a_file_cannot_do(pair):
-    """No other schema, no pickle; so no union with others either."""
+    """Another schema, pickling, and so a union with other datasets, are refused."""
     ours = pair[0]
     assert ours.children == []
     for ask in (
@@ -672,7 +672,7 @@ def test_what_a_file_cannot_do(pair):
 
 
 def test_closed_segment(clicks):
-    """Reading a dataset after its segment was closed says so; also through DuckDB."""
+    """Reading a dataset whose segment was closed raises ClosedError, also through DuckDB."""
     with esformat.open(clicks[0]) as segment:
         events = segment.dataset()
     with pytest.raises(esformat.ClosedError):
@@ -683,7 +683,7 @@ def test_closed_segment(clicks):
 
 @pytest.mark.parametrize("dictionaries", [False, True])
 def test_short_answers_are_read_at_once(clicks, dictionaries):
-    """A stream of a space's few events needs neither the file nor Python any more; one of a whole file does."""
+    """A reader of few events of a space works after the segment is closed; one of the whole file raises ClosedError."""
     segment = esformat.open(clicks[0])
     dataset = segment.dataset(dictionaries=dictionaries)
     space = next(iter(segment.spaces()))
@@ -697,7 +697,7 @@ def test_short_answers_are_read_at_once(clicks, dictionaries):
 
 
 def test_damage_is_an_error(clicks, tmp_path):
-    """A data block that is not what was written ends a query, and never looks like fewer rows."""
+    """A damaged data block ends a query with an error, never with fewer rows."""
     stored = bytearray(clicks[0].read_bytes())
     stored[5000] ^= 1
     with esformat.open(esformat.BytesSource(bytes(stored))) as segment:

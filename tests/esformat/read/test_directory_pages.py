@@ -1,4 +1,4 @@
-"""Files with so many leaves that pages of the directory tell of them: all verbs, and what a damaged page costs."""
+"""Files with so many leaves that the directory has pages: all methods, and the effect of a damaged page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONG = "s0400"
 
 
 def rows_of() -> list[tuple[str, int, str]]:
-    """Spaces, times and types, in the order of the file."""
+    """Spaces, times and types in file order."""
     names = [f"s{n % 350:04}" for n in range(EVENTS - 600)]
     times = random.Random(3).sample(range(10_000), EVENTS)
     rows = zip([*names, *[LONG] * 300, *[LONG] * 300], times, strict=True)
@@ -41,7 +41,7 @@ ROWS = rows_of()
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """The file; read with the same small pieces."""
+    """The file; it is read with the same small block sizes."""
     path = tmp_path_factory.mktemp("pages") / "pages.esdb"
     shuffled = random.Random(5).sample(ROWS, len(ROWS))
     with cut_small(PIECES):
@@ -53,14 +53,14 @@ def path(tmp_path_factory):
 
 @pytest.fixture
 def segment(path):
-    """The file, just opened: none of its pages has been read."""
+    """The file, freshly opened: none of its pages has been read."""
     with esformat.open(path) as segment:
         assert (len(segment._reader.root), segment._reader.root.page_count) == (650, 3)
         yield segment
 
 
 def found(events):
-    """What is told of events."""
+    """Events as plain values."""
     return [(e.space, e.timestamp, e.indexes["type"]) for e in events]
 
 
@@ -71,7 +71,7 @@ def of(space):
 
 @pytest.mark.parametrize("space", ["s0000", "s0127", "s0128", "s0200", "s0349", LONG])
 def test_a_space(segment, space):
-    """Forward, backward, the newest, by time, and by an index; also where nothing else was asked before."""
+    """A space is read forward, backward, by time and by an index, even as the first query."""
     scans = segment.find(space)
     assert found(scans.scan()) == of(space)
     assert found(scans.scan(reverse=True, limit=3)) == of(space)[::-1][:3]
@@ -81,13 +81,13 @@ def test_a_space(segment, space):
 
 @pytest.mark.parametrize("space", ["", "a", "s0127x", "s9999", "zz"])
 def test_spaces_that_are_not_there(segment, space):
-    """Whatever page they would be in."""
+    """An unknown space is not found, whatever page it would be in."""
     assert segment.find(space) is None
     assert not segment.may_contain(space)
 
 
 def test_the_whole_file(segment):
-    """Every verb that goes through all leaves."""
+    """Methods that visit all leaves are right."""
     assert found(segment.scan()) == ROWS
     assert found(segment.scan(reverse=True, limit=5)) == ROWS[::-1][:5]
     assert found(segment.scan(start=500, end=900)) == [row for row in ROWS if 500 <= row[1] < 900]
@@ -100,7 +100,7 @@ def test_the_whole_file(segment):
 
 
 def test_rows_between(segment):
-    """What engines ask for: rows, spaces between bounds, and where events can be."""
+    """Row ranges, spaces within bounds and candidate rows, as engines use them, are right."""
     expected = [row[:2] for row in ROWS[333:1111]]
     batches = scan_rows(segment, 333, 1111, columns=["space", "timestamp"]).batches()
     assert [(r["space"], round(r["timestamp"].timestamp() * 1e6)) for b in batches for r in b.to_pylist()] == expected
@@ -111,7 +111,7 @@ def test_rows_between(segment):
 
 
 def test_in_a_store(path, s3, bucket):
-    """One request more for the first space of a page; all pages with one, where all are needed."""
+    """The first space of a page takes one extra request; all pages take one if all are needed."""
     s3.client.upload_file(str(path), bucket, "pages.esdb")
     with esformat.open(f"s3://{bucket}/pages.esdb") as segment:
         for space, requests_made in (("s0002", 2), ("s0010", 1), ("s0349", 2)):  # with the page, without
@@ -126,7 +126,7 @@ def test_in_a_store(path, s3, bucket):
 
 
 def test_by_the_tools(path, tmp_path):
-    """Split, merged and erased; what is left is checked by them."""
+    """`split`, `merge` and `erase` are right; `erase` verifies its result."""
     parts = split(path, tmp_path / "parts", spaces=["s0010", "s0200", LONG])
     merge(parts, tmp_path / "merged.esdb")
     assert (tmp_path / "merged.esdb").read_bytes() == path.read_bytes()
@@ -136,7 +136,7 @@ def test_by_the_tools(path, tmp_path):
 
 
 def test_a_damaged_page(path, tmp_path):
-    """Its leaves are not found, those of others are; the check says what, and repair gives all events."""
+    """A damaged page hides only its leaves; `verify` reports it, and `repair` restores all events."""
     assert verify(path).ok
     stored = bytearray(path.read_bytes())
     page = make_damaged.blocks_of(bytes(stored), BlockKind.DIRECTORY_PAGE)[1]
@@ -157,7 +157,7 @@ def test_a_damaged_page(path, tmp_path):
 
 
 def written_with(patch, path, name, change, rows=ROWS):
-    """A file of 1,300 events whose root or pages were changed by `change` before they were written."""
+    """A file of 1,300 events whose root or pages are changed by `change` when written."""
     real = getattr(builder, name)
     patch.setattr(builder, name, lambda entries, *rest: real(change(list(entries)), *rest))
     with cut_small(PIECES), esformat.create(path, indexes=["type"]) as writer:
@@ -167,7 +167,7 @@ def written_with(patch, path, name, change, rows=ROWS):
 
 @pytest.mark.parametrize("place", [(1 << 63) - 1, 1 << 50])
 def test_a_page_beyond_the_end(tmp_path, monkeypatch, place):
-    """A file with right checksums whose root says so: one error, and no bytes are asked for."""
+    """A root with valid checksums that names a page beyond the end is an error, and no bytes are read there."""
     path = tmp_path / "beyond.esdb"
 
     def change(pages):
@@ -182,7 +182,7 @@ def test_a_page_beyond_the_end(tmp_path, monkeypatch, place):
 
 
 def test_leaves_that_lie_in_another_order(tmp_path, monkeypatch):
-    """The directory may name leaves that lie in another order in the file: their blocks are read apart."""
+    """Leaves may be in another order in the file than in the directory: their blocks are then read separately."""
     path = tmp_path / "swapped.esdb"
     rows = sorted((LONG, time, kind) for _, time, kind in ROWS)
     written_with(monkeypatch, path, "encode_root", lambda pages: [pages[1], pages[0], pages[2]], rows)
@@ -193,7 +193,7 @@ def test_leaves_that_lie_in_another_order(tmp_path, monkeypatch):
 
 
 def test_spaces_that_descend(tmp_path, monkeypatch):
-    """In the root, or in a page: looking a space up would pass over others, so it is refused."""
+    """Spaces that descend, in the root or in a page, are refused: a lookup would miss some."""
     path = tmp_path / "descends.esdb"
     with monkeypatch.context() as patch:
         written_with(patch, path, "encode_root", lambda pages: [pages[1], pages[0], pages[2]])
@@ -211,7 +211,7 @@ def test_spaces_that_descend(tmp_path, monkeypatch):
     lambda segment: list(segment.scan(start=500, end=900)), lambda segment: list(segment.spaces()), Segment.info,
 ])  # fmt: skip
 def test_all_pages_are_read_together(segment, monkeypatch, ask):
-    """Where all leaves of a file in a store are asked about; of one on the disk, each when it is needed."""
+    """All pages of a file in a store are read together if all leaves are needed; on disk each is read when needed."""
     read, counts = segment._reader._pages.read, []
     monkeypatch.setattr(DirectoryPages, "read", lambda self, places: counts.append(len(places)) or read(places))
     for far, expected in ((True, [3]), (False, [1, 1, 1])):

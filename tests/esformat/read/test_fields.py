@@ -1,4 +1,4 @@
-"""Fields of JSON payloads as columns: of payloads that templates store, what the payloads themselves have."""
+"""Fields of JSON payloads as columns agree with the payloads, even if those are stored by templates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLICKS = st.fixed_dictionaries({"url": TEXTS, "n": SCALARS}, optional={
 
 
 def payload_of(document, number, odd):
-    """Mostly as JSON is written, sometimes with other spaces, escapes, keys or no JSON at all."""
+    """A payload, mostly ordinary JSON, sometimes with other spaces, escapes, keys or no JSON at all."""
     ways = (
         lambda: json.dumps(document, ensure_ascii=False), lambda: json.dumps(document, separators=(",", ":")),
         lambda: json.dumps({**document, "n": number}), lambda: json.dumps([document]), lambda: f"line {number}",
@@ -34,7 +34,7 @@ def payload_of(document, number, odd):
 
 @pytest.fixture
 def rendered_whole(monkeypatch):
-    """Counts the payloads of blocks that were rendered although only values of theirs were asked for."""
+    """Record the payloads that are rendered although only their fields are needed."""
     counted = []
 
     class Counted(block_group.JsonValues):
@@ -59,7 +59,7 @@ def test_nothing_else_is_rendered(tmp_path, rendered_whole):
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()], ids=str)
 def test_payloads_of_few_values(tmp_path, kind):
-    """They are stored as codes where they are text."""
+    """Payloads with few distinct values, stored as codes if they are text, have the right fields."""
     with esformat.create(tmp_path / "x.esdb", schema=pa.schema([pa.field("data", kind)])) as writer:
         texts = [f'{{"a":{n % 3}}}' for n in range(5000)]
         writer.add_table(
@@ -75,7 +75,7 @@ def test_payloads_of_few_values(tmp_path, kind):
 
 
 def test_a_file_without_payloads(tmp_path):
-    """Among others that have some, it has no fields; by itself it is asked in vain."""
+    """A file without payloads has null fields among other files; alone, a query for fields is refused."""
     columns = {"space": [f"s{n % 20}" for n in range(5000)], "timestamp": range(5000), "x": range(5000)}
     schema = pa.schema([pa.field("x", pa.int64())])
     with esformat.create(tmp_path / "0.esdb", schema=schema) as writer:
@@ -94,7 +94,7 @@ def test_a_file_without_payloads(tmp_path):
 @examples(40)
 @given(st.data())
 def test_as_of_payloads(tmp_path_factory, data):
-    """In one file and in several, of all events and of some, in both directions."""
+    """Fields are right in one file and several, for all events and some, in both directions."""
     shapes = data.draw(st.lists(st.tuples(CLICKS, st.integers(0, 7)), min_size=1, max_size=4))
     plain = data.draw(st.sampled_from([1, 2, 2500, 9999]))
     rows = [(n, shapes[n % len(shapes)][0], shapes[n % len(shapes)][1] if n % plain == 0 else 0) for n in range(5000)]
@@ -121,7 +121,7 @@ def test_as_of_payloads(tmp_path_factory, data):
 
 
 def test_a_column_that_looks_like_what_was_found(tmp_path):
-    """A struct of a number and bytes stays what it is."""
+    """A struct column that looks like an internal result stays unchanged."""
     like = pa.struct([("kind", pa.uint8()), ("text", pa.binary())])
     with esformat.create(
         tmp_path / "x.esdb", schema=pa.schema([pa.field("data", pa.binary()), pa.field("x", like)])

@@ -1,4 +1,4 @@
-"""Rows [first, last) of a segment: together they are the segment, whatever bounds they are read with."""
+"""Row ranges [first, last) of a segment: together they are the segment, whatever the bounds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def segment(tmp_path_factory):
 
 
 def matching(frame, bounds):
-    """The rows of a frame that are within bounds, by a plain filter."""
+    """The rows of a frame within bounds, by a plain filter."""
     for name, domain in bounds.items():
         column = frame[name] if name in frame else frame["space"]
         values = column.str.encode("utf-8") if name in ("space", "grouping") else column
@@ -62,7 +62,7 @@ def matching(frame, bounds):
 
 @pytest.mark.parametrize("what", BOUNDS)
 def test_parts_make_the_whole(segment, what):
-    """Cut anywhere, the parts give exactly the rows of the cut, and all events within bounds."""
+    """Ranges cut anywhere have exactly their rows within the bounds."""
     bounds = BOUNDS[what]
     whole = frame_of(segment.scan())
     for first, last in pairwise(CUTS):
@@ -73,7 +73,7 @@ def test_parts_make_the_whole(segment, what):
 
 @pytest.mark.parametrize("what", BOUNDS)
 def test_candidates_hold_all_that_is_within_bounds(segment, what):
-    """No event within bounds lies outside the candidate rows, which ascend."""
+    """Every event within the bounds is among the candidate rows, which ascend."""
     bounds = BOUNDS[what]
     pieces = candidate_rows(segment, bounds)
     inside = {row for piece in pieces for row in range(piece.first, piece.last)}
@@ -93,7 +93,7 @@ def test_candidates_hold_all_that_is_within_bounds(segment, what):
     ],
 )
 def test_candidates_leave_out_the_rest(segment, what, most):
-    """Rows that cannot be within bounds are left out: exactly for listed spaces, by leaf otherwise."""
+    """Rows that cannot be within the bounds are no candidates: exactly for listed spaces, by leaf otherwise."""
     rows = sum(piece.last - piece.first for piece in candidate_rows(segment, BOUNDS[what]))
     assert rows <= most
     if "space" in what:
@@ -101,7 +101,7 @@ def test_candidates_leave_out_the_rest(segment, what, most):
 
 
 def test_indexes_weigh(segment):
-    """A value that few events have makes the rows cheaper; one that none has leaves nothing."""
+    """A rare index value lowers the estimated bytes of the rows; an unknown one leaves no candidates."""
     every = sum(piece.stored_bytes for piece in candidate_rows(segment))
     rare = sum(
         piece.stored_bytes
@@ -113,7 +113,7 @@ def test_indexes_weigh(segment):
 
 @pytest.mark.parametrize("what", BOUNDS)
 def test_most_events(segment, what):
-    """What indexes and directory say of the number of events is no less than there are; for a listed value, exact."""
+    """The estimate of events from indexes and directory is never too low, and exact for listed values."""
     bounds = BOUNDS[what]
     count = len(matching(frame_of(segment.scan()), bounds))
     most = most_events(segment, bounds, candidate_rows(segment, bounds))
@@ -124,7 +124,7 @@ def test_most_events(segment, what):
 
 
 def test_columns_and_schema(segment):
-    """Only the columns that are asked for; the schema says what is indexed."""
+    """Only the requested columns are returned; the schema names the indexes."""
     assert scan_rows(segment, 5, 9, columns=["type", "timestamp"]).to_table().column_names == ["type", "timestamp"]
     assert schema_of(segment).indexes == ("type", "country")
 
@@ -141,7 +141,7 @@ def test_column_that_is_not_there(segment):
 
 
 def test_identity_tells_files_apart(tmp_path):
-    """The same events in the same file: the same; one byte of one payload: another."""
+    """Identical files have the same identity; one different payload byte changes it."""
     found = []
     for number, data in enumerate([b"aaaa", b"aaaa", b"aaab"]):
         with esformat.create(tmp_path / f"{number}.esdb") as writer:
@@ -152,7 +152,7 @@ def test_identity_tells_files_apart(tmp_path):
 
 
 def test_the_space_filter_is_asked_first(segment, monkeypatch):
-    """A space that the filter rules out costs no read of the directory, though its key lies among the others."""
+    """A space that the filter excludes is rejected without reading the directory, although its key is in range."""
     absent = next(key for key in (f"customer-1x{n}" for n in range(100)) if not segment.may_contain(key))
     monkeypatch.setattr(type(segment._reader), "leaf", lambda *_: pytest.fail("a leaf was read"))
     assert candidate_rows(segment, {"space": Domain(frozenset([absent.encode()]))}) == []
@@ -160,7 +160,7 @@ def test_the_space_filter_is_asked_first(segment, monkeypatch):
 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 20, 64 << 20])
 def test_pages_read_again(segment, cache_bytes):
-    """Rows are the same whoever read them, or others near them, before: with no room for pages, some and enough."""
+    """Rows are the same whichever were read before, with no memory for pages, some and enough."""
     whole = segment.scan().to_table()
     spans = [(first, min(first + rows, 3000)) for rows in (1, 40, 700) for first in range(0, 3000, 431)]
     with esformat.open(segment.path, cache_bytes=cache_bytes) as again:
@@ -171,7 +171,7 @@ def test_pages_read_again(segment, cache_bytes):
 
 
 def test_a_page_is_decoded_once(segment, monkeypatch):
-    """The second reader of a page reads no block of it; one that asks for other rows, columns or times does."""
+    """A second read of the same page reads no block; one with other columns, times or bounds does."""
     with esformat.open(segment.path) as again:
 
         def page(**options):
@@ -188,9 +188,7 @@ def test_a_page_is_decoded_once(segment, monkeypatch):
 
 
 def test_kept_pages_are_bounded(segment):
-    """However many pages are read, and however small they are, what is kept of them stays within its share; and more
-    rows than a page has are not kept.
-    """
+    """Cached pages stay within their share, however many and small; ranges longer than a page are not cached."""
     with esformat.open(segment.path, cache_bytes=4 << 20) as again:
         pages = again._reader.pages._budget
         for columns, rows, step in ((["space", "data", "type"], 300, 150), (["timestamp"], 1, 20)):
@@ -207,7 +205,7 @@ def test_kept_pages_are_bounded(segment):
 
 @pytest.mark.parametrize("what", BOUNDS)
 def test_runs_make_the_whole(segment, what):
-    """Cut anywhere, the runs are those of the rows, and none that can hold events within bounds is missing."""
+    """Runs of ranges cut anywhere are those of the rows; none that may have events within the bounds is missing."""
     bounds = BOUNDS[what]
     keys = {name: bounds[name] for name in ("space", "") if name in bounds}
     whole = frame_of(segment.scan())

@@ -1,4 +1,4 @@
-"""`Scan`: lazy, repeatable, in every form; it reads what it needs and no more, and its memory does not grow."""
+"""`Scan` is lazy and repeatable in every form, reads only what it needs, and uses constant memory."""
 
 # ruff: noqa: E501 - tables read better in one line per case
 
@@ -31,7 +31,7 @@ from esformat.write.block_encoder import BLOCK_ROWS
 
 @pytest.fixture
 def counted(clicks):
-    """The clicks, open, with their reads counted from here on."""
+    """The clicks, open, with reads counted from here on."""
     source = esformat.CountingSource(esformat.FileSource(clicks[0]))
     with esformat.open(source) as segment:
         source.reads = source.bytes_read = 0
@@ -45,11 +45,11 @@ def segment(clicks):
         yield segment
 
 
-# ---------------------------------------------------------------- right at full size
+# ---------------------------------------------------------------- results at full size
 
 
 def hour(frame: pd.DataFrame, share: float) -> int:
-    """A moment that so much of the events lie before."""
+    """The time before which this share of the events lies."""
     return int(frame["timestamp"].quantile(share))
 
 
@@ -59,7 +59,7 @@ def largest(frame: pd.DataFrame) -> str:
 
 
 def merged(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows of one space in time order, groupings merged."""
+    """Rows of one space in time order, with groupings merged."""
     return frame.sort_values("timestamp", kind="stable")
 
 
@@ -98,7 +98,7 @@ QUESTIONS = {
 
 @pytest.mark.parametrize(("ask", "expected"), QUESTIONS.values(), ids=QUESTIONS.keys())
 def test_answers_at_full_size(clicks, segment, ask, expected):
-    """With block sizes, dictionaries and lists as built: as columns, as events, counted."""
+    """Results are right with the usual sizes of blocks, dictionaries and lists: as columns, as events, counted."""
     frame = clicks[1]
     wanted = expected(frame).reset_index(drop=True)
     assert len(wanted) > 10
@@ -111,7 +111,7 @@ def test_answers_at_full_size(clicks, segment, ask, expected):
 
 
 def test_the_file_has_all_that_files_have(segment):
-    """Or the test above would not say much."""
+    """The file has several blocks of each kind, as the test above assumes."""
     blocks = segment.info()["blocks"]
     assert blocks["dictionary"]["count"] == 2
     assert blocks["data"]["count"] > 10
@@ -120,7 +120,7 @@ def test_the_file_has_all_that_files_have(segment):
 
 @pytest.mark.parametrize("name", ["everything", "one grouping", "one space", "a frequent value"])
 def test_mirrors_at_full_size(clicks, segment, name):
-    """Backwards is forwards, turned round."""
+    """A reverse scan returns the same rows in opposite order."""
     ask, _ = QUESTIONS[name]
     options = {
         "everything": ("scan", {}),
@@ -139,16 +139,16 @@ def test_mirrors_at_full_size(clicks, segment, name):
 
 
 def test_index_values_at_full_size(clicks, segment):
-    """Values and counts, without reading an event."""
+    """Index values and their counts are right."""
     for name in ("type", "country"):
         assert dict(segment.index_values(name).items()) == clicks[1][name].value_counts().sort_index().to_dict()
 
 
-# ---------------------------------------------------------------- forms
+# ---------------------------------------------------------------- forms of a result
 
 
 def test_forms_agree(segment):
-    """Batches, table, stream, pandas, DuckDB: the same rows."""
+    """Batches, table, stream, pandas and DuckDB have the same rows."""
     answer = segment.scan(start=1_403_534_925_000_000, columns=["timestamp", "type", "space"])
     table = answer.to_table()
     assert table.schema.equals(answer.schema)
@@ -162,7 +162,7 @@ def test_forms_agree(segment):
 
 
 def test_nothing_is_read_before_it_is_asked_for(counted):
-    """Making a scan, its schema and its repr cost no read."""
+    """A scan, its schema and its repr read nothing."""
     segment, source = counted
     answers = [segment.scan(), segment.scan_index("type", "page", reverse=True), segment.scan(grouping="web", limit=3)]
     for answer in answers:
@@ -172,7 +172,7 @@ def test_nothing_is_read_before_it_is_asked_for(counted):
 
 
 def test_repr(write):
-    """What was asked."""
+    """The repr shows the query."""
     segment = write([("a", b"", 1)], indexes=["type"])
     name = repr(segment.path)
     assert repr(segment.scan()) == f"<esformat.Scan of {name}>"
@@ -181,7 +181,7 @@ def test_repr(write):
 
 
 def test_used_again_and_again(segment):
-    """Each use reads anew; uses do not disturb each other."""
+    """Every use of a scan reads again; parallel uses do not disturb each other."""
     answer = segment.scan_index("type", "cart")
     first, second = iter(answer), iter(answer)
     pairs = [(next(first), next(second)) for _ in range(100)]
@@ -192,7 +192,7 @@ def test_used_again_and_again(segment):
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("limit", [1, 6_000, 14_000, 29_000])
 def test_a_limit_decodes_little(segment, monkeypatch, limit, reverse):
-    """One block for one event, and never twice what is needed for more, whether rows are asked about or not."""
+    """A limit decodes one block for one event, and less than twice what more need, also with `matching`."""
     decoded: list[int] = []
     monkeypatch.setattr(BlockGroup, "__init__", _counting(BlockGroup.__init__, decoded))
     needed = 1 if limit == 1 else limit // BLOCK_ROWS + 2
@@ -215,7 +215,7 @@ def _counting(init, decoded):
 @pytest.mark.parametrize("limit", [0, 1, 2, 100, 29_999, 30_000, 40_000])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_limits(clicks, segment, limit, reverse):
-    """The first so many, in the direction of the scan."""
+    """A limit returns the first rows in the scan's direction."""
     expected = clicks[1][:: -1 if reverse else 1][:limit].reset_index(drop=True)
     answer = segment.scan(limit=np.int64(limit) if reverse else limit, reverse=reverse)
     assert answer.count() == len(expected)
@@ -224,7 +224,7 @@ def test_limits(clicks, segment, limit, reverse):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_no_events_of_the_last_space(write, reverse):
-    """A limit of 0 is an empty answer in every form, also where the file ends with the space."""
+    """A limit of 0 is an empty result in every form, even for the last space."""
     segment = write([("a", b"x", 1), ("b", b"y", 2)])
     for key in ("a", "b"):
         scan = segment[key].scan(reverse=reverse, limit=0)
@@ -232,7 +232,7 @@ def test_no_events_of_the_last_space(write, reverse):
 
 
 def test_times_are_half_open(write):
-    """Start belongs to it, end does not; datetimes of any zone and numbers mean the same; an empty span is no error."""
+    """Start is inclusive, end exclusive; datetimes of any zone and numbers are equivalent; a range may be empty."""
     segment = write([("a", b"%d" % n, n) for n in range(10)])
     zone = dt.timezone(dt.timedelta(hours=-3))
 
@@ -248,7 +248,7 @@ def test_times_are_half_open(write):
 
 
 def test_events_of_some_columns(segment):
-    """Keys are always there; of the others only those that were asked for."""
+    """Events always have their keys; of the other columns only the requested ones."""
     event = next(iter(segment.scan(columns=["type"])))
     assert event.data is None
     assert (event.space, set(event.indexes), event.columns) == ("customer-1", {"type"}, {})
@@ -257,11 +257,11 @@ def test_events_of_some_columns(segment):
     assert event.indexes == {}
 
 
-# ---------------------------------------------------------------- what is read
+# ---------------------------------------------------------------- reads
 
 
 def test_opening_takes_two_reads(clicks):
-    """At most: one where what opening needs is among the last bytes, else one more."""
+    """Opening takes one read if the last bytes include everything needed, otherwise two."""
     for opening_bytes, reads in ((None, 1), (64, 2)):
         with cut_small(Pieces(opening_bytes=opening_bytes)):
             source = esformat.CountingSource(esformat.FileSource(clicks[0]))
@@ -272,7 +272,7 @@ def test_opening_takes_two_reads(clicks):
 
 @pytest.mark.parametrize("grouped", share_of([True, False], 2))
 def test_point_history_takes_two_reads(tmp_path, grouped):
-    """One of the directory, one of the data, however many blocks; twice that where the space goes on in another leaf."""
+    """A history takes one read of the directory and one of the data, twice that if it continues in another leaf."""
     table = click_table(40_000)
     path = tmp_path / "clicks.esdb"
     write_clicks(path, table if grouped else table.drop_columns("grouping"))
@@ -285,12 +285,12 @@ def test_point_history_takes_two_reads(tmp_path, grouped):
             assert segment[space].scan().to_table().num_rows == count
             reads.append(source.reads)
     assert max(reads) <= 4
-    assert sum(count <= 2 for count in reads) >= len(reads) - 2 * 12  # at each edge between leaves lies one space
+    assert sum(count <= 2 for count in reads) >= len(reads) - 2 * 12  # one space at each edge between leaves
     assert reads[1] == 2 or reads[2] == 2  # thousands of events
 
 
 def test_absent_space_costs_one_read(counted):
-    """The directory says so; where the filter was asked first, not even that."""
+    """A lookup of an unknown space takes one read of the directory, and none when repeated."""
     segment, source = counted
     assert segment.find("customer-nobody") is None
     assert source.reads == 1
@@ -299,7 +299,7 @@ def test_absent_space_costs_one_read(counted):
 
 
 def test_the_cache_saves_reads(counted):
-    """Asking again reads nothing."""
+    """A repeated query reads nothing."""
     segment, source = counted
     first = [event.data for event in segment["customer-3"].scan(grouping="web")]
     reads = source.reads
@@ -324,7 +324,7 @@ COUNTS = [
 
 
 class Watched(esformat.CountingSource):
-    """A source that remembers what was read of it."""
+    """A source that records the bytes that were read."""
 
     def __init__(self, source: esformat.Source) -> None:
         super().__init__(source)
@@ -337,13 +337,13 @@ class Watched(esformat.CountingSource):
 
 @pytest.mark.parametrize("count", COUNTS, ids=range(len(COUNTS)))
 def test_counts_without_reading_events(clicks, count):
-    """Where metadata, directory or index tell, no data block is read."""
+    """If metadata, directory or index suffice for a count, no data block is read."""
     source = Watched(esformat.FileSource(clicks[0]))
     with esformat.open(source) as segment:
         source.seen.clear()
         found, expected = count(segment, clicks[1])
     assert found == expected
-    assert b"ESBK\x02" not in b"".join(source.seen)  # how a data block begins
+    assert b"ESBK\x02" not in b"".join(source.seen)  # the beginning of a data block
     with esformat.open(source) as segment:
         next(iter(segment.scan()))
     assert b"ESBK\x02" in b"".join(source.seen)
@@ -351,7 +351,7 @@ def test_counts_without_reading_events(clicks, count):
 
 @pytest.mark.parametrize("columns", [["space"], ["grouping", "space"]])
 def test_keys_without_reading_events(clicks, columns):
-    """The directory has them: in their order, as a grouping asks for, and backwards."""
+    """Keys are read from the directory alone: in file order, of a grouping, and in reverse."""
     source = Watched(esformat.FileSource(clicks[0]))
     frame = clicks[1][columns].reset_index(drop=True)
     with esformat.open(source) as segment:
@@ -365,7 +365,7 @@ def test_keys_without_reading_events(clicks, columns):
 
 
 def test_a_short_answer_reads_little(counted):
-    """The first event of everything, the newest of a large space: a block or two, not the file."""
+    """The first event of the file, or the newest of a large space, takes a few reads."""
     segment, source = counted
     next(iter(segment.scan(limit=1)))
     next(iter(segment.scan(limit=1, reverse=True)))
@@ -376,7 +376,7 @@ def test_a_short_answer_reads_little(counted):
 
 
 def test_neighbouring_blocks_are_read_together(counted):
-    """A scan of everything takes few reads, and reads nothing twice."""
+    """Adjacent blocks are read together: a full scan takes few reads, and reads nothing twice."""
     segment, source = counted
     assert sum(len(batch) for batch in segment.scan().batches()) == 30_000
     assert source.bytes_read <= 1.1 * segment.size_bytes
@@ -384,7 +384,7 @@ def test_neighbouring_blocks_are_read_together(counted):
 
 
 def test_a_time_range_leaves_blocks_out(counted, clicks):
-    """Blocks that cannot hold the time are not read: here a space with its own time."""
+    """Blocks outside the time range are not read."""
     segment, source = counted
     times = clicks[1][clicks[1]["space"] == "customer-1"]["timestamp"]
     list(segment["customer-1"].scan(grouping="web", start=int(times.max())))
@@ -411,7 +411,7 @@ with esformat.open(sys.argv[1]) as segment:
 
 
 def peak_growth(path: Path, *arguments: str) -> tuple[int, int]:
-    """Rows of a full scan in a fresh process, and by how many KiB it grew at most beyond its first batch."""
+    """The rows of a full scan in a fresh process, and its greatest growth after the first batch, in KiB."""
     environment = os.environ | {"PYTHONPATH": str(Path(esformat.__file__).parents[1])}
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, str(path), *arguments],
@@ -426,7 +426,7 @@ def peak_growth(path: Path, *arguments: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("direction", [[], pytest.param(["reverse"], marks=long)], ids=["forward", "reverse"])
 def test_memory_does_not_grow_with_the_file(tmp_path, direction):
-    """A scan of a file eight times as large needs no more: the payloads alone would be 50 MB more."""
+    """A scan of a file eight times as large needs no more memory, although its payloads are 50 MB more."""
     growths = []
     for count in (12_500, 100_000):
         path = tmp_path / f"{count}.esdb"
@@ -442,7 +442,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, direction):
 
 
 def test_types_of_the_clicks_are_all_there(clicks):
-    """The questions above ask for each kind of value."""
+    """The clicks have every type and country that the queries above use."""
     assert sorted(clicks[1]["type"].unique()) == sorted(TYPES)
     assert len(list(islice(clicks[1]["country"].dropna().unique(), 30))) == 30
 
@@ -450,7 +450,7 @@ def test_types_of_the_clicks_are_all_there(clicks):
 @examples(100)
 @given(st.lists(st.integers(1, 5), max_size=5), st.integers(1, 20), st.booleans())
 def test_rows_up_to_a_limit(sizes, count, reverse):
-    """Where nothing is filtered, blocks that lie behind the limit are not in question."""
+    """Without a filter, blocks beyond the limit are not considered."""
     edges = [0, *accumulate(sizes)]
     stretches = [Stretch(n, a, b, a) for n, (a, b) in enumerate(pairwise(edges))]
     directed = stretches[::-1] if reverse else stretches

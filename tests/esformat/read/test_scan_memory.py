@@ -1,4 +1,4 @@
-"""Scans of events that are large and compress well: what they hold is bounded by bytes, not by rows or stored bytes."""
+"""Scans of large events that compress well: their memory is limited in bytes, not in rows or stored bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from small_pieces import Pieces, cut_small
 import esformat
 
 FILES, EVENTS, EVENT_BYTES = 8, 600, 20_000
-MOST_GROWTH = 150 << 20  # it was four times what the files held
+MOST_GROWTH = 150 << 20  # was four times the payloads of the files
 MOST_BATCH = 16 << 20
 READ = """
 import resource, sys
@@ -36,7 +36,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 @pytest.fixture(scope="module")
 def wide_files(tmp_path_factory) -> list[Path]:
-    """Files of 12 MB each that take little on disk, and whose events lie among each other's."""
+    """Files with 12 MB of payloads each that are small on disk, and whose events interleave in time."""
     folder = tmp_path_factory.mktemp("wide")
     text = b"x" * EVENT_BYTES
     for number in range(FILES):
@@ -49,7 +49,7 @@ def wide_files(tmp_path_factory) -> list[Path]:
 
 @pytest.mark.parametrize("form", share_of(["batches", "reverse", "events"], 3))
 def test_many_files_of_large_events(wide_files, form):
-    """Resident memory of a process that reads them as one, and the size of the batches."""
+    """A process that reads the files as one has small batches and limited resident memory."""
     environment = os.environ | {"PYTHONPATH": str(Path(esformat.__file__).parents[1])}
     command = [sys.executable, "-c", READ, form, *map(str, wide_files)]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
@@ -61,7 +61,7 @@ def test_many_files_of_large_events(wide_files, form):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_batches_of_one_file(wide_files, reverse):
-    """After the first, a batch of a long answer is as large as batches should be, not as many blocks as fit a read."""
+    """Batches of a long result have their usual size, not that of all blocks of one read."""
     with esformat.open(wide_files[0]) as segment:
         sizes = [batch.nbytes for batch in segment.scan(reverse=reverse).batches()]
     assert sum(sizes) > EVENTS * EVENT_BYTES
@@ -69,7 +69,7 @@ def test_batches_of_one_file(wide_files, reverse):
 
 
 def test_blocks_of_one_huge_event_each(tmp_path):
-    """What 24 blocks hold can be a gigabyte: once one is known, the next are read one by one."""
+    """24 blocks may expand to a gigabyte: once the size of one is known, the next are read singly."""
     size = 9 << 20
     with esformat.create(tmp_path / "huge.esdb", codec="lz4") as writer:
         for row in range(8):
@@ -80,7 +80,7 @@ def test_blocks_of_one_huge_event_each(tmp_path):
 
 
 def test_full_blocks_come_eight_at_first(tmp_path):
-    """None of them has more than 1 MiB, so a page of ten thousand rows takes one group."""
+    """The first batch has eight full blocks, each of at most 1 MiB, so that one group serves a page of 10,000 rows."""
     count = 10 * 2048
     with esformat.create(tmp_path / "full.esdb") as writer:
         writer.add_table(pa.table({"space": ["s"] * count, "timestamp": range(count), "data": [b"y"] * count}))
@@ -90,7 +90,7 @@ def test_full_blocks_come_eight_at_first(tmp_path):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_rare_rows_come_together(tmp_path, reverse):
-    """Those of many groups of blocks in one batch, unless they are large; the first group tells how large they are."""
+    """Rare rows of many block groups are combined in few batches."""
     with cut_small(Pieces(block_rows=16, leaf_blocks=4, batch_blocks=3)):
         with esformat.create(tmp_path / "a.esdb") as writer:
             for n in range(3000):

@@ -1,4 +1,4 @@
-"""`open`, `Segment` and `Space`: what they say of a file, what they refuse, and what closing does."""
+"""`open`, `Segment` and `Space`: their facts, their errors, and closing."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ MANY_PIECES = Pieces(
 
 @pytest.fixture
 def segment(write):
-    """ROWS, as built."""
+    """ROWS in a file with default sizes."""
     return write(ROWS, indexes=["type"], properties={"source": "test"})
 
 
 @pytest.fixture
 def pieces():
-    """Everything in small pieces, while writing and while reading."""
+    """Small block sizes for writing and reading."""
     with cut_small(MANY_PIECES):
         yield
 
@@ -76,7 +76,7 @@ def many(pieces, write):
 
 
 def test_facts(segment):
-    """What a segment says of itself."""
+    """The facts of a segment are right."""
     assert (segment.num_events, segment.num_spaces, segment.indexes) == (300, 7, ("type",))
     assert (segment.min_timestamp, segment.max_timestamp) == (0, 99_000)
     assert segment.properties == {"source": "test"}
@@ -94,14 +94,14 @@ def test_facts(segment):
 
 
 def test_properties_are_the_callers_own(segment):
-    """Changing what was got changes nothing."""
+    """Changes to returned properties do not affect the segment."""
     segment.properties["source"] = "other"
     segment.info()["properties"]["source"] = "other"
     assert segment.properties == {"source": "test"}
 
 
 def test_info_accounts_for_every_byte(many):
-    """Header, blocks and trailer add up to the file, but for lists in blocks of their own."""
+    """Header, blocks and trailer add up to the file, except for lists in separate blocks."""
     info = many.info()
     assert (info["events"], info["spaces"], info["groupings"]) == (300, 7, 21)
     blocks = info["blocks"]
@@ -117,14 +117,14 @@ def test_info_accounts_for_every_byte(many):
     [str, Path, lambda path: esformat.FileSource(path), lambda path: esformat.BytesSource(Path(path).read_bytes())],
 )
 def test_what_can_be_opened(segment, form):
-    """A path as text or Path, a file, bytes."""
+    """A path as text or Path, a file object and bytes can be opened."""
     with esformat.open(form(segment.path)) as other:
         assert [event_facts(e) for e in other.scan()] == [event_facts(e) for e in segment.scan()]
 
 
 @pytest.mark.parametrize("given", [5, None, 1.5, object], ids=str)
 def test_what_cannot_be_opened(given):
-    """The message names what would do."""
+    """The error for anything else says what can be opened."""
     with pytest.raises(UsageError, match=r"cannot open .*; give a path, a URI, "):
         esformat.open(given)
 
@@ -133,8 +133,8 @@ def test_what_cannot_be_opened(given):
     "content", [b"", b"x", b"space,data\n" * 100, bytes(5000)], ids=["empty", "short", "csv", "zeroes"]
 )
 def test_files_that_are_no_segments(tmp_path, content):
-    """An error of the bytes that names the file; its descriptor is given back."""
-    gc.freeze()  # what other tests left is not looked through
+    """A file that is not a segment is refused by name, and closed."""
+    gc.freeze()  # objects that other tests left are not searched
     path = tmp_path / "other.esdb"
     path.write_bytes(content)
     with pytest.raises(CorruptSegmentError, match=r"other.esdb: .*segment") as caught:
@@ -149,7 +149,7 @@ def test_files_that_are_no_segments(tmp_path, content):
 
 
 def test_spaces(many):
-    """In key order, with counts; looked up as in a dict."""
+    """Spaces are listed in key order with counts, and behave like a dict."""
     spaces = many.spaces()
     assert list(spaces) == [f"customer-{n}" for n in range(7)]
     assert list(spaces.items()) == list(zip(spaces.keys(), spaces.values(), strict=True))
@@ -162,7 +162,7 @@ def test_spaces(many):
 
 @pytest.mark.parametrize("prefix", ["", "c", "customer-3", "customer-33", "d", "a", "\U0010ffff"])
 def test_spaces_by_prefix(many, prefix):
-    """Those that begin with it, as text or as bytes; others are not found in the listing."""
+    """A prefix, as text or bytes, lists only the spaces that begin with it."""
     expected = [f"customer-{n}" for n in range(7) if f"customer-{n}".startswith(prefix)]
     for given in (prefix, prefix.encode()):
         found = many.spaces(prefix=given)
@@ -172,7 +172,7 @@ def test_spaces_by_prefix(many, prefix):
 
 
 def test_prefix_reads_only_its_leaves(many):
-    """A prefix of few spaces does not cost a read of the whole directory."""
+    """A prefix of few spaces does not read the whole directory."""
     counted = esformat.CountingSource(esformat.FileSource(many.path))
     with esformat.open(counted) as same:
         before = counted.reads
@@ -181,7 +181,7 @@ def test_prefix_reads_only_its_leaves(many):
 
 
 def test_groupings(many):
-    """Of a space, in key order, with counts."""
+    """The groupings of a space are listed in key order with counts."""
     groupings = many["customer-1"].groupings()
     assert groupings == {"": 14, "app": 15, "web": 14}
     assert list(groupings) == ["", "app", "web"]
@@ -189,7 +189,7 @@ def test_groupings(many):
 
 
 def test_find(segment):
-    """A space or None; brackets raise; `in` asks."""
+    """`find` returns a space or None, brackets raise for an unknown space, `in` tests."""
     space = segment.find("customer-2")
     assert (space.key, space.key_bytes, len(space), space.num_events) == ("customer-2", b"customer-2", 43, 43)
     assert repr(space) == "<esformat.Space 'customer-2', 43 events>"
@@ -205,7 +205,7 @@ def test_find(segment):
 
 @pytest.mark.parametrize("key", [5, None, 1.5, ["a"]])
 def test_keys_of_other_types(segment, key):
-    """Neither text nor bytes: wrong use, whichever verb."""
+    """A key that is neither text nor bytes is a UsageError in every method."""
     for verb in (segment.find, segment.__getitem__, segment.may_contain, lambda key: segment.scan(grouping=key or 0)):
         with pytest.raises(UsageError, match="a key must be str or bytes"):
             verb(key)
@@ -214,7 +214,7 @@ def test_keys_of_other_types(segment, key):
 
 
 def test_binary_keys(write):
-    """Keys of any bytes come back as bytes; text finds its UTF-8 bytes."""
+    """Binary keys are returned as bytes; text finds its UTF-8 bytes."""
     keys = [b"", b"\0", b"\0\0", b"a", "é".encode(), b"\xff", b"\xff\xff"]
     segment = write([(key, b"", 1, key) for key in keys], keys="binary")
     assert list(segment.spaces()) == keys
@@ -225,7 +225,7 @@ def test_binary_keys(write):
     assert segment.schema.field("space").type == pa.binary()
 
 
-# ---------------------------------------------------------------- wrong questions
+# ---------------------------------------------------------------- wrong arguments
 
 NAIVE = dt.datetime(2014, 6, 23)
 WRONG_QUESTIONS = [
@@ -251,7 +251,7 @@ WRONG_QUESTIONS = [
 
 @pytest.mark.parametrize(("options", "error", "message"), WRONG_QUESTIONS, ids=str)
 def test_wrong_questions(segment, options, error, message):
-    """Refused when they are asked, not when the answer is read; by every verb."""
+    """Wrong arguments are refused by every method immediately, not when the result is read."""
     space = segment["customer-1"]
     for ask in (segment.scan, space.scan):
         with pytest.raises(error, match=message):
@@ -276,20 +276,20 @@ WRONG_CONDITIONS = [
 
 @pytest.mark.parametrize(("condition", "error", "message"), WRONG_CONDITIONS, ids=str)
 def test_wrong_conditions(segment, condition, error, message):
-    """The same for indexes and their values."""
+    """The same is true of indexes and their values."""
     for ask in (segment.scan_index, segment["customer-1"].scan_index):
         with pytest.raises(error, match=message):
             ask(*condition)
 
 
 def test_unknown_index_is_a_key_error(segment):
-    """And says which there are; a file without any says so."""
+    """An unknown index is a KeyError."""
     with pytest.raises(KeyError):
         segment.index_values("typo")
 
 
 def test_no_indexes(write):
-    """A file without indexes."""
+    """A file without indexes says so."""
     segment = write([("a", b"", 1)])
     with pytest.raises(UnknownIndexError, match="the indexes are: none"):
         segment.scan_index("type", "page")
@@ -299,7 +299,7 @@ def test_no_indexes(write):
 
 
 def test_after_closing(segment):
-    """Whatever needs the file says that it is closed, also what was read before; closing twice is fine. Facts stay."""
+    """After `close`, methods and existing results raise ClosedError; facts stay; closing twice has no effect."""
     space, scan, listing = segment["customer-1"], segment.scan(), segment.index_values("type")
     assert len(list(scan)) == len(list(space.scan())) + 257
     assert list(listing) == ["page", "signup"]
@@ -326,8 +326,8 @@ def test_after_closing(segment):
 
 @pytest.mark.parametrize("verb", ["iterate", "batches", "merged"])
 def test_closing_during_a_scan(many, verb, monkeypatch):
-    """The scan ends with ClosedError at its next read; what it gave until then was right."""
-    monkeypatch.setattr("esformat.read.space.FEW_EVENTS", 0)  # a small space is read at once
+    """A scan whose segment is closed raises ClosedError at its next read; the results until then are right."""
+    monkeypatch.setattr("esformat.read.space.FEW_EVENTS", 0)  # a small space is otherwise read at once
     whole = [event_facts(event) for event in many.scan()]
     answer = {"iterate": many.scan, "batches": many.scan, "merged": many["customer-1"].scan}[verb]()
     if verb == "merged":
@@ -343,7 +343,7 @@ def test_closing_during_a_scan(many, verb, monkeypatch):
 
 
 def test_file_deleted_while_open(many):
-    """It stays readable under no name."""
+    """A deleted file can be read as long as it is open."""
     expected = [event_facts(event) for event in many.scan()]
     Path(many.path).unlink()
     assert [event_facts(event) for event in many.scan()] == expected
@@ -353,7 +353,7 @@ def test_file_deleted_while_open(many):
 
 
 def test_file_replaced_while_open(many, tmp_path):
-    """Readers of the old file go on reading the old file."""
+    """Readers of a replaced file continue to read the old one."""
     with esformat.create(many.path, overwrite=True) as writer:
         writer.add("new", timestamp=1)
     assert many.scan().to_table().num_rows == 300
@@ -362,17 +362,17 @@ def test_file_replaced_while_open(many, tmp_path):
 
 
 def test_file_cut_short_while_open(many):
-    """An error of the bytes that names the file."""
+    """A file cut short while open raises an error with its name."""
     os.truncate(many.path, 2000)
     with pytest.raises(CorruptSegmentError, match=Path(many.path).name):
         many.scan().to_table()
 
 
-# ---------------------------------------------------------------- side by side
+# ---------------------------------------------------------------- parallel use
 
 
 def test_scan_inside_a_scan(many):
-    """Scans do not know of each other."""
+    """Scans are independent of each other."""
     found = []
     for event in many.scan(limit=40):
         inner = [other.data for other in many[event.space].scan(reverse=True, limit=3)]
@@ -404,7 +404,7 @@ def own_shared_cache(monkeypatch):
 
 
 def test_segments_share_one_cache(many, own_shared_cache):
-    """However many are open, what they keep together stays within the limit; a closed one keeps nothing."""
+    """The caches of all open segments together stay within the limit; a closed one uses nothing."""
     esformat.set_cache_bytes(200_000)
     held = []
     segments = [esformat.open(many.path) for _ in range(5)]
@@ -420,14 +420,14 @@ def test_segments_share_one_cache(many, own_shared_cache):
 
 @pytest.mark.parametrize("count", [-1, 1.5, True, "1"])
 def test_cache_bytes_that_are_none(count):
-    """The size of the cache is a whole number from 0."""
+    """The size of the cache must be an integer of at least 0."""
     with pytest.raises(esformat.UsageError, match="cache_bytes"):
         esformat.set_cache_bytes(count)
 
 
 @pytest.mark.parametrize("cache_bytes", [0, pytest.param(3000, marks=effort.long), 64 << 20])
 def test_threads(many, cache_bytes):
-    """Eight threads, all verbs, one segment: every answer is the one that a single thread gets."""
+    """Eight threads that use all methods of one segment get the same results as a single thread."""
 
     def answer(number: int):
         scan = QUESTIONS[number % len(QUESTIONS)](shared)
@@ -444,7 +444,7 @@ def test_threads(many, cache_bytes):
 
 
 def test_one_scan_in_many_threads(many):
-    """The same Scan object can be used by several threads."""
+    """Several threads can use the same Scan."""
     scan = many.scan(start=5000)
     expected = scan.to_table()
     with ThreadPoolExecutor(8) as pool:
@@ -454,7 +454,7 @@ def test_one_scan_in_many_threads(many):
 
 
 def test_closing_while_threads_read(many):
-    """Each thread gets its whole answer or ClosedError, never anything else."""
+    """While a segment is closed, each thread gets its whole result or ClosedError."""
     expected = [event_facts(event) for event in many.scan()]
     started = threading.Barrier(5)
 
@@ -480,8 +480,8 @@ def test_closing_while_threads_read(many):
     "start", [lambda s: iter(s.scan()), lambda s: s.scan().batches(), lambda s: iter(s["customer-1"].scan())]
 )
 def test_abandoned_scans(many, start):
-    """A scan that nobody goes on reading leaves no thread behind, and the segment works on."""
-    gc.freeze()  # what other tests left is not looked through
+    """A scan that is abandoned leaves no thread, and the segment stays usable."""
+    gc.freeze()  # objects that other tests left are not searched
     before = threading.active_count()
     for _ in range(5):
         parts = start(many)
@@ -503,7 +503,7 @@ def test_events_leave_their_process(many):
 
 
 def test_nothing_is_left_of_a_closed_segment(clicks):
-    """What a segment held goes with it, not when Python looks for rings of objects the next time."""
+    """A closed segment is freed immediately, without garbage collection."""
 
     def touch() -> None:
         with esformat.open(clicks[0]) as segment:
@@ -518,13 +518,13 @@ def test_nothing_is_left_of_a_closed_segment(clicks):
     garbage()
     gc.disable()
     try:
-        assert at_best(garbage, 0) == 0  # other threads may have left some meanwhile
+        assert at_best(garbage, 0) == 0  # other threads may have left some objects meanwhile
     finally:
         gc.enable()
 
 
 def test_threads_share_values_and_templates(clicks):
-    """What the codes of a column stand for is decoded once for all threads: those of engines come and go."""
+    """The values of a column's codes are decoded once for all threads, because engines start new ones."""
     with esformat.open(clicks[0]) as segment:
         reader = segment._reader
         with ThreadPoolExecutor(1) as other:
@@ -534,7 +534,7 @@ def test_threads_share_values_and_templates(clicks):
 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
 def test_a_history_reads_its_leaf_once(clicks, cache_bytes):
-    """Finding a space and scanning it take one read of the directory and one of the events, caches or not."""
+    """Finding and scanning a space takes one read of the directory and one of the events, with and without caches."""
     source = esformat.CountingSource(esformat.FileSource(clicks[0]))
     with esformat.open(source, cache_bytes=cache_bytes) as segment:
         first, *_, last = segment.spaces()
@@ -547,20 +547,20 @@ def test_a_history_reads_its_leaf_once(clicks, cache_bytes):
 
 @pytest.mark.parametrize("options", [{}, {"templates": False}])
 def test_near_histories(write, options):
-    """In one step comes what a scan of a space gives, where that is one grouping in one block; else nothing."""
+    """A space of one grouping in one block has a short path with the same events as a scan; other spaces do not."""
     rows = [
         (f"s{n % 90:02d}", b"%d" % n if n % 2 else b"long" * n, n // 3, "b" if n > 60 and not n % 3 else "a", {})
         for n in range(400)
     ]
     with write(rows, **options) as segment:
         names = tuple(segment.schema.names)
-        assert near_history(segment, "s07", None, False, None, names) is None  # which nobody asked for before
+        assert near_history(segment, "s07", None, False, None, names) is None  # not used before
         for columns in (names, ("timestamp", "data"), None):
             list(segment["s07"].scan(columns=columns))
             for turn in itertools.product(
                 range(3), (False, True), (None, 0, 2), (b"s07", "s60", "s61", "s89", "nobody")
             ):
-                _, reverse, limit, space = turn  # the second and third find what the one before left at hand
+                _, reverse, limit, space = turn  # the second and third query find cached what the one before left
                 found = segment.find(space)
                 near = near_history(segment, space, None, reverse, limit, columns)
                 if found is not None and found.num_groupings > 1:
@@ -581,7 +581,7 @@ def test_near_histories(write, options):
 
 
 def test_far_histories_are_not_near(write):
-    """A source that is told what will be read is left to scans, and a history of many blocks as well."""
+    """Sources with announcements and histories of many blocks do not take the short path."""
     rows = [("one", b"%d" % n, n, "", {}) for n in range(20_000)] + [("two", b"", 1, "", {})]
     with write(rows) as segment:
         assert near_history(segment, "one", None, False, None, None) is None

@@ -1,4 +1,4 @@
-"""Payloads that are stored by templates: every way of reading gives the bytes that went in."""
+"""Payloads stored by templates are read back byte for byte, by every method."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def stored(tmp_path_factory):
 
 
 def test_both_columns_have_templates(stored):
-    """Otherwise these tests would be of something else: most rows have one, of all kinds of variables."""
+    """Both columns have templates with all kinds of variables, as the other tests assume."""
     path, _ = stored
     file = read_esdb.File(path.read_bytes())
     found = {place: entry.templates for place, entry in file.dictionaries[1].items() if entry.templates}
@@ -32,7 +32,7 @@ def test_both_columns_have_templates(stored):
 
 
 def test_the_independent_reader(stored):
-    """It gives the same events."""
+    """The independent reader reads the same events."""
     path, events = stored
     read = list(read_esdb.File(path.read_bytes()).events())
     assert [event["columns"]["data"] for event in read] == events["data"].to_pylist()
@@ -41,7 +41,7 @@ def test_the_independent_reader(stored):
 
 @pytest.mark.parametrize("columns", [["data"], ["text"], None])
 def test_scans(stored, columns):
-    """Whole files as tables and as events, forward, backward and limited."""
+    """Whole files are right as tables and events, forward, backward and limited."""
     path, events = stored
     names = columns or ["data", "text", "type"]
     with esformat.open(path) as segment:
@@ -56,7 +56,7 @@ def test_scans(stored, columns):
 
 
 def test_histories(stored):
-    """Events of each space: all, the newest, in a time, with an index value; twice: the second is from memory."""
+    """Histories of each space are right: all events, the newest, by time, by index value; then from the cache."""
     path, events = stored
     rows = events.to_pylist()
     with esformat.open(path) as segment:
@@ -73,7 +73,7 @@ def test_histories(stored):
 
 
 def test_index_over_the_file(stored):
-    """Rows that lie far apart."""
+    """Rows that are far apart are right."""
     path, events = stored
     for value, count in Counter(events["type"].to_pylist()).items():
         expected = [row["text"] for row in events.to_pylist() if row["type"] == value]
@@ -84,19 +84,19 @@ def test_index_over_the_file(stored):
 
 
 def test_verify(stored):
-    """A sound file has no problems."""
+    """A file with templates is valid."""
     assert esformat.verify(stored[0]).problems == ()
 
 
 def test_a_few_events_have_no_templates(tmp_path):
-    """They would cost more than they save."""
+    """A few events get no templates, which would cost more than they save."""
     path = tmp_path / "few.esdb"
     write_payloads(path, payload_table(100))
     assert not read_esdb.File(path.read_bytes()).dictionaries
 
 
 def test_same_events_same_bytes(tmp_path):
-    """Whatever memory there is, and however many threads."""
+    """The bytes do not depend on memory or the number of threads."""
     table = payload_table(6000 if ALL else 3000)
     files = [tmp_path / f"{n}.esdb" for n in range(3)]
     for path, options in zip(files, ({}, {"threads": 1}, {"memory": 1 << 20}), strict=True):
@@ -105,7 +105,7 @@ def test_same_events_same_bytes(tmp_path):
 
 
 def test_values_larger_than_a_block(tmp_path):
-    """A row of megabytes among small ones."""
+    """A payload of megabytes among small ones is read back."""
     table = payload_table(4000)
     large = json.dumps({"url": "x" * (20 << 20)}).encode()
     data = [*table["data"].to_pylist()[:-1], large]
@@ -117,7 +117,7 @@ def test_values_larger_than_a_block(tmp_path):
 
 
 def test_texts_that_wanted_rows_hold(tmp_path):
-    """Rows that hold a text of each list are found among blocks that templates rule out; no list rules out nothing."""
+    """Rows with a text of each list are found among blocks that templates exclude; without lists all rows are."""
     texts = [b"GET /a/%d took %d ms" % (n % 7, n * 31 % 997) if n % 500 else b"odd %d failed" % n for n in range(6000)]
     with esformat.create(tmp_path / "x.esdb") as writer:
         for n, text in enumerate(texts):

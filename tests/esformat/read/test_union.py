@@ -30,7 +30,7 @@ def batch(rows):
     st.sampled_from([("name", "timestamp"), ("timestamp", "name"), ("timestamp",)]), st.booleans(), st.integers(0, 3),
 )  # fmt: skip
 def test_union_is_a_stable_sort(contents, batch_rows, least, reverse, keys, lean, slack):
-    """Equal rows come by stream, then as within it, wherever its batches end; in reverse all is the mirror."""
+    """Equal rows are ordered by stream, then as within it, whatever the batches; a reverse union has them reversed."""
     places = [["name", "timestamp"].index(key) for key in keys]
 
     def key(row):
@@ -44,7 +44,7 @@ def test_union_is_a_stable_sort(contents, batch_rows, least, reverse, keys, lean
         if given_rows:
             pieces = [batch(given_rows[at : at + batch_rows]) for at in range(0, len(given_rows), batch_rows)]
             (bound,) = key(given_rows[0])[:1]
-            if isinstance(bound, int):  # a bound may be further off than the first row
+            if isinstance(bound, int):  # a bound may lie before the first row
                 bound = min(bound + slack, HIGHEST) if reverse else max(bound - slack, LOWEST)
             streams.append(Stream((bound,), place, lambda pieces=pieces: iter(pieces)))
     expected.sort(key=key)
@@ -57,7 +57,7 @@ def test_union_is_a_stable_sort(contents, batch_rows, least, reverse, keys, lean
 
 
 def test_a_stream_is_opened_when_its_turn_comes():
-    """One that begins later than others end is not touched before."""
+    """A stream that begins after others end is opened only then."""
     opened = []
 
     def stream(place):
@@ -75,7 +75,7 @@ def test_a_stream_is_opened_when_its_turn_comes():
 
 
 def test_many_streams_are_opened_when_they_are_near():
-    """A thousand streams one after another: reading the first rows opens two or three, and gives the columns asked."""
+    """Of a thousand consecutive streams the first rows open at most three; only the requested columns are returned."""
     opened = []
 
     def stream(place):
@@ -92,7 +92,7 @@ def test_many_streams_are_opened_when_they_are_near():
 
 @pytest.mark.parametrize("lean", [False, True])
 def test_streams_without_rows(lean):
-    """A stream may turn out to be empty."""
+    """A stream may be empty."""
     empty = Stream((0,), 5, lambda: iter(()))
     only = Stream((3,), 1, lambda: iter([batch([("a", 3, 7)])]))
     assert [part["from"].to_pylist() for part in union.union([empty, only, empty], ["timestamp"], lean=lean)] == [[7]]
@@ -100,7 +100,7 @@ def test_streams_without_rows(lean):
 
 
 def test_a_batch_without_rows_is_passed_over():
-    """It says nothing about what comes after it."""
+    """A batch without rows is skipped."""
     parts = [batch([]), batch([("", 1, 1)]), batch([]), batch([("", 3, 3)])]
     other = Stream((2,), 1, lambda: iter([batch([("", 2, 2)])]))
     merged = union.union([Stream((1,), 0, lambda: iter(parts)), other], ["timestamp"])

@@ -1,4 +1,4 @@
-"""Statements over events with odd names, values and times: what DuckDB gives over the same table in memory."""
+"""Statements over events with odd names, values and times have the results of DuckDB on the same table in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import esformat
 
 
 def asked(tmp_path, columns, indexes, statement, times=range(6)):
-    """What a file gives, twice, and what DuckDB gives over the same rows in the file's order."""
+    """The result from a file, twice, and DuckDB's result for the same rows in file order."""
     count = len(times)
     events = pa.table(
         {
@@ -45,14 +45,14 @@ NAMES = [
 
 @pytest.mark.parametrize(("columns", "indexes", "statement"), NAMES)
 def test_names_that_capitals_tell_apart(tmp_path, columns, indexes, statement):
-    """The first column of such a name is meant, and no other, whatever is indexed."""
+    """Of names that differ only in case the first column is used, whatever is indexed."""
     once, again, expected = asked(tmp_path, columns, indexes, statement)
     assert once == again == expected
 
 
 @pytest.mark.parametrize("more", ["", " AND space LIKE 's%'"])
 def test_beginnings_of_values_with_nul(tmp_path, more):
-    """A list of values is not put into a statement where DuckDB would cut one."""
+    """A list of values with NUL, at which DuckDB would cut the statement, is not inserted into it."""
     columns = {"type": ["pu", "pu\0x", "pu\0x", "q", "q", "q"]}
     statement = f"SELECT count(*) FROM events WHERE type LIKE 'pu%'{more}"
     once, again, expected = asked(tmp_path, columns, ["type"], statement)
@@ -62,7 +62,7 @@ def test_beginnings_of_values_with_nul(tmp_path, more):
 @pytest.mark.parametrize("where", ["", " WHERE space >= 's'"])
 @pytest.mark.parametrize("way", ["DESC", "ASC"])
 def test_newest_at_infinity(tmp_path, way, where):
-    """Times that DuckDB takes for infinity are in order with the others."""
+    """Times that DuckDB treats as infinite are ordered with the others."""
     statement = f"SELECT data FROM events{where} ORDER BY timestamp {way} LIMIT 1"
     times = [5, 2**63 - 1, -(2**63) + 1]
     once, again, expected = asked(tmp_path, {"data": [b"x", b"y", b"z"]}, (), statement, times)
@@ -70,7 +70,7 @@ def test_newest_at_infinity(tmp_path, way, where):
 
 
 def test_a_with_of_the_same_name(tmp_path):
-    """It asks the table that it hides."""
+    """A WITH clause named like the table can query the table that it hides."""
     statement = "WITH events AS (SELECT * FROM events WHERE space = 's1') SELECT count(*), max(timestamp) FROM events"
     once, again, expected = asked(tmp_path, {}, (), statement)
     assert once == again == expected
@@ -78,7 +78,7 @@ def test_a_with_of_the_same_name(tmp_path):
 
 
 def test_columns_are_those_of_this_time(tmp_path, monkeypatch):
-    """A parameter, or a file beside the segment, may change which there are."""
+    """The columns of a result follow the current parameters and files."""
     monkeypatch.chdir(tmp_path)
     asked(tmp_path, {"type": ["a"] * 6}, ["type"], "SELECT 1")
     with esformat.open(tmp_path / "x.esdb") as segment:
@@ -95,7 +95,7 @@ def test_columns_are_those_of_this_time(tmp_path, monkeypatch):
 
 
 def test_a_pivot_without_its_values(tmp_path):
-    """It is told how to write it."""
+    """A PIVOT without its values is refused with the right form."""
     asked(tmp_path, {"type": ["a"] * 6}, ["type"], "SELECT 1")
     with esformat.open(tmp_path / "x.esdb") as segment:
         with pytest.raises(esformat.UsageError, match="several statements") as told:
@@ -105,7 +105,7 @@ def test_a_pivot_without_its_values(tmp_path):
 
 @pytest.mark.parametrize("ask", [lambda rows: rows.to_table(), lambda rows: rows.schema], ids=["table", "schema"])
 def test_numbers_that_arrow_does_not_have(tmp_path, ask):
-    """Of the largest UHUGEINT DuckDB gave Arrow -1; as rows of Python it is right."""
+    """The largest UHUGEINT, which DuckDB passes to Arrow as -1, is right as Python rows and refused for Arrow."""
     with esformat.create(tmp_path / "x.esdb") as writer:
         writer.add("a", timestamp=1)
     with esformat.open(tmp_path / "x.esdb") as segment:

@@ -1,4 +1,4 @@
-"""Statements in SQL give what DuckDB gives over Parquet of the same events, and read no more than they need."""
+"""SQL statements have the results of DuckDB on Parquet of the same events, and read no more than they need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVENTS = 25_000
 
 
 def events(first: int = 0) -> pa.Table:
-    """Events with times of their own, an index with nulls, and columns without an index."""
+    """Events with distinct times, an index with nulls, and columns without an index."""
     numbers = range(first, first + EVENTS)
     types = ["page", "purchase", "pu", None, "refund"]
     return pa.table(
@@ -46,7 +46,7 @@ def events(first: int = 0) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two files of other events, and Parquet of each and of both."""
+    """Two files of different events, and Parquet of each and of both."""
     folder = tmp_path_factory.mktemp("sql")
     for name, first in (("one", 0), ("two", EVENTS)):
         table = events(first)
@@ -61,7 +61,7 @@ def folder(tmp_path_factory):
 
 
 def texts(first: int = 0) -> pa.Table:
-    """Events with payloads as JSON is written, some with odd signs, and a column of text that templates fit."""
+    """Events with JSON payloads, some with odd characters, and a text column that fits templates."""
     urls = ["/cart", "/list", "/é", r"\/cart", r"/c\u0061rt", "a%b_c", "17", ""]
     odd = [
         '["/cart"]',
@@ -85,7 +85,7 @@ def texts(first: int = 0) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def texts_opened(tmp_path_factory):
-    """The same of these events."""
+    """The same for the events with texts."""
     folder = tmp_path_factory.mktemp("texts")
     for name, first in (("one", 0), ("two", 6000)):
         with esformat.create(folder / f"{name}.esdb", templates=True) as writer:
@@ -125,7 +125,7 @@ CONDITIONS = st.one_of(
     shown=st.sampled_from(["count(*)", "space, timestamp, msg", "decode(data), space"]),
 )
 def test_texts_that_are_asked_for(texts_opened, which, conditions, joined, shown):
-    """Whatever is passed over because templates rule it out, the answer is that of DuckDB over all."""
+    """Conditions on texts have DuckDB's results, whatever templates exclude."""
     folder, opened = texts_opened
     same(folder, opened, which, f"SELECT {shown} FROM events e WHERE {joined.join(conditions)}")
 
@@ -148,7 +148,7 @@ def test_texts_of_other_statements(texts_opened, which, statement):
 
 
 def test_texts_and_all_events(texts_opened):
-    """What is left out for one condition is there for what else a statement, or the next one, asks."""
+    """Rows that one condition excludes are available to other parts of the statement and to the next statement."""
     _, opened = texts_opened
     ask = opened["one"].sql
     some = "SELECT count(*) FROM events WHERE msg LIKE '%user 7 %'"
@@ -168,7 +168,7 @@ def test_texts_and_all_events(texts_opened):
     [("decode(data) LIKE '%/nowhere%'", 0), ("decode(data)->>'$.url' = '/list'", 3000), ("msg LIKE '%user 7 %'", 200)],
 )
 def test_texts_rule_out_events(texts_opened, monkeypatch, condition, most):
-    """Few others are given to DuckDB."""
+    """Conditions on texts pass few other events to DuckDB."""
     _, opened = texts_opened
     given = []
     batches = esformat.read.dataset.SegmentEvents.batches
@@ -194,7 +194,7 @@ def opened(folder):
 
 
 def plain(folder, which: str, statement: str, parameters=None):
-    """What DuckDB gives over Parquet."""
+    """DuckDB's result on Parquet."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"CREATE VIEW events AS FROM '{folder / which}.parquet'")
@@ -204,7 +204,7 @@ def plain(folder, which: str, statement: str, parameters=None):
 
 def same(folder, opened, which: str, statement: str, parameters=None) -> None:
     expected = plain(folder, which, statement, parameters)
-    for _ in range(3):  # looked into, asked again, and perhaps given from what was kept
+    for _ in range(3):  # parsed, repeated, and perhaps answered from a cache
         rows = opened[which].sql(statement, parameters)
         assert (rows.column_names, sorted(rows.fetchall(), key=repr)) == expected
 
@@ -249,7 +249,7 @@ HAVING = st.sampled_from(["", "", "", "HAVING count(*) > 100", "HAVING count(typ
 @examples(200)
 @given(which=st.sampled_from(["one", "both"]), where=WHERE, aggregates=AGGREGATES, groups=GROUPS, having=HAVING)
 def test_aggregates(folder, opened, which, where, aggregates, groups, having):
-    """Whatever is answered from counts, statistics or fewer blocks is what all rows give."""
+    """Results from counts, statistics or fewer blocks equal those from all rows."""
     keys = ", ".join(groups)
     grouped = f"GROUP BY {keys} {having}" if groups else ""
     shown = ", ".join([*groups, *aggregates])
@@ -263,7 +263,7 @@ def test_aggregates(folder, opened, which, where, aggregates, groups, having):
     shown=st.sampled_from(["*", "timestamp, space", "e.timestamp AS at, type", "n, timestamp::VARCHAR AS timestamp"]),
 )  # fmt: skip
 def test_newest(folder, opened, which, where, way, limit, offset, shown):
-    """Newest and oldest rows are the same ones as where all are sorted, also where a name means something else."""
+    """The newest and oldest rows are right, also if a name has another meaning."""
     order = f"ORDER BY timestamp {way} LIMIT {limit} OFFSET {offset}"
     same(folder, opened, which, f"SELECT {shown} FROM events e {where} {order}")
 
@@ -309,7 +309,7 @@ def test_statements(folder, opened, which, statement):
 
 
 def test_parameters(folder, opened):
-    """Values for `?` and names are DuckDB's to fill in, also in what is rewritten."""
+    """Positional and named parameters work, also in rewritten statements."""
     same(folder, opened, "one", "SELECT count(*) FROM events WHERE type = ?", ["pu"])
     same(folder, opened, "one", "SELECT * FROM events WHERE n < $n ORDER BY timestamp DESC LIMIT 2", {"n": 3})
 
@@ -326,7 +326,7 @@ COUNTED = [
 
 @pytest.mark.parametrize("statement", COUNTED)
 def test_counts_read_no_event(folder, statement):
-    """What the directory, the indexes and the statistics tell is answered from them alone."""
+    """Counts that the directory, indexes and statistics contain are read from them alone."""
     source = esformat.CountingSource(esformat.FileSource(folder / "one.esdb"))
     with esformat.open(source) as segment:
         sizes = segment.info()["blocks"]
@@ -350,14 +350,14 @@ TALLIED = [
 @pytest.mark.parametrize("statement", TALLIED)
 @pytest.mark.parametrize("which", [pytest.param("one", marks=long), "both"])
 def test_codes_are_counted(folder, opened, which, statement):
-    """Combinations of indexed values are counted by their codes, and no text is made of each."""
+    """Combinations of indexed values are counted by their codes, without decoding text."""
     assert blocks(opened[which], statement).startswith("events: codes alone, ")
     same(folder, opened, which, statement)
     same(folder, opened, which, statement)
 
 
 def test_codes_are_counted_by_threads(folder, monkeypatch):
-    """Groups of blocks side by side, where there are many."""
+    """Many block groups are counted by several threads."""
     with esformat.open(folder / "one.esdb") as segment:
         dataset = segment.dataset()
         expected = dataset.tally(["type", "site"], "n", timed=True).to_pylist()
@@ -374,7 +374,7 @@ def test_codes_are_counted_by_threads(folder, monkeypatch):
 
 
 def test_values_without_codes(tmp_path):
-    """Where some values are stored as they are, or all combinations are too many, rows are read."""
+    """If some values have no codes, or there are too many combinations, rows are read."""
     count = 20_000
     table = pa.table(
         {
@@ -394,7 +394,7 @@ def test_values_without_codes(tmp_path):
 
 
 def test_newest_reads_few_blocks(folder, monkeypatch):
-    """Where blocks differ in their times, the newest rows are looked for in the newest blocks alone."""
+    """If blocks differ in their times, the newest rows are read from the newest blocks alone."""
     (folder / "days").mkdir()
     with esformat.create(folder / "days" / "by-day.esdb") as writer:
         days = pa.array([START + dt.timedelta(minutes=n) for n in range(40_000)])
@@ -416,7 +416,7 @@ def blocks(segment, statement: str) -> str:
 
 
 def test_explain_counts_blocks(opened):
-    """EXPLAIN tells how many blocks are read of how many, after all that a condition implies."""
+    """EXPLAIN shows the number of blocks to read and of all blocks, after all implied conditions."""
     segment = opened["one"]
     total = segment.info()["blocks"]["data"]["count"]
     assert blocks(segment, "SELECT max(n) FROM events") == f"events: {total} of {total} blocks, columns n"
@@ -432,7 +432,7 @@ def test_spaces_of_a_join_are_handed_down(folder, opened):
 
 
 def test_a_join_begins_with_its_smaller_side(folder, opened):
-    """DuckDB knows how many events there are, and hashes the other table: it is the right one of the plan."""
+    """DuckDB knows the number of events, and hashes the smaller table: the right one of the plan."""
     joined = f"SELECT max(n) FROM '{folder}/dims.parquet' d JOIN events USING (space)"
     for which, events in (("one", EVENTS), ("both", 2 * EVENTS)):
         plan = dict(opened[which].sql(f"EXPLAIN {joined}").fetchall())["physical_plan"]
@@ -441,7 +441,7 @@ def test_a_join_begins_with_its_smaller_side(folder, opened):
 
 
 def test_a_prefix_reads_no_text(folder, opened):
-    """A pattern that is a beginning and no more becomes a range, which the directory tells."""
+    """A pattern that is only a prefix becomes a range, so that no text is read."""
     for condition in ("space LIKE 'customer-2%'", "starts_with(space, 'customer-2')", "space ^@ 'customer-2'"):
         assert blocks(opened["one"], f"SELECT max(n) FROM events WHERE {condition}").endswith(" columns n")
     for condition in ("space LIKE 'customer-%1'", "space LIKE 'customer-_%'", r"space LIKE 'a\%' ESCAPE '\'"):
@@ -449,13 +449,13 @@ def test_a_prefix_reads_no_text(folder, opened):
 
 
 def test_hundreds_of_conditions(folder, opened):
-    """However DuckDB nests them, they are found out to be bounds."""
+    """Hundreds of conditions are recognised as bounds, however DuckDB nests them."""
     many = " AND ".join(f"space >= 'customer-{n:04d}'" for n in range(900))
     same(folder, opened, "one", f"SELECT count(n) FROM events WHERE {many}")
 
 
 def test_listed_spaces_are_handed_down(folder, opened):
-    """A long list of spaces is no condition any more, but where the table is named elsewhere, too."""
+    """A long list of spaces is passed down as a bound, also if another part of the statement needs all spaces."""
     total = opened["one"].info()["blocks"]["data"]["count"]
     assert int(blocks(opened["one"], f"SELECT max(n) FROM events e WHERE e.{LISTED} AND n > 3").split()[1]) < total
     same(folder, opened, "one", f"SELECT count(n), (SELECT count(n) FROM events) FROM events WHERE {LISTED}")
@@ -463,7 +463,7 @@ def test_listed_spaces_are_handed_down(folder, opened):
 
 
 def test_text_with_nul(tmp_path):
-    """A statement with one is asked whole, whatever of it could be answered with less."""
+    """A statement with NUL in a text is passed to DuckDB unchanged."""
     with esformat.create(tmp_path / "nul.esdb") as writer:
         for key in ("a", "a\0n", "ab"):
             writer.add(key, b"x", timestamp=1)
@@ -477,7 +477,7 @@ def test_text_with_nul(tmp_path):
 
 
 def test_statements_that_are_asked_again(folder, monkeypatch):
-    """A statement is looked into once for each file, and gives the same again, also with other parameters."""
+    """A statement is parsed once per file, and has the same result when repeated, also with other parameters."""
     statements = [
         "SELECT count(*) FROM events", "SELECT max(n) FROM events WHERE space LIKE 'customer%'",
         "SELECT timestamp FROM events ORDER BY timestamp DESC LIMIT 3", "SELECT sum(n) FROM events", "SELECT 1",
@@ -492,7 +492,7 @@ def test_statements_that_are_asked_again(folder, monkeypatch):
         monkeypatch.setattr(session, "parse", lambda *given: parsed.append(given))
         assert [segment.sql(statement).fetchall() for statement in statements] == first
         assert segment.sql("SELECT count(n) FROM events WHERE space = ?", ["b"]).fetchall() == some[1] != some[0]
-        assert len(parsed) == 1  # what names no table
+        assert len(parsed) == 1  # a statement without a table
         plan = dict(segment.sql("EXPLAIN SELECT count(*) FROM events"))
         assert plan["blocks"] == "events: no block, 1 counts instead"
 
@@ -509,10 +509,10 @@ def test_answers_in_every_form(opened):
 
 
 def test_answers_are_streamed(opened):
-    """The first rows come before the last are read, and whoever stops early ends the reading."""
+    """The first rows are returned before the last are read, and a caller that stops early ends the reading."""
     reader = opened["one"].sql("SELECT * FROM events, range(10)").to_reader()
     assert 0 < len(reader.read_next_batch()) < EVENTS * 5
-    other = opened["one"].sql("SELECT count(n) FROM events").fetchall()  # beside it
+    other = opened["one"].sql("SELECT count(n) FROM events").fetchall()  # in parallel
     assert other == [(EVENTS,)]
     reader.close()
 
@@ -548,7 +548,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("statement", "said"), WRONG)
 def test_wrong_statements(opened, statement, said):
-    """What is wrong is said in one line, and nothing but questions is taken; names are no variables of a program."""
+    """A wrong statement, or one that is not a query, is refused in one line; Python variables cannot be queried."""
     with pytest.raises(esformat.UsageError) as caught:
         opened["one"].sql(statement).fetchall()
     assert said in str(caught.value)
@@ -561,7 +561,7 @@ def test_a_file_that_is_not_there(opened):
 
 
 def test_damage_is_told_as_itself(folder):
-    """An error of a file comes through DuckDB as the error that it is."""
+    """An error of a file passes through DuckDB unchanged."""
     damaged = folder / "damaged" / "x.esdb"
     damaged.parent.mkdir()
     stored = bytearray((folder / "one.esdb").read_bytes())

@@ -1,4 +1,4 @@
-"""Indexes built from columns as rows come: what waits in memory does not grow with the rows."""
+"""Indexes built from arriving columns use memory that does not grow with the rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS, ROWS_AT_ONCE = 20_000, 500
 
 
 def test_memory_is_bounded(tmp_path):
-    """Two columns of which every value occurs once: rows and values wait on the disk."""
+    """Rows and values of two columns with unique values are kept on disk."""
     held = []
     pieces = Pieces(index_bytes=256 << 10, index_step_rows=1000)
     with cut_small(pieces), closing(ColumnIndexes([0, 3], tmp_path)) as indexes:
@@ -24,7 +24,7 @@ def test_memory_is_bounded(tmp_path):
             indexes.add({0: pa.array(numbers), 3: pa.array([f"{number:040}" for number in numbers.tolist()])})
             held.append(pa.total_allocated_bytes() - before)
         found = [np.concatenate([chunk.rows for chunk in indexes.chunks(place)]) for place in (0, 3)]
-    assert max(held) < 400 << 10  # all of it is 1,120 kB of values alone
+    assert max(held) < 400 << 10  # the values alone are 1,120 kB
     expected = np.arange(ROWS).reshape(-1, ROWS_AT_ONCE)[:, ::-1].ravel()
     assert all((rows == expected).all() for rows in found)
     assert list(tmp_path.iterdir()) == []

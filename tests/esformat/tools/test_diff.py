@@ -1,4 +1,4 @@
-"""`diff` counts the events that two segments do not share; nothing differs between equal ones, however stored."""
+"""`diff` counts the events that only one of two segments has, however they are stored."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from esformat.tools import diff
 
 
 def _in_text(row: Row) -> str:
-    """What an event holds, whatever the order of its columns was when it was drawn."""
+    """The contents of an event, independent of the order of its columns."""
     return repr((row.space, row.grouping, row.timestamp, sorted(row.values.items())))
 
 
 @examples(60)
 @given(st.data(), recordings(), st.sampled_from([1, 3, 1 << 15]))
 def test_counts_of_a_model(data: st.DataObject, recording: Recording, batch_rows: int) -> None:
-    """Events are left out of either side, and the order of arrival changes: exactly those left out are counted."""
+    """Events removed from either side are counted exactly, whatever the order of arrival."""
     rows = recording.rows
     missing = [set(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=3))) if rows else set() for _ in range(2)]
     sides = [[row for i, row in enumerate(rows) if i not in gone] for gone in missing]
@@ -71,7 +71,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("kind", "values"), PAIRS, ids=[str(kind) for kind, _ in PAIRS])
 def test_times_and_dates(tmp_path: Path, kind: pa.DataType, values: list[object]) -> None:
-    """All digits count, and dates that Python does not have are compared, too."""
+    """All digits of times are compared, and so are dates that Python cannot represent."""
     paths = [tmp_path / "a.esdb", tmp_path / "b.esdb"]
     for path, row in zip(paths, values, strict=True):
         with esformat.create(path) as writer:
@@ -93,7 +93,7 @@ ZEROS = [
 @pytest.mark.parametrize("others", [["same", "same"], ["this", "that"]])
 @pytest.mark.parametrize(("kind", "zeros"), ZEROS, ids=[str(kind) for kind, _ in ZEROS])
 def test_zeros(tmp_path: Path, kind: pa.DataType, zeros: list[object], others: list[str]) -> None:
-    """-0.0 is not 0.0, whether another event of the batch differs or none."""
+    """-0.0 differs from 0.0, whether or not another event of the batch differs."""
     paths = [tmp_path / "a.esdb", tmp_path / "b.esdb"]
     for path, zero, other in zip(paths, zeros, others, strict=True):
         with esformat.create(path) as writer:
@@ -105,10 +105,10 @@ def test_zeros(tmp_path: Path, kind: pa.DataType, zeros: list[object], others: l
 
 
 def test_many_columns(tmp_path: Path) -> None:
-    """What columns there are is looked at once for each."""
+    """Thousands of columns are compared in linear time."""
     columns = {f"c{number}": [number, number] for number in range(3000)}
     with esformat.create(tmp_path / "wide.esdb") as writer:
         writer.add_table(pa.table({"space": ["a", "b"], "timestamp": [1, 2], **columns}))
     started = process_time()
     assert diff(tmp_path / "wide.esdb", tmp_path / "wide.esdb").common == 2
-    assert process_time() - started < 2  # 4 to 5 s where each column went through the names of all
+    assert process_time() - started < 2  # 4 to 5 s if each column searched the names of all

@@ -1,4 +1,4 @@
-"""`erase`: what is left is the segment without the spaces, nothing of them is in it, and the report is right."""
+"""`erase`: the result is the segment without the spaces and without traces of them, and the report is right."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from esformat.tools.selection import everything
 @examples(60)
 @given(st.data(), recordings())
 def test_erase_is_a_segment_without_the_spaces(data: st.DataObject, recording: Recording) -> None:
-    """Any spaces of any file; the original stays as it is."""
+    """Any spaces of any file can be erased; the original stays unchanged."""
     keys = sorted({row.space for row in recording.rows})
     if not keys:
         return
@@ -49,7 +49,7 @@ SECRET = b"Wilhelmina Secretsdottir, 12 Hidden Lane"
 
 
 def _with_secret(path: Path, copies: int) -> Path:
-    """A large enough file for dictionaries, in which one space says what no other does."""
+    """A file large enough for dictionaries, in which one space has unique contents."""
     rnd = random.Random(5)
     count = 30_000
     names = [f"customer-{rnd.randrange(300):03}" for _ in range(count)] + ["the-secret-one"] * copies
@@ -72,7 +72,7 @@ def _with_secret(path: Path, copies: int) -> Path:
 
 
 def _everything_stored(path: Path) -> bytes:
-    """All bytes of a file, and all that its dictionaries, indexes and directory say, decompressed."""
+    """All bytes of a file, and the decompressed contents of its dictionaries, indexes and directory."""
     with esformat.open(path) as segment:
         reader = segment._reader
         parts = [path.read_bytes(), str(segment.info()).encode()]
@@ -86,7 +86,7 @@ def _everything_stored(path: Path) -> bytes:
 
 
 def _texts(templates: TemplateTable | None) -> list[bytes]:
-    """All that templates say."""
+    """All texts in templates."""
     if templates is None:
         return []
     literals = [literal for template in templates.templates for literal in template.literals]
@@ -95,7 +95,7 @@ def _texts(templates: TemplateTable | None) -> list[bytes]:
 
 @pytest.mark.parametrize("copies", [3, pytest.param(30_000, marks=long)])
 def test_nothing_is_left(tmp_path, copies):
-    """Neither key, payload, index value nor coded value is anywhere, in dictionaries neither; the report is right."""
+    """No key, payload, index value or coded value remains, not even in dictionaries; the report is right."""
     path = _with_secret(tmp_path / "all.esdb", copies)
     report = erase(path, tmp_path / "rest.esdb", ["the-secret-one"])
     assert report.ok
@@ -106,7 +106,7 @@ def test_nothing_is_left(tmp_path, copies):
         assert trace not in left
     assert esformat.verify(tmp_path / "rest.esdb").ok
     if copies == 3:
-        assert b"the-secret-one" in _everything_stored(path)  # so that it would be seen
+        assert b"the-secret-one" in _everything_stored(path)  # so that the check would find it
         assert report.copied_blocks > report.encoded_blocks
     with esformat.open(tmp_path / "rest.esdb") as segment:
         assert "the-secret-one" not in segment
@@ -114,7 +114,7 @@ def test_nothing_is_left(tmp_path, copies):
 
 
 def test_words_of_lines_are_gone(tmp_path):
-    """What only the lines of an erased space say is in no template any more; the others come back as they were."""
+    """Words that only an erased space has are in no template; the other lines are unchanged."""
     rnd = random.Random(3)
     kept = [b"May 3 10:00:%02d app[%d]: user %d logged in" % (n % 60, rnd.randrange(9999), n) for n in range(20_000)]
     gone = [b"May 3 10:00:%02d vault[7]: passphrase %d opened by quuxwoman" % (n % 60, n) for n in range(400)]
@@ -132,7 +132,7 @@ def test_words_of_lines_are_gone(tmp_path):
 
 
 def test_checks_can_fail(tmp_path, monkeypatch):
-    """An erase that forgets something is found out by its own report."""
+    """The report of an erase that misses something says so."""
     path = _with_secret(tmp_path / "all.esdb", 3)
     monkeypatch.setattr(sys.modules["esformat.tools.erase"], "rows_outside", lambda stretches, count: everything)
     report = erase(path, tmp_path / "rest.esdb", ["the-secret-one"])
@@ -142,7 +142,7 @@ def test_checks_can_fail(tmp_path, monkeypatch):
 
 
 def test_no_such_space(tmp_path):
-    """An error, and nothing appears; of several, those that are not there are named."""
+    """An unknown space is an error and writes no file; among several spaces the unknown ones are named."""
     path = _with_secret(tmp_path / "all.esdb", 3)
     with pytest.raises(esformat.SpaceNotFoundError):
         erase(path, tmp_path / "rest.esdb", ["nobody"])
@@ -151,7 +151,7 @@ def test_no_such_space(tmp_path):
 
 
 def test_a_read_that_stops_early_hides_no_match(tmp_path, monkeypatch):
-    """How often the key's bytes are left is counted in all of the file, however little a read gives."""
+    """The remaining occurrences of the key are counted in the whole file, even if reads are short."""
     path = tmp_path / "a.esdb"
     with esformat.create(path, codec="none", templates=False) as writer:
         for number in range(50):
@@ -166,8 +166,8 @@ def test_a_read_that_stops_early_hides_no_match(tmp_path, monkeypatch):
 @pytest.mark.parametrize("place", [0, -1])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_disk_that_fails_while_the_new_file_is_looked_at(tmp_path, monkeypatch, overwrite, place):
-    """Nothing appears, and what was there stays, at the first read and at the last: all is looked at before the new
-    file gets its name.
+    """If the disk fails at the first or last read of the new file, it does not appear and existing files stay: the
+    new file is checked before it gets its name.
     """
     path, out = tmp_path / "a.esdb", tmp_path / "b.esdb"
     with esformat.create(path) as writer:

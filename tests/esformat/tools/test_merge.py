@@ -1,4 +1,4 @@
-"""`merge` of any files is the file of all their events; blocks that stand alone are the same bytes as before."""
+"""`merge` makes the file of all events; blocks that do not interleave are copied byte for byte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from esformat.tools import erase, merge
 @examples(60)
 @given(st.data(), recordings(), st.integers(1, 4))
 def test_merge_is_a_segment_of_all_events(data: st.DataObject, recording: Recording, parts: int) -> None:
-    """Whatever is dealt to however many files, and however they are cut into blocks."""
+    """The result has all events, however they are distributed over files and blocks."""
     dealing = data.draw(dealt(recording.rows, parts))
     codecs = data.draw(st.lists(st.sampled_from(CODECS), min_size=parts, max_size=parts))
     with tempfile.TemporaryDirectory() as directory, cut_small(recording.pieces):
@@ -38,7 +38,7 @@ def test_merge_is_a_segment_of_all_events(data: st.DataObject, recording: Record
 
 
 def _segment(path: Path, spaces: range, *, codec: str = "zstd") -> Path:
-    """2,000 events of each space, in a dictionary of the file's own."""
+    """2,000 events of each space, in a file with its own dictionary."""
     rnd = random.Random(spaces.start)
     with esformat.create(path, indexes=["type"], codec=codec) as writer:
         for space in spaces:
@@ -48,7 +48,7 @@ def _segment(path: Path, spaces: range, *, codec: str = "zstd") -> Path:
 
 
 def test_blocks_that_stand_alone_are_copied(tmp_path):
-    """Of key ranges that do not interleave nothing is encoded; every file's dictionary is there, under a number."""
+    """If key ranges do not interleave, all blocks are copied; every file's dictionary is kept under a number."""
     paths = [_segment(tmp_path / f"{i}.esdb", range(5 * i, 5 * i + 5)) for i in range(3)]
     made = merge(paths, tmp_path / "merged.esdb")
     assert made.encoded_blocks == 0
@@ -61,7 +61,7 @@ def test_blocks_that_stand_alone_are_copied(tmp_path):
 
 
 def test_only_what_interleaves_is_encoded(tmp_path):
-    """A file whose space lies inside another's costs the blocks around that space."""
+    """If one file's space lies within the range of another, only the blocks around it are encoded."""
     large = _segment(tmp_path / "large.esdb", range(0, 40, 2))
     small = _segment(tmp_path / "small.esdb", range(21, 22))
     made = merge([large, small], tmp_path / "merged.esdb")
@@ -71,7 +71,7 @@ def test_only_what_interleaves_is_encoded(tmp_path):
 
 
 def test_properties_are_given(tmp_path):
-    """What is given replaces or is added to what the files agree about; in `erase` as well."""
+    """Given properties replace or extend those that the files share; in `erase`, too."""
     for number in range(2):
         properties = {"same": "s", "own": str(number)}
         with esformat.create(tmp_path / f"{number}.esdb", properties=properties) as writer:
@@ -88,7 +88,7 @@ def test_properties_are_given(tmp_path):
 
 
 def test_templates_come_with_the_merge(tmp_path):
-    """Files that were written without get them where blocks are encoded, and are smaller; or do not, as asked."""
+    """Blocks that are encoded get templates and are smaller, unless templates are turned off."""
     clicks = [
         (f"s{i % 7}", f'{{"url":"/product/{i * i % 9973}","ms":{i * 31 % 5000}}}'.encode()) for i in range(20_000)
     ]
@@ -112,7 +112,7 @@ def test_templates_come_with_the_merge(tmp_path):
 
 
 def test_what_stands_alone_gets_templates_once(tmp_path):
-    """Blocks without templates are encoded again where templates pay, and copied from then on or where they do not."""
+    """Blocks without templates are encoded once if templates pay, and copied otherwise and in later merges."""
     rnd = random.Random(1)
     clicks = [f'{{"url":"/product/{i * i % 9973}","ms":{i * 31 % 5000}}}'.encode() for i in range(12_000)]
     for name, values in {"clicks": clicks, "noise": [rnd.randbytes(40) for _ in clicks]}.items():
@@ -136,4 +136,4 @@ def test_what_stands_alone_gets_templates_once(tmp_path):
         for i, data in enumerate(clicks[:4000]):
             writer.add("z", data, timestamp=i)
     unasked = merge([tmp_path / "plain.esdb", tmp_path / "clicks once.esdb"], tmp_path / "unasked.esdb")
-    assert unasked.encoded_blocks == 0  # where nobody asked for templates, those of another file are no reason
+    assert unasked.encoded_blocks == 0  # without the option, templates in another file are no reason

@@ -1,4 +1,4 @@
-"""`reindex` and `recompress` give the same events; all tools leave nothing behind when they fail."""
+"""`reindex` and `recompress` keep the events; no tool leaves files behind when it fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from esformat.tools import erase, merge, recompress, reindex, repair, split
 @examples(60)
 @given(st.data(), recordings())
 def test_other_indexes(data: st.DataObject, recording: Recording) -> None:
-    """Indexes on any columns that can have one, carried over or built: as if written so."""
+    """Any columns that can be indexed get an index, copied or built, as if written that way."""
     can = [c.name for c in recording.layout.columns if c.indexed]
     wanted = data.draw(st.lists(st.sampled_from(can), unique=True)) if can else []
     had = data.draw(st.lists(st.sampled_from(can), unique=True)) if can else []
@@ -42,7 +42,7 @@ def test_other_indexes(data: st.DataObject, recording: Recording) -> None:
 @examples(40)
 @given(recordings(), st.sampled_from(CODECS))
 def test_other_codec(recording: Recording, codec: str) -> None:
-    """The same events with any codec, from any."""
+    """The events stay the same from any codec to any other."""
     with tempfile.TemporaryDirectory() as directory, cut_small(recording.pieces):
         folder = Path(directory)
         path = write_rows(folder / "a.esdb", recording, recording.rows, recording.codec)
@@ -71,7 +71,7 @@ TOOLS = {
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_nothing_is_left_of_a_failure(tmp_path, tool):
-    """A damaged data block is an error of one kind; no file appears, no partial one stays, the source is untouched."""
+    """A damaged data block is a CorruptSegmentError; no new file remains, and the source is unchanged."""
     path = _segment(tmp_path / "a.esdb")
     data = bytearray(path.read_bytes())
     data[len(data) // 3] ^= 1
@@ -84,7 +84,7 @@ def test_nothing_is_left_of_a_failure(tmp_path, tool):
 
 @pytest.mark.parametrize("tool", [*TOOLS, "repair"])
 def test_inputs_are_never_replaced(tmp_path, tool):
-    """The output cannot be the input, and an existing file stays unless it may be replaced."""
+    """The output cannot be the input, and an existing file stays unless `overwrite` is set."""
     path = _segment(tmp_path / "a.esdb")
     run = TOOLS.get(tool, repair)
     if tool != "split":
@@ -100,7 +100,7 @@ def test_inputs_are_never_replaced(tmp_path, tool):
 
 
 def test_properties_of_a_merge(tmp_path):
-    """What the segments agree on, or only one of them says, is kept."""
+    """Properties that the segments share, or that only one has, are kept."""
     a = _segment(tmp_path / "a.esdb", properties={"shop": "1", "day": "monday"})
     b = _segment(tmp_path / "b.esdb", properties={"shop": "1", "day": "tuesday", "more": "x"})
     merge([a, b], tmp_path / "c.esdb")
@@ -109,7 +109,7 @@ def test_properties_of_a_merge(tmp_path):
 
 
 def test_other_columns_are_united(tmp_path):
-    """As `open_many` reads them: null where there were none, the wider type, indexes that all have that can."""
+    """Columns are united as by `open_many`: null if missing, the wider type, indexes that all can have."""
     parts = []
     for name, columns, indexes in (
         ("a", {"type": ["x", "y"], "n": pa.array([1, 2], pa.int32())}, ["type", "n"]),
@@ -132,7 +132,7 @@ def test_other_columns_are_united(tmp_path):
 
 
 def test_columns_that_do_not_go_together(tmp_path):
-    """They are refused, and nothing appears."""
+    """Incompatible columns are refused, and no file is written."""
     for name, value in (("a", "text"), ("b", 5)):
         with esformat.create(tmp_path / f"{name}.esdb") as writer:
             writer.add_table(pa.table({"space": ["s"], "timestamp": [1], "v": [value]}))

@@ -1,4 +1,4 @@
-"""`repair` saves every event outside the damage, counts what is lost exactly, and never makes events up."""
+"""`repair` saves every event outside the damage, counts the lost ones exactly, and invents none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from esformat.tools import repair
 
 
 def rows_of_blocks(data: bytes, recording: Recording) -> list[tuple[make_damaged.Place, list]]:
-    """The data blocks of a sound file with the rows that each holds."""
+    """The data blocks of a valid file with their rows."""
     rows = model_of(recording, recording.rows).rows
     found, at = [], 0
     for place in make_damaged.blocks_of(data, BlockKind.DATA):
@@ -33,14 +33,14 @@ def rows_of_blocks(data: bytes, recording: Recording) -> list[tuple[make_damaged
 @examples(50)
 @given(st.data(), recordings())
 def test_bad_blocks_cost_their_events_alone(data: st.DataObject, recording: Recording) -> None:
-    """Some data blocks, and any other blocks, are damaged: the events of the data blocks are lost, and no others."""
+    """If data blocks and any other blocks are damaged, exactly the events of the data blocks are lost."""
     with tempfile.TemporaryDirectory() as directory, cut_small(recording.pieces):
         folder = Path(directory)
         path = write_rows(folder / "sound.esdb", recording, recording.rows, recording.codec)
         stored = bytearray(path.read_bytes())
         blocks = rows_of_blocks(bytes(stored), recording)
         contents = [bytes(stored[place.offset : place.end]) for place, _ in blocks]
-        assume(len(set(contents)) == len(contents))  # of two blocks with the same bytes one stands for a lost other
+        assume(len(set(contents)) == len(contents))  # of two identical blocks one replaces the other
         numbers = st.lists(st.integers(0, len(blocks) - 1), max_size=3, unique=True) if blocks else st.just([])
         bad = data.draw(numbers)
         others = make_damaged.blocks_of(bytes(stored), BlockKind.DIRECTORY)
@@ -73,7 +73,7 @@ def test_bad_blocks_cost_their_events_alone(data: st.DataObject, recording: Reco
 @examples(30)
 @given(st.data(), recordings())
 def test_cut_off(data: st.DataObject, recording: Recording) -> None:
-    """A file that ends early gives the events of all data blocks before the end."""
+    """A file that ends early keeps the events of all complete data blocks."""
     with tempfile.TemporaryDirectory() as directory, cut_small(recording.pieces):
         folder = Path(directory)
         path = write_rows(folder / "sound.esdb", recording, recording.rows, recording.codec)
@@ -91,7 +91,7 @@ def test_cut_off(data: st.DataObject, recording: Recording) -> None:
 
 
 def test_equal_events_stay_in_their_order(tmp_path: Path) -> None:
-    """Also where leaves of the directory, and blocks, are the same byte for byte: each counts in its place."""
+    """Equal events keep their order, even if leaves or blocks are identical byte for byte."""
     payloads = [b"same"] * 30
     payloads[19] = b"other"
     with cut_small(Pieces(block_rows=3, leaf_blocks=1)):

@@ -1,4 +1,4 @@
-"""`split`: the parts hold every event once, in order, each within its bounds; together they are the segment again."""
+"""`split`: the parts have every event once, in order and within their bounds; together they are the segment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVENTS = 4000 if ALL else 1000
 @examples(40)
 @given(st.data(), recordings(), st.sampled_from(["size", "spaces", "times"]))
 def test_parts_are_the_segment(data: st.DataObject, recording: Recording, by: str) -> None:
-    """By whatever it is split, however it is cut into blocks; merged again, the parts are the segment."""
+    """However a file is split, the merged parts equal the segment."""
     rows = recording.rows
     keys = sorted({row.space for row in rows} | {b"b"})
     moments = sorted({row.timestamp for row in rows} | {0})
@@ -70,7 +70,7 @@ def test_parts_are_the_segment(data: st.DataObject, recording: Recording, by: st
     "how", [{}, {"size_bytes": 0}, {"size_bytes": 1, "times": [1]}, {"spaces": ["b", "a"]}, {"times": [2, 2]}]
 )
 def test_wrong_use(tmp_path, how):
-    """What makes no sense is refused, and nothing appears."""
+    """Invalid arguments are refused, and no file is written."""
     path = tmp_path / "a.esdb"
     with esformat.create(path) as writer:
         writer.add("a", b"", timestamp=1)
@@ -80,7 +80,7 @@ def test_wrong_use(tmp_path, how):
 
 
 def test_a_space_in_several_groupings_is_one_part(tmp_path):
-    """Splitting by size never divides a space, also where a block begins with its next grouping."""
+    """A split by size never divides a space, even if a block begins with its next grouping."""
     path = tmp_path / "a.esdb"
     with cut_small(Pieces(block_rows=1, leaf_runs=1, leaf_blocks=1, chunk_entries=1)):
         with esformat.create(path) as writer:
@@ -95,7 +95,7 @@ def test_a_space_in_several_groupings_is_one_part(tmp_path):
 
 
 def test_parts_keep_their_size(tmp_path):
-    """No part is larger than asked for, indexes included, nor much smaller; a folder that is absent is made."""
+    """No part exceeds the size, including indexes, nor is much smaller; a missing directory is created."""
     path, count = tmp_path / "a.esdb", 60_000
     payload = np.random.default_rng(7).bytes(20 * count)
     table = pa.table({
@@ -114,7 +114,7 @@ def test_parts_keep_their_size(tmp_path):
 
 @long
 def test_parts_keep_their_size_within_blocks(tmp_path):
-    """Where a block holds many spaces, and payloads are anything but alike, only a part of one space is larger."""
+    """With many spaces per block and payloads of all sizes, only a part with a single space may be larger."""
     path, rng = tmp_path / "a.esdb", np.random.default_rng(7)
     with esformat.create(path, indexes=["n"]) as writer:
         for n in range(EVENTS):

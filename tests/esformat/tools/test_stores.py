@@ -1,4 +1,4 @@
-"""Tools whose segments lie in a real S3 store: read from there, written there, whole or not at all."""
+"""Tools on segments in a real S3 store: inputs and outputs are objects, which appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVENTS = 3000
 
 @pytest.fixture
 def stored(s3, bucket, tmp_path):
-    """A segment in the store, and the same on the disk."""
+    """A segment in the store, and the same on disk."""
     path = tmp_path / "all.esdb"
     with esformat.create(path, indexes=["type"]) as writer:
         for i in range(EVENTS):
@@ -26,14 +26,14 @@ def stored(s3, bucket, tmp_path):
 
 
 def events(place):
-    """What a segment holds, and that it is sound."""
+    """The events of a segment, which must be valid."""
     assert esformat.verify(place).ok
     with esformat.open(place) as segment:
         return [(event.space, event.timestamp, event.data, event.indexes) for event in segment.scan()]
 
 
 def test_outputs(s3, bucket, stored, tmp_path):
-    """Each tool writes what it writes to the disk; nothing else appears in the bucket."""
+    """Each tool writes the same as to disk; nothing else appears in the bucket."""
     out = f"s3://{bucket}/made/{{}}.esdb".format
     local = tmp_path / "all.esdb"
     before = events(local)
@@ -56,7 +56,7 @@ def test_outputs(s3, bucket, stored, tmp_path):
 
 
 def test_repair(s3, bucket, stored, tmp_path):
-    """A damaged object is read there, and what is left of it written beside it."""
+    """A damaged object is repaired into another one."""
     data = bytearray((tmp_path / "all.esdb").read_bytes())
     data[len(data) // 3] ^= 1
     s3.client.put_object(Bucket=bucket, Key="bad.esdb", Body=bytes(data))
@@ -68,7 +68,7 @@ def test_repair(s3, bucket, stored, tmp_path):
 
 
 def test_pairs(s3, bucket, stored):
-    """A filesystem and a path in it, for inputs, outputs and the parts of a split."""
+    """A filesystem with a path is accepted for inputs, outputs and the parts of a split."""
     filesystem = arrow_filesystem(s3)
     parts = tools.split((filesystem, f"{bucket}/all.esdb"), (filesystem, f"{bucket}/"), times=[1000])
     assert parts == [(filesystem, f"{bucket}/all-{number:04}.esdb") for number in range(2)]
@@ -77,7 +77,7 @@ def test_pairs(s3, bucket, stored):
 
 
 def test_names_that_are_taken(s3, bucket, stored):
-    """An object stays unless it is to be replaced, and an input stays in any case."""
+    """An object is replaced only with `overwrite`, an input never."""
     taken = f"s3://{bucket}/taken.esdb"
     tools.erase(stored, taken, ["space-1"])
     with pytest.raises(UsageError, match="the object exists"):
@@ -90,7 +90,7 @@ def test_names_that_are_taken(s3, bucket, stored):
 
 
 def test_a_split_that_fails(s3, bucket, stored):
-    """Parts that were complete go away again when a later one cannot be stored."""
+    """If a later part cannot be stored, the earlier ones are removed."""
     s3.refuse = lambda method, path, query: 403 if method in ("PUT", "POST") and "0002" in path else None
     with pytest.raises(OSError, match=r"403|ACCESS_DENIED"):
         tools.split(stored, f"s3://{bucket}/parts", spaces=["space-2", "space-5"])
@@ -109,7 +109,7 @@ READERS = {
 @pytest.mark.parametrize("window_bytes", share_of([1 << 12, 4 << 20], 2))
 @pytest.mark.parametrize("tool", READERS)
 def test_requests(s3, stored, tmp_path, monkeypatch, tool, window_bytes):
-    """The file comes in windows, each one request, however many blocks are in it."""
+    """A tool reads the file in windows, one request each, however many blocks they have."""
     monkeypatch.setattr(windows, "WINDOW_BYTES", window_bytes)
     monkeypatch.setattr(windows, "LEAST_WINDOW_BYTES", window_bytes)
     with esformat.open(stored) as segment:
@@ -118,14 +118,14 @@ def test_requests(s3, stored, tmp_path, monkeypatch, tool, window_bytes):
     with s3.recorded() as requests:
         READERS[tool](stored, tmp_path / "made" / "out.esdb")
     reads = [request for request in requests if request.method == "GET"]
-    times = 2 if tool in ("split", "erase", "repair") else 1  # for each part; to look at what is erased; to walk
+    times = 2 if tool in ("split", "erase", "repair") else 1  # for each part; to check what is erased; to walk
     assert len(reads) <= times * -(-size // window_bytes) + 2
     if window_bytes > size:
         assert len(reads) <= 2 < blocks
 
 
 def test_an_object_that_is_replaced_while_it_is_verified(s3, bucket, stored, monkeypatch):
-    """Then it is not called damaged."""
+    """An object that is replaced during `verify` is not reported as damaged."""
     monkeypatch.setattr(windows, "WINDOW_BYTES", 1 << 12)
     monkeypatch.setattr(windows, "LEAST_WINDOW_BYTES", 1 << 12)
 

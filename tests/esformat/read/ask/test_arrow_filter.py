@@ -1,4 +1,4 @@
-"""Taking a pyarrow expression apart: every step is there, or the answer is that it is not understood."""
+"""Parsing a pyarrow expression yields every step, or None if any is unknown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UTC_NS = pa.timestamp("ns", "UTC")
 
 
 def shown(expression: pc.Expression) -> list[object] | None:
-    """Steps in short: column paths, (value,) of literals, function/arity."""
+    """Steps in short form: column paths, (value,) for literals, function/arity."""
     steps = take_apart(expression)
     if steps is None:
         return None
@@ -45,18 +45,18 @@ CASES = [
 
 @pytest.mark.parametrize(("expression", "expected"), CASES, ids=[str(case[0]) for case in CASES])
 def test_steps(expression, expected):
-    """Operands stand before their function, whatever their names and values hold."""
+    """Operands precede their function, whatever their names and values."""
     assert shown(expression) == expected
 
 
 def test_literal_keeps_its_type():
-    """A constant of 64-bit nanoseconds is none of microseconds."""
+    """A literal keeps its type: nanoseconds do not become microseconds."""
     literal = take_apart(pc.field("timestamp") > pa.scalar(1, UTC_NS))[1]
     assert literal == Literal(pa.scalar(1, UTC_NS))
 
 
 def test_options_belong_to_their_call():
-    """The values of `isin`, with their type; and no options where a call has none."""
+    """A call has its own options, such as the typed values of `isin`; a call without options has none."""
     steps = take_apart(pc.field("n").isin(pa.array([1, None], pa.int8())) & (space == "a"))
     called = {step.function: step.options for step in steps if isinstance(step, Call)}
     assert called["is_in"]["value_set"].values.equals(pa.array([1, None], pa.int8()))
@@ -65,7 +65,7 @@ def test_options_belong_to_their_call():
 
 
 def test_deep_expression():
-    """Thousands of alternatives, as engines write an IN."""
+    """Thousands of alternatives, as some engines write IN, are parsed."""
     expression = space == "0"
     for number in range(1, 3000):
         expression = expression | (space == str(number))
@@ -79,7 +79,7 @@ def test_deep_expression():
     ids=str,
 )
 def test_positions_are_not_understood(expression):
-    """Pyarrow does not serialise a column that is named by its position."""
+    """A column named by its position, which pyarrow does not serialise, is not understood."""
     assert take_apart(expression) is None
 
 
@@ -100,6 +100,6 @@ def test_positions_are_not_understood(expression):
     ids=str,
 )
 def test_what_does_not_look_as_expected_is_not_understood(monkeypatch, items):
-    """Another pyarrow may serialise otherwise: nothing is guessed."""
+    """A serialised form other than expected, as from another pyarrow, is not understood."""
     monkeypatch.setattr("esformat.read.ask.arrow_filter._metadata", lambda schema: items)
     assert take_apart(space == "a") is None

@@ -1,4 +1,4 @@
-"""What a filter says about columns: bounds that hold for every row it is true of, and no wider than they need be."""
+"""Bounds that a filter implies for columns: valid for every row that satisfies it, and as narrow as possible."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NULL = pa.scalar(None, pa.bool_())
 
 
 def at(value: int, unit: str = "us", zone: str | None = "UTC") -> pa.Scalar:
-    """A moment."""
+    """A timestamp."""
     return pa.scalar(value, pa.timestamp(unit, zone))
 
 
@@ -71,11 +71,11 @@ CASES = [
     (moment == at(5001, "ns"), NOTHING),
     (kind == "page", {"type": values("page")}),
     (code == 3, {"code": values(3)}),
-    (flag == True, {"flag": values(True)}),  # noqa: E712 - an expression, no comparison
+    (flag == True, {"flag": values(True)}),  # noqa: E712 - an expression, not a comparison
     (flag, {"flag": values(True)}),
     (~flag, {"flag": values(False)}),
     (kind == pa.scalar(None, pa.string()), NOTHING),
-    # a beginning
+    # a prefix
     (pc.starts_with(space, "a"), {"space": between(b"a", b"b")}),
     (pc.starts_with(space, "") & (grouping == "g"), {"grouping": values(b"g")}),
     (pc.starts_with(space, "a", ignore_case=True) & (grouping == "g"), {"grouping": values(b"g")}),
@@ -92,7 +92,7 @@ CASES = [
     ((space == "a") | (space > "x"), {"space": between(b"a", None)}),
     ((moment == at(3)) | (moment == at(9)), {"timestamp": values(3, 9)}),
     ((moment < at(3)) | (moment == at(9)), {"timestamp": between(None, 10)}),
-    # all of them
+    # a conjunction
     ((space == "a") & (moment >= at(3)) & (moment < at(9)), {"space": values(b"a"), "timestamp": between(3, 9)}),
     ((space == "a") & (kind == "page"), {"space": values(b"a"), "type": values("page")}),
     ((space >= "a") & (space < "b"), {"space": between(b"a", b"b")}),
@@ -109,7 +109,7 @@ CASES = [
     (((space == "a") & (space == "b")) | (kind == "page"), {"type": values("page")}),
     (pc.scalar(False) | (space == "a"), {"space": values(b"a")}),
     (pc.if_else(flag, space == "a", space == "b"), {"space": values(b"a", b"b")}),
-    # what is not understood bounds nothing, and hides nothing beside it
+    # unknown parts bound nothing, and do not hide the bounds beside them
     (space != "a", {}),
     (~(space == "a"), {}),
     (space.is_valid(), {}),
@@ -137,13 +137,13 @@ CASES = [
 
 
 def expression(case: object) -> pc.Expression:
-    """A case as an expression: some are bare scalars."""
+    """A case as an expression; some cases are bare scalars."""
     return case if isinstance(case, pc.Expression) else pc.scalar(case)
 
 
 @pytest.mark.parametrize(("case", "expected"), CASES, ids=[str(case[0]) for case in CASES])
 def test_bounds(case, expected):
-    """What a filter says, in terms of keys as bytes, microseconds and index values."""
+    """The bounds of a filter are keys as bytes, microseconds and index values."""
     bounds = bounds_of(take_apart(expression(case)), SCHEMA)
     if expected is NOTHING:
         assert admits_nothing(bounds)
@@ -175,7 +175,7 @@ NOT_EXACT = [
 
 @pytest.mark.parametrize("case", [*EXACT, *NOT_EXACT], ids=str)
 def test_bounds_that_say_all(case):
-    """Bounds are exact where the filter is true of every event within them, and known to be."""
+    """Bounds are exact if every event within them is known to satisfy the filter."""
     assert bounded_by(take_apart(expression(case)), SCHEMA).exact == any(case is each for each in EXACT)
 
 
@@ -198,7 +198,7 @@ _COMPARED = {"=": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", "
 
 @pytest.mark.parametrize(("comparisons", "exact"), COMPARISONS, ids=str)
 def test_comparisons(comparisons, exact):
-    """Comparisons say what they say as one filter of pyarrow."""
+    """Comparisons have the same bounds as the equivalent pyarrow filter."""
     said = bounded_by_all(comparisons, SCHEMA)
     assert said.exact == exact
     expected = pc.scalar(True)
@@ -212,7 +212,7 @@ def test_comparisons(comparisons, exact):
 
 
 def test_binary_keys():
-    """Keys are bytes already."""
+    """Binary keys are bounded by bytes."""
     steps = take_apart((space > b"\xff") & (grouping == b"\0"))
     assert bounds_of(steps, EventSchema((), binary_keys=True)) == {
         "space": between(b"\xff\0", None),
@@ -229,5 +229,5 @@ def test_deep_filter():
 
 
 def test_columns():
-    """The columns that a filter looks at, nested fields by their column."""
+    """The columns of a filter are found; a nested field counts as its column."""
     assert columns_of(take_apart((space == "a") & (pc.field("place", "x") > amount))) == {"space", "place", "amount"}

@@ -1,4 +1,4 @@
-"""Secondary indexes: values of every kind that can be indexed, listed, counted, combined; and lists of any length."""
+"""Secondary indexes: values of every indexable type are listed, counted and combined, with lists of any length."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = [
 
 @pytest.fixture(params=KINDS, ids=lambda case: str(case[0]))
 def indexed(request, tmp_path):
-    """A file with 600 events over 12 spaces, an index with each value and null in turn; its rows and values."""
+    """A file of 600 events in 12 spaces, with an index of each value and null in turn; its rows and values."""
     kind, values = request.param
     cycle = [*values, None]
     rows = [(f"s{n % 12:02}", n, cycle[n % 7 % len(cycle)]) for n in range(600)]
@@ -38,7 +38,7 @@ def indexed(request, tmp_path):
 
 
 def test_values_with_counts(indexed):
-    """Ascending: text by its bytes, numbers by size, false before true; nulls are none."""
+    """Values ascend, with their counts: text by its bytes, numbers by size, false before true; nulls are left out."""
     segment, rows, values = indexed
     expected = {
         v: sum(row[2] == v for row in rows)
@@ -52,7 +52,7 @@ def test_values_with_counts(indexed):
 
 
 def test_scans_of_every_value(indexed):
-    """Over the file and in every space, both ways."""
+    """A scan of every value finds its events in the file and in every space, in both directions."""
     segment, rows, values = indexed
     for value in values:
         wanted = sorted((row[0], row[1]) for row in rows if row[2] == value and type(row[2]) is type(value))
@@ -66,7 +66,7 @@ def test_scans_of_every_value(indexed):
 
 
 def test_numbers_of_numpy(indexed):
-    """A value taken from an array or a frame is found as well."""
+    """NumPy values are found, too."""
     segment, rows, values = indexed
     for value in values:
         if isinstance(value, int) and not isinstance(value, bool):
@@ -78,7 +78,7 @@ def test_numbers_of_numpy(indexed):
 
 
 def test_long_lists_are_not_read_for_few_blocks(tmp_path):
-    """One of a value that every block has is read once; one of another value only where a question is about many."""
+    """The long list of a frequent value is read once, then cached; a rarer value's is not read for few blocks."""
     with cut_small(Pieces(block_rows=8, leaf_blocks=4, chunk_entries=5)):
         with esformat.create(tmp_path / "a.esdb", indexes=["x"], threads=1) as writer:
             for n in range(800):
@@ -104,7 +104,7 @@ def test_long_lists_are_not_read_for_few_blocks(tmp_path):
 
 
 def test_values_that_are_not_there(indexed):
-    """Absent values give nothing; those that no event can have are wrong use."""
+    """An absent value finds nothing; a value of the wrong type is a UsageError."""
     segment, _, values = indexed
     if isinstance(values[0], str):
         absent, wrong = ["zzz", "b\0", "\ud800"], [5, True, b"a", None, 1.5]
@@ -124,7 +124,7 @@ def test_values_that_are_not_there(indexed):
 
 
 def test_conditions_together(write):
-    """All must hold: frequent with rare, rare with rare, contradictions."""
+    """Several conditions are combined with AND: frequent with rare, rare with rare, contradictions."""
     rows = [
         (
             "a" if n % 3 else "b",
@@ -157,7 +157,7 @@ def test_conditions_together(write):
 
 
 def test_index_with_many_values(write):
-    """Thousands of values, each in one event: many pages, one read for each question."""
+    """With thousands of values, a query reads one page of the index."""
     rows = [(f"s{n % 10}", b"", n, "", {"id": f"id-{n:05}"}) for n in range(5000)]
     path = write(rows, indexes=["id"]).path
     counted = esformat.CountingSource(esformat.FileSource(path))
@@ -172,7 +172,7 @@ def test_index_with_many_values(write):
 
 
 def test_events_without_a_value(write):
-    """An index that no event has anything in."""
+    """An index without values finds nothing."""
     segment = write([("a", b"", n) for n in range(10)], indexes=["type"])
     assert dict(segment.index_values("type")) == {}
     assert segment.scan_index("type", "page").count() == 0

@@ -1,4 +1,4 @@
-"""Errors about what a file holds, whatever was asked: they are errors of the file, and name it."""
+"""Errors about the contents of a file name the file, whatever the query."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def _written(path, monkeypatch, rule: str):
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.__name__)
 def test_codes_without_a_value(tmp_path, monkeypatch, question):
-    """Rows that name values which the dictionary does not have: the file's fault, whatever way they are read."""
+    """Codes without a dictionary value are reported as damage of the file, however they are read."""
     with _broken(tmp_path, monkeypatch, "codes without a value") as segment:
-        if question.__name__ in ("_facts", "_payloads"):  # which name no code
+        if question.__name__ in ("_facts", "_payloads"):  # which read no code
             question(segment)
             return
         with pytest.raises(esformat.CorruptSegmentError, match="a code has no value") as caught:
@@ -58,7 +58,7 @@ def test_codes_without_a_value(tmp_path, monkeypatch, question):
 
 @pytest.mark.parametrize("rule", ["rows of a block", "check of a block", "order of a leaf", "events are not sorted"])
 def test_rule_that_a_reader_meets(tmp_path, monkeypatch, rule):
-    """A file that breaks a rule is refused with its name, as it is opened or by a question at least."""
+    """A file that breaks a rule is refused with its name when opened, or by some query."""
     path = _written(tmp_path / "broken.esdb", monkeypatch, rule)
     errors = []
     for question in QUESTIONS:
@@ -91,7 +91,7 @@ def _no_code(_: pa.Array) -> object:
 
 @pytest.mark.parametrize("work", [_outside, _too_large, _not_text, _no_code], ids=lambda work: work.__name__)
 def test_what_arrow_and_the_core_say(work):
-    """IndexError, OverflowError and ValueError become an error of the file, which keeps what caused it."""
+    """IndexError, OverflowError and ValueError become an error of the file, with the original as cause."""
     said = r"^a\.esdb: stored values are broken: "
     with pytest.raises(esformat.CorruptSegmentError, match=said) as caught, NamedErrors("a.esdb"):
         work(pa.array(["one"]))
@@ -99,7 +99,7 @@ def test_what_arrow_and_the_core_say(work):
 
 
 def test_other_errors():
-    """An error that has a name keeps it; what is no fault of a file passes."""
+    """An error that already has a name keeps it; errors that are not the file's pass through."""
     with pytest.raises(esformat.ClosedError) as caught, NamedErrors("b.esdb"):
         raise esformat.ClosedError("closed", path="a.esdb")
     assert caught.value.path == "a.esdb"

@@ -1,4 +1,4 @@
-"""Which blocks a question needs: found without a look at each block."""
+"""The blocks that a query needs are found without a check of each block."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asked(leaf, rows: list[int] | None, first: int, last: int, **query: object) 
 
 
 def test_blocks_of_listed_rows(leaf):
-    """Each has its own rows, cut at the stretch's ends, in either direction."""
+    """Each block has its own rows, within the stretch, in both directions."""
     edges = leaf[1].block_rows
     first, last = edges[2] + 5, edges[9] - 5
     rows = [edges[2] + 4, edges[2] + 5, edges[3] - 1, edges[3], edges[8], edges[9] - 6, edges[9] - 5, edges[20]]
@@ -52,7 +52,7 @@ def test_blocks_of_listed_rows(leaf):
 
 
 def test_one_row_costs_no_look_at_each_block(leaf):
-    """Of a unique value, most of the time went into asking block after block whether it has the row."""
+    """A single row, as of a unique value, is located without a check of each block."""
     edges = leaf[1].block_rows
     calls = []
     sys.setprofile(lambda frame, event, arg: calls.append(event) if event in ("call", "c_call") else None)

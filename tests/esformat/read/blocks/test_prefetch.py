@@ -1,4 +1,4 @@
-"""What a source that fetches ahead is told: nothing of what is at hand, and nothing where one read is all there is."""
+"""Announcements to a source that prefetches: nothing that is cached, and nothing if only one read is needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPACES, EACH = 150, 40
 
 
 class Far(BytesSource):
-    """A source that keeps what it was told and what was read of it."""
+    """A source that records announcements and reads."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -32,7 +32,7 @@ class Far(BytesSource):
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Spaces of 40 events, dozens of them in each of a few data blocks."""
+    """Spaces of 40 events each, dozens of them in each of a few data blocks."""
     count = SPACES * EACH
     table = pa.table(
         {

@@ -1,4 +1,4 @@
-"""Below the verbs: spare copies, parts that contradict each other, errors that name the file."""
+"""Below the public methods: spare copies, contradictory parts, errors that name the file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def block_of(content: bytes, handle: BlockHandle, kind: int) -> Block:
 
 
 def flipped(content: bytes, *handles: BlockHandle) -> bytes:
-    """A file with a byte flipped in the middle of some blocks."""
+    """A file with one byte flipped in the middle of some blocks."""
     damaged = bytearray(content)
     for handle in handles:
         damaged[handle.offset + handle.length // 2] ^= 0x10
@@ -48,7 +48,7 @@ def flipped(content: bytes, *handles: BlockHandle) -> bytes:
 
 
 def resealed(content: bytes, key: Key, body: bytes) -> bytes:
-    """A file whose block at `key`, one of those at its end, has another body; all checksums and handles are right."""
+    """A file with a new body for the block at `key`, one of those at the end; all checksums and handles are valid."""
     table = footer_of(content)
     footer = Trailer.decode(content, len(content)).footer
     old = block_of(content, table[key], key[0])
@@ -67,7 +67,7 @@ def _sealed(old: Block, body: bytes) -> tuple[bytes, int, int]:
 
 
 def everything(content: bytes) -> list:
-    """The events of a file that lies in memory."""
+    """The events of a file in memory."""
     with esformat.open(esformat.BytesSource(content, "in memory")) as segment:
         return [event_facts(event) for event in segment.scan()]
 
@@ -77,7 +77,7 @@ METADATA = (BlockKind.METADATA, 0, 0)
 
 
 def test_spare_dictionary(stored):
-    """Where the dictionary is damaged, its spare copy is used, and the events are all there."""
+    """If the dictionary is damaged, its spare copy is used and all events are read."""
     table = footer_of(stored)
     assert {DICTIONARY, SPARE} <= table.keys()
     expected = everything(stored)
@@ -86,7 +86,7 @@ def test_spare_dictionary(stored):
 
 
 def test_both_dictionaries_damaged(stored):
-    """Then the columns that need it cannot be read; those that do not can. The error names the file."""
+    """If both copies are damaged, columns that need them raise an error with the file's name; others are read."""
     table = footer_of(stored)
     damaged = flipped(stored, table[DICTIONARY], table[SPARE])
     with esformat.open(esformat.BytesSource(damaged, "in memory")) as segment:
@@ -97,7 +97,7 @@ def test_both_dictionaries_damaged(stored):
 
 @pytest.mark.parametrize("key", [METADATA, (BlockKind.DIRECTORY_ROOT, 0, 0)])
 def test_what_opening_needs_is_damaged(stored, key):
-    """The file does not open, and the error says which file and where."""
+    """A file whose opening needs a damaged block is refused with its name and the position."""
     handle = footer_of(stored)[key]
     with pytest.raises(ChecksumMismatchError, match=r"in memory: block checksum .*esdb verify") as caught:
         everything(flipped(stored, handle))
@@ -106,7 +106,7 @@ def test_what_opening_needs_is_damaged(stored, key):
 
 @pytest.mark.parametrize("kind", [BlockKind.DATA, BlockKind.DIRECTORY, BlockKind.INDEX])
 def test_a_damaged_block_costs_itself_alone(stored, kind):
-    """What lies elsewhere is still read; every error names the file and the block's place."""
+    """A damaged block affects only itself; its error names the file and the position."""
     at = stored.find(b"ESBK" + bytes([kind]), len(stored) // 3 if kind == BlockKind.DATA else 0)
     length = int.from_bytes(stored[at + 8 : at + 12], "little") + 24
     damaged = flipped(stored, BlockHandle(at, length, 0))
@@ -120,26 +120,26 @@ def test_a_damaged_block_costs_itself_alone(stored, kind):
 
 
 def changed_statistics(content: bytes, **changes: object) -> bytes:
-    """A file whose statistics say something else."""
+    """A file with changed statistics."""
     document = json.loads(bytes(block_of(content, footer_of(content)[METADATA], BlockKind.METADATA).body))
     document["statistics"] |= changes
     return resealed(content, METADATA, json.dumps(document).encode())
 
 
 def test_resealed_files_open(stored):
-    """Or the tests below would prove nothing."""
+    """A resealed file without real changes opens, as the tests below assume."""
     assert everything(changed_statistics(stored)) == everything(stored)
 
 
 @pytest.mark.parametrize("changes", [{"events": 29_999}, {"data_blocks": 1}])
 def test_statistics_that_disagree_with_the_directory(stored, changes):
-    """One of them is wrong, so neither is believed."""
+    """Statistics that disagree with the directory are refused: either may be wrong."""
     with pytest.raises(CorruptSegmentError, match="in memory: the directory and the statistics disagree"):
         everything(changed_statistics(stored, **changes))
 
 
 def test_metadata_without_statistics(stored):
-    """Only the spare copy may do without."""
+    """Only the spare copy of the metadata may lack statistics."""
     document = json.loads(bytes(block_of(stored, footer_of(stored)[METADATA], BlockKind.METADATA).body))
     del document["statistics"]
     with pytest.raises(CorruptSegmentError, match="no statistics"):
@@ -147,7 +147,7 @@ def test_metadata_without_statistics(stored):
 
 
 def test_kinds_and_names_of_newer_writers(stored):
-    """A block of an unknown kind in the footer and an unknown name in the metadata are skipped: minor versions add."""
+    """An unknown block kind in the footer and an unknown name in the metadata are ignored: minor versions only add."""
     table = footer_of(stored)
     document = json.loads(bytes(block_of(stored, table[METADATA], BlockKind.METADATA).body))
     newer = resealed(stored, METADATA, json.dumps(document | {"compaction": {"level": 3}}).encode())
@@ -160,7 +160,7 @@ def test_kinds_and_names_of_newer_writers(stored):
 
 
 def test_index_that_is_missing(stored):
-    """Declared in the schema, but not in the footer."""
+    """An index that is declared in the schema but missing from the footer is reported when it is used."""
     table = footer_of(stored)
     place = next(key for key in table if key[0] == BlockKind.INDEX_ROOT)
     del table[place]
@@ -177,7 +177,7 @@ def test_index_that_is_missing(stored):
 
 
 def test_builder_writes_nothing_but_blocks(stored):
-    """Between header and trailer blocks lie side by side, without a gap."""
+    """Between header and trailer there are only blocks, without gaps."""
     assert SegmentBuilder.__doc__
     at, kinds = 16, []
     while at < len(stored) - TRAILER_BYTES:
@@ -192,7 +192,7 @@ def test_builder_writes_nothing_but_blocks(stored):
 
 
 def test_file_of_another_writer_s_spare(tmp_path, stored):
-    """Two files glued together: the last one counts or none, never a mixture."""
+    """Two concatenated files are refused."""
     path = Path(tmp_path / "glued.esdb")
     path.write_bytes(stored + stored)
     with pytest.raises(CorruptSegmentError), esformat.open(path) as segment:
@@ -212,7 +212,7 @@ def shaped(path: Path, first: int, names: tuple[str, ...] = ("ann", "bob"), rows
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """How often templates were decoded."""
+    """The calls that decode templates."""
     seen = []
     decode = dictionary.decode_templates
     monkeypatch.setattr(dictionary, "decode_templates", lambda *of: seen.append(of) or decode(*of))
@@ -220,7 +220,7 @@ def decoded(monkeypatch):
 
 
 def test_a_file_that_is_opened_again(tmp_path, decoded):
-    """What was decoded of its dictionary is there; of another one in its place, or where nothing is kept, it is not."""
+    """A reopened file reuses its decoded dictionary, but not if another file replaced it or nothing is cached."""
     path = shaped(tmp_path / "a.esdb", 0)
     events = []
     for _ in range(3):
@@ -237,7 +237,7 @@ def test_a_file_that_is_opened_again(tmp_path, decoded):
 
 
 def test_what_only_looks_like_the_dictionary_that_is_remembered(tmp_path, decoded):
-    """Its bytes tell, and the columns of the file."""
+    """A cached dictionary is reused only if its bytes and the file's columns match."""
     path = shaped(tmp_path / "a.esdb", 0, ("cid", "dan"))
     with esformat.open(path) as segment:
         assert len(list(segment["s"].scan(limit=2))) == 2
@@ -251,7 +251,7 @@ def test_what_only_looks_like_the_dictionary_that_is_remembered(tmp_path, decode
 
 
 def test_a_long_dictionary_is_not_remembered(tmp_path, monkeypatch, decoded):
-    """Nor is one that came with many bytes."""
+    """A long dictionary is not cached."""
     monkeypatch.setattr(reader_module, "MOST_REMEMBERED_BYTES", 100)
     path = shaped(tmp_path / "a.esdb", 0, ("eve", "fay"))
     for _ in range(2):
@@ -261,7 +261,7 @@ def test_a_long_dictionary_is_not_remembered(tmp_path, monkeypatch, decoded):
 
 
 def test_the_spare_dictionary_is_not_remembered(tmp_path, decoded):
-    """It has another place."""
+    """The spare dictionary is not cached: it has another position."""
     path = shaped(tmp_path / "a.esdb", 0, ("gus", "hal"))
     path.write_bytes(flipped(path.read_bytes(), footer_of(path.read_bytes())[BlockKind.DICTIONARY, 1, 0]))
     for _ in range(2):

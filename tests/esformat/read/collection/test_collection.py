@@ -1,4 +1,4 @@
-"""Several files read as one: every verb answers what one file with all the events would."""
+"""Several files as one: every method returns what a single file of all the events would."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def write_share(recording: Recording, rows: list, path: Path) -> None:
 
 @st.composite
 def dealings(draw: st.DrawFn) -> tuple[Recording, int, Random]:
-    """Events, a number of files, and what deals the events out to them.
+    """Events, a number of files, and a generator that distributes the events.
 
-    Half of the time the events are full of ties: few spaces, groupings and moments, so that every rule of order counts.
+    Half of the time the events have many ties: few spaces, groupings and moments, so that every rule of order counts.
     """
     recording = draw(recordings())
     deal = Random(draw(st.integers(0, 1 << 32)))
@@ -66,7 +66,7 @@ def dealings(draw: st.DrawFn) -> tuple[Recording, int, Random]:
 @examples(12)
 @given(st.data(), dealings())
 def test_split_files_answer_like_one(data: st.DataObject, dealing: tuple[Recording, int, Random]) -> None:
-    """Events dealt out to files at random: all verbs, both directions, whatever the sizes of pieces and pools."""
+    """Events distributed over files at random are read as from one file, in both directions, with any buffer sizes."""
     recording, count, deal = dealing
     dealt: list[list[Row]] = [[] for _ in range(count)]
     for row in recording.rows:
@@ -100,7 +100,7 @@ def test_split_files_answer_like_one(data: st.DataObject, dealing: tuple[Recordi
 
 @pytest.fixture(scope="module")
 def daily(tmp_path_factory):
-    """60 files of a day each; a space in all of them, one in every tenth, and one of each file alone."""
+    """60 files of a day each; a space in all of them, one in every tenth, and one in each file alone."""
     directory = tmp_path_factory.mktemp("daily")
     for day in range(60):
         with esformat.create(directory / f"{day:03}.esdb", indexes=["type"]) as writer:
@@ -114,7 +114,7 @@ def daily(tmp_path_factory):
 
 
 class Opened:
-    """Counts which files are opened, and read, within a block."""
+    """Records which files are opened and read within a block."""
 
     def __init__(self, monkeypatch):
         self.names = []
@@ -132,7 +132,7 @@ class Opened:
 
 
 def test_files_that_cannot_answer_are_not_opened(daily, monkeypatch):
-    """By the filter, the span of keys and the span of time; what was learnt once is kept."""
+    """Files that a filter, key span or time span excludes are not opened; what was read of them is kept."""
     opened = Opened(monkeypatch)
     with esformat.open_many(daily, max_open=1) as many:
         assert opened.take() == list(range(60))
@@ -162,7 +162,7 @@ def test_files_that_cannot_answer_are_not_opened(daily, monkeypatch):
 
 
 def test_limit_opens_no_more_than_needed(daily, monkeypatch):
-    """Files that follow each other in time are read one after another, from either end."""
+    """Files that follow each other in time are opened one after another, from either end."""
     opened = Opened(monkeypatch)
     with esformat.open_many(daily, max_open=1) as many:
         space = many["everywhere"]
@@ -193,7 +193,7 @@ print("fine")
 
 
 def test_many_files_with_few_handles(tmp_path):
-    """All of them overlap in time, and the process may hold 64 handles."""
+    """Many files that overlap in time are read by a process with at most 64 open files."""
     files = 1000 if ALL else 200
     for number in range(10):
         path = tmp_path / f"{number:04}.esdb"
@@ -208,7 +208,7 @@ def test_many_files_with_few_handles(tmp_path):
 
 
 def test_a_thousand_streams_are_merged_in_few_rounds(monkeypatch):
-    """Work grows with the rows, not with rows times streams: every sort takes in many rows of every stream."""
+    """Merging many streams takes few sorts, each of many rows from every stream, so that work grows with rows alone."""
     sorts = []
     original = union._sorted_union
 
@@ -246,7 +246,7 @@ def write_one(path, columns, rows, **options):
 
 
 def test_columns_are_united_by_name(tmp_path):
-    """Missing ones are null, narrow types widen; an index holds if every file that has the column has it."""
+    """Missing columns are null, narrow types widen; a column is indexed if all files that have it index it."""
     write_one(
         tmp_path / "1.esdb", pa.schema([("a", pa.int32()), ("kind", pa.string()), ("plain", pa.string())]),
         [(1, 5, "x", "p")], indexes=["kind", "plain"],
@@ -282,7 +282,7 @@ def test_columns_are_united_by_name(tmp_path):
     ],
 )  # fmt: skip
 def test_types_that_do_not_go_together(tmp_path, one, other):
-    """The message names the column, both files and both types."""
+    """Incompatible types are refused with the column, both files and both types."""
     write_one(tmp_path / "1.esdb", pa.schema([("a", one)]), [(1, None)])
     write_one(tmp_path / "2.esdb", pa.schema([("a", other)]), [(2, None)])
     with pytest.raises(esformat.UsageError) as raised:
@@ -292,7 +292,7 @@ def test_types_that_do_not_go_together(tmp_path, one, other):
 
 
 def test_keys_that_do_not_go_together(tmp_path):
-    """Text and binary keys have no common order."""
+    """Text and binary keys, which have no common order, are refused."""
     for name in ("text", "binary"):
         with esformat.create(tmp_path / f"{name}.esdb", keys=name) as writer:
             writer.add(b"a", b"", timestamp=1) if name == "binary" else writer.add("a", b"", timestamp=1)
@@ -300,11 +300,11 @@ def test_keys_that_do_not_go_together(tmp_path):
         esformat.open_many(tmp_path)
 
 
-# ------------------------------------------------------------ life
+# ------------------------------------------------------------ life cycle
 
 
 def test_between_two_commits(tmp_path):
-    """A directory shows what the last commit of a write left there: neither what is pending nor what was replaced."""
+    """A directory shows the result of the last commit, without pending or replaced files."""
     for name in ("old", "new", "other"):
         with esformat.create(tmp_path / f"{name}.esdb") as writer:
             writer.add(name, b"", timestamp=1)
@@ -318,7 +318,7 @@ def test_between_two_commits(tmp_path):
 
 
 def test_closed(daily):
-    """Scans under way and later verbs raise ClosedError."""
+    """After `close`, scans and other methods raise ClosedError; closing twice has no effect."""
     many = esformat.open_many(daily, max_open=2)
     events = iter(many.scan())
     next(events)
@@ -331,7 +331,7 @@ def test_closed(daily):
 
 
 def test_closed_in_a_store(daily):
-    """The same where files are looked into side by side."""
+    """The same is true of a store, whose files are read in parallel."""
     memory = fsspec.filesystem("memory")
     for name in ("000.esdb", "001.esdb"):
         memory.pipe_file(f"/daily/{name}", (daily / name).read_bytes())
@@ -345,7 +345,7 @@ def test_closed_in_a_store(daily):
 
 
 def test_replaced_file(tmp_path):
-    """A file of another content under a name is an error, never a mix."""
+    """A file that was replaced is an error, never a mix."""
     for number in range(3):
         with esformat.create(tmp_path / f"{number}.esdb") as writer:
             writer.add("s", b"old", timestamp=number)
@@ -360,7 +360,7 @@ def test_replaced_file(tmp_path):
 
 
 def test_wrong_arguments(daily):
-    """They are refused at once, as by one file."""
+    """Wrong arguments are refused immediately, as by a single file."""
     with esformat.open_many(daily) as many:
         for wrong in ({"limit": -1}, {"columns": ["nothing"]}, {"start": "yesterday"}):
             with pytest.raises(ValueError, match=r"limit|nothing|start"):
@@ -383,7 +383,7 @@ def test_wrong_arguments(daily):
 
 
 def test_one_file_is_as_good_as_alone(clicks):
-    """Facts and answers of a collection of one."""
+    """A collection of one file agrees with the file."""
     path, _ = clicks
     with esformat.open_many(path) as many, esformat.open(path) as one:
         assert (many.num_events, many.num_spaces, many.size_bytes) == (one.num_events, one.num_spaces, one.size_bytes)
@@ -393,7 +393,7 @@ def test_one_file_is_as_good_as_alone(clicks):
 
 
 def test_spans_of_keys_are_read_one_after_another(tmp_path, monkeypatch):
-    """Files with spaces of their own need no sorting, in whatever order they are named."""
+    """Files with separate spaces are read in order without sorting, however they are listed."""
     for number, letters in enumerate(["mn", "ab", "xy"]):
         with esformat.create(tmp_path / f"{number}.esdb") as writer:
             for letter in letters:

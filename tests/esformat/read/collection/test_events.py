@@ -1,4 +1,4 @@
-"""Several files as one dataset: exact whatever the filter, and files that cannot matter are not read."""
+"""Several files as one dataset: exact for every filter, without reading files that cannot match."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ space, kind, moment = pc.field("space"), pc.field("type"), pc.field("timestamp")
 DAY_US = 86_400_000_000
 NIGHT = pa.scalar(1_403_534_919_000_000 + DAY_US // 2, pa.timestamp("us", "UTC"))  # after the first day
 OTHER_BLOCKS_BYTES = (
-    8192  # more than pages of filters and indexes and leaves of such a file have, less than data blocks
+    8192  # more bytes than filter pages, indexes and leaves of such a file take, fewer than its data blocks
 )
 
 
 def day(number: int) -> pa.Table:
-    """3,000 clicks of one day, of spaces of which half are that day's own."""
+    """3,000 clicks of one day; half of the spaces belong to that day only."""
     table = click_table(3_000, seed=number)
     table = table.set_column(2, "timestamp", pc.add(table["timestamp"], pa.scalar(number * DAY_US, pa.duration("us"))))
     own = pc.binary_join_element_wise(table["space"], f"day-{number}", "-")
@@ -47,7 +47,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def opened(files):
-    """The files as one, with the reads of each noted from here on, and all their rows, file after file."""
+    """The files as one, recording the reads of each from here on, and all their rows in file order."""
     sources = [Recorded(esformat.FileSource(file)) for file in files]
     tables = []
     for file in files:
@@ -81,7 +81,7 @@ FILTERS = [
     ("filter", "columns"), share_of(product(FILTERS, [None, ["data", "country"], ["country"], []]), 3), ids=str
 )
 def test_filter_is_pyarrows(opened, filter, columns):
-    """The rows that pyarrow keeps of all rows, file after file; a column that a file lacks is null."""
+    """A filter keeps the rows that pyarrow keeps, in file order; a column that a file lacks is null."""
     collection, _, everything = opened
     events = collection.dataset()
     expected = ds.dataset(everything).to_table(columns=columns, filter=filter)
@@ -106,7 +106,7 @@ def test_filter_is_pyarrows(opened, filter, columns):
     ids=str,
 )
 def test_files_that_cannot_matter_are_not_read(opened, filter, read):
-    """By time, by first and last space and by the filter of spaces, by columns and indexes."""
+    """Files are skipped by time, first and last space, space filter, columns and indexes."""
     collection, sources, everything = opened
     found = collection.dataset().to_table(columns=["timestamp"], filter=filter)
     assert len(found) == ds.dataset(everything).count_rows(filter=filter)
@@ -116,7 +116,7 @@ def test_files_that_cannot_matter_are_not_read(opened, filter, read):
 
 @pytest.fixture
 def closed(files):
-    """The files as one, of which all but the last asked for are closed again; with their reads."""
+    """The files as one, all closed again except the last; with their reads."""
     sources = [Recorded(esformat.FileSource(file)) for file in files]
     with esformat.open_many(sources, max_open=1) as collection:
         for source in sources:
@@ -125,14 +125,14 @@ def closed(files):
 
 
 def test_files_of_other_times_are_not_touched(closed):
-    """Their facts are known since they were opened."""
+    """Files of other times are not read: their time spans are known since they were opened."""
     collection, sources = closed
     collection.dataset().to_table(filter=moment > NIGHT)
     assert [bool(source.spans) for source in sources] == [False, True, True, False]
 
 
 def test_files_without_a_space_are_not_touched(closed):
-    """Once their filters are known, which the first question reads."""
+    """Files without the space are not read, once the first query has read their filters."""
     collection, sources = closed
     assert len(collection.dataset().to_table(columns=["timestamp"], filter=space == "customer-1-day-2")) > 0
     for source in sources:
@@ -142,7 +142,7 @@ def test_files_without_a_space_are_not_touched(closed):
 
 
 def test_engines(opened):
-    """DuckDB and Polars answer as over the table."""
+    """DuckDB and Polars have the same results as on the table."""
     collection, _, everything = opened
     query = "select type, count(*) from events where space = 'customer-1' and country is not null group by 1 order by 1"
     connection = duckdb.connect()
@@ -157,7 +157,7 @@ def test_engines(opened):
 
 
 def test_closed(files):
-    """Reading a dataset after its collection was closed says so."""
+    """Reading a dataset whose collection was closed raises ClosedError."""
     with esformat.open_many(files) as collection:
         events = collection.dataset()
     with pytest.raises(esformat.ClosedError):

@@ -1,4 +1,4 @@
-"""From data blocks to events without Arrow: payload, indexed columns, numbers, and in short runs whatever else."""
+"""Events decoded from data blocks without Arrow: payload, indexed columns, numbers, and in short runs all types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OTHERS = pa.table(
 
 @pytest.fixture(scope="module")
 def segment(tmp_path_factory):
-    """Events of three spaces in several blocks, with an index and numbers beside the payload."""
+    """Events of three spaces in several blocks, with a payload, an index and numbers."""
     path = tmp_path_factory.mktemp("events") / "numbers.esdb"
     with esformat.create(path, indexes=["kind"]) as writer:
         writer.add_table(TABLE)
@@ -60,26 +60,26 @@ def expected(space):
 
 
 def values(events):
-    """The same of events."""
+    """Events as plain values."""
     return [(event.timestamp, event.data, event.indexes, event.columns) for event in events]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_history(segment, reverse):
-    """Numbers are an event's columns, indexed ones are not among them."""
+    """Numbers are columns of an event; indexed columns are separate."""
     rows = expected("space-1")
     assert values(segment["space-1"].scan(reverse=reverse)) == (rows[::-1] if reverse else rows)
 
 
 def test_picked(segment):
-    """The same where an index picks some rows of each block."""
+    """The same is true if an index selects some rows of each block."""
     rows = [row for row in expected("space-2") if row[2] == {"kind": "kind-3"}]
     assert rows
     assert values(segment["space-2"].scan_index("kind", "kind-3")) == rows
 
 
 def test_whole_file(segment):
-    """The same where the rows of many blocks are decoded together."""
+    """The same is true if many blocks are decoded together."""
     rows = [row for space in ("space-0", "space-1", "space-2") for row in expected(space)]
     assert values(segment.scan()) == rows
     picked = [row for row in rows if row[2] == {"kind": "kind-1"}]
@@ -88,7 +88,7 @@ def test_whole_file(segment):
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
-    """The same events with columns of every other kind, of one space in many short groupings."""
+    """The same events with columns of every other type, in one space with many short groupings."""
     table = TABLE.set_column(0, "grouping", pa.array([f"g{n // 40:03}" for n in range(EVENTS)]))
     for name, column in zip(OTHERS.column_names, OTHERS.columns, strict=True):
         table = table.append_column(name, column)
@@ -101,7 +101,7 @@ def wide(tmp_path_factory):
 
 
 def of_wide(first, last):
-    """Events [first, last) of it as plain values."""
+    """Events [first, last) of the wide file as plain values."""
     rows = TABLE.slice(first, last - first).to_pylist()
     others = OTHERS.slice(first, last - first).to_pylist()
     numbers = [{name: row[name] for name in ("number", "level", "done")} for row in rows]
@@ -114,7 +114,7 @@ def of_wide(first, last):
 @pytest.mark.parametrize("limit", [None, 7])
 @pytest.mark.parametrize("grouping", ["g000", "g051", "g124"])
 def test_columns_of_every_kind(wide, grouping, limit):
-    """Short runs in both directions, whole and within a time; picked ones; and what is not asked for is not shown."""
+    """Short runs are right in both directions, with time bounds, an index or only some columns."""
     first = 40 * int(grouping[1:])
     rows, space = of_wide(first, first + 40), wide["all"]
     assert values(space.scan(grouping=grouping, limit=limit)) == rows[:limit]
@@ -128,7 +128,7 @@ def test_columns_of_every_kind(wide, grouping, limit):
 
 
 def test_a_short_run_decodes_what_it_needs(wide, monkeypatch):
-    """Of text the frames that hold its rows, and of what stays compressed nothing until somebody asks."""
+    """A short run decompresses only the text frames of its rows, and compressed columns only when they are used."""
     sizes = []
     plain = Decompressor.decompress
 
@@ -146,7 +146,7 @@ def test_a_short_run_decodes_what_it_needs(wide, monkeypatch):
 
 
 def test_events_hold_no_text_of_others(wide):
-    """What they keep for later is short, or codes."""
+    """Events keep only short chunks and codes for later, never text of other events."""
     leaf = wide._reader.leaf(0)
     block = wide._reader.data_block(leaf, 0)
     kept = block.light_pieces(wide._reader.attribute_chunks)
@@ -165,7 +165,7 @@ def test_events_hold_no_text_of_others(wide):
     ],
 )
 def test_only_some_columns(segment, columns, shown, whole):
-    """Events of a scan that names columns have those alone, besides keys and time."""
+    """A scan that names columns yields events with only those, besides keys and time."""
     scan = segment.scan(columns=columns, start=10) if whole else segment["space-1"].scan(columns=columns)
     event = next(event for event in scan if event.timestamp == 10)
     assert (event.space, event.grouping) == ("space-1", "")
@@ -173,7 +173,7 @@ def test_only_some_columns(segment, columns, shown, whole):
 
 
 def test_events_outlive_their_segment(tmp_path):
-    """What an event's columns are made of stays with it when the file is closed and gone."""
+    """Events keep their column data after the file is closed and deleted."""
     path = tmp_path / "gone.esdb"
     with esformat.create(path, indexes=["kind"]) as writer:
         writer.add_table(TABLE)
@@ -184,7 +184,7 @@ def test_events_outlive_their_segment(tmp_path):
 
 
 def test_a_time_that_python_cannot_show(tmp_path):
-    """It is that event's alone: its neighbours show theirs."""
+    """A timestamp that Python cannot represent affects only its own event."""
     times = pa.array([0, 1 << 62, 1], pa.int64()).cast(pa.timestamp("us"))
     table = pa.table(
         {"space": ["a"] * 3, "timestamp": pa.array([1, 2, 3], pa.int64()), "data": [b""] * 3, "when": times}

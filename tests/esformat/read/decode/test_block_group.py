@@ -1,4 +1,4 @@
-"""Groups of blocks: few rows of many get their keys from the right leaf, as many rows do."""
+"""Groups of blocks: a few rows among many get their keys from the right leaf, as do many rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from esformat.read.decode import block_group
 
 @pytest.mark.parametrize("keys", ["text", "binary"])
 def test_keys_of_few_rows(tmp_path, monkeypatch, keys):
-    """Of rows in several leaves, with groupings and without, as columns and as events."""
+    """Keys of a few rows in several leaves are right, with and without groupings, as columns and as events."""
     rng = np.random.default_rng(1)
     kind = pa.binary() if keys == "binary" else pa.string()
     for groupings in (1, 3):
@@ -54,9 +54,7 @@ COLUMNS = {
 
 
 def test_columns_without_values(tmp_path):
-    """Blocks in which a column has no value, in which it has some, and in which it has all; all rows, few, and many
-    that adjoin.
-    """
+    """A column without values in some blocks is decoded right: for all rows, few, and many adjacent ones."""
     count = 14_000
     there = np.repeat([False, True, False, True, False], [5000, 3000, 4500, 1000, 500])
     there[[8000, 8001, 12_000]] = True

@@ -1,4 +1,4 @@
-"""Index scans over many blocks: what they decoded is there for the next one, and nobody else's is forgotten for it."""
+"""Index scans over many blocks reuse what earlier ones decoded, without evicting what others cached."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUESTIONS = [{"kind": "kind-1"}, {"code": "code 700"}, {"kind": "kind-2", "code"
 
 
 def written(path, table):
-    """Many small blocks; an index whose values are in every block, and one whose values are rare."""
+    """A file of many small blocks, with an index whose values are in every block and one with rare values."""
     pieces = Pieces(block_rows=256, leaf_blocks=5, frame_bytes=200)
     with cut_small(pieces), esformat.create(path, indexes=["kind", "code"], templates=False) as writer:
         writer.add_table(table)
@@ -36,30 +36,30 @@ def written(path, table):
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """All columns."""
+    """The file with all columns."""
     return written(tmp_path_factory.mktemp("kept") / "events.esdb", TABLE)
 
 
 @pytest.fixture(scope="module")
 def direct(tmp_path_factory):
-    """Those of which blocks become events one by one."""
+    """The file without the columns that prevent direct decoding into events."""
     return written(tmp_path_factory.mktemp("kept") / "direct.esdb", TABLE.drop_columns(["note"]))
 
 
 def expected(conditions):
-    """The rows that meet all conditions, in the file's order."""
+    """The rows that satisfy all conditions, in file order."""
     rows = [row for row in TABLE.to_pylist() if all(row[name] == value for name, value in conditions.items())]
     assert rows
     return rows
 
 
 def of(table):
-    """Rows of an answer, of the columns that were written."""
+    """The rows of a result, with the columns that were written."""
     return table.select(TABLE.column_names).to_pylist()
 
 
 def decompressions(monkeypatch):
-    """Counts the calls that decompress from now on."""
+    """Record the calls that decompress from now on."""
     made = []
 
     def counted(plain):
@@ -78,7 +78,7 @@ def decompressions(monkeypatch):
 @pytest.mark.parametrize("cache_bytes", share_of([0, 300_000, 64 << 20], 2))
 @pytest.mark.parametrize("scattered_rows", [1, 8])
 def test_every_answer_is_the_same(path, conditions, cache_bytes, scattered_rows):
-    """With no room, some and enough; the first time and when it was asked before, backwards and within a time too."""
+    """Results are the same with little, some and enough cache, when repeated, in reverse and with time bounds."""
     rows = expected(conditions)
     middle = rows[len(rows) // 2]["timestamp"]
     pieces = Pieces(scattered_rows=scattered_rows, batch_blocks=4)
@@ -93,7 +93,7 @@ def test_every_answer_is_the_same(path, conditions, cache_bytes, scattered_rows)
 
 
 def test_what_was_decoded_is_not_decoded_again(direct, monkeypatch):
-    """The second time it is kept; the third decompresses nothing, and a history of a space finds what the scan left."""
+    """A second scan fills the cache, a third decompresses nothing, and a history of a space uses the cached blocks."""
     with esformat.open(direct, cache_bytes=64 << 20) as segment, cut_small(Pieces(scattered_rows=2)):
         first = segment.scan_index("kind", "kind-1", columns=["space", "timestamp", "data", "kind"])
         answers = [first.to_table() for _ in range(2)]
@@ -110,7 +110,7 @@ def test_what_was_decoded_is_not_decoded_again(direct, monkeypatch):
 
 
 def test_nothing_is_forgotten_for_a_scan(direct):
-    """What questions about a space left stays when scans of the whole file find no room for all of their own."""
+    """Blocks cached by queries of a space stay when scans of the whole file exceed the cache."""
     with esformat.open(direct, cache_bytes=400_000) as segment, cut_small(Pieces(scattered_rows=2)):
         reader = segment._reader
         assert len(list(segment["space-003"].scan())) == 50
@@ -122,13 +122,13 @@ def test_nothing_is_forgotten_for_a_scan(direct):
         for kind in ("kind-1", "kind-2", "kind-3"):
             for _ in range(2):
                 segment.scan_index("kind", kind).to_table()
-        assert not reader.is_at_hand(reader.leaf(3).first_block)  # there was no room for it
+        assert not reader.is_at_hand(reader.leaf(3).first_block)  # there was no memory for it
         assert reader.data_block(reader.leaf(0), 0) is block
         assert all(reader.frames.find(key) is frame for key, frame in frames.items())
 
 
 def test_a_question_asked_once_keeps_nothing(direct):
-    """Blocks that one index scan read are not there afterwards."""
+    """A single index scan caches no blocks; a second one does."""
     with esformat.open(direct, cache_bytes=64 << 20) as segment:
         reader = segment._reader
         segment.scan_index("kind", "kind-1").to_table()
@@ -138,7 +138,7 @@ def test_a_question_asked_once_keeps_nothing(direct):
 
 
 def test_frames_of_small_answers_are_kept_from_the_second_time_on(direct):
-    """Most are needed once, and take no room."""
+    """Frames of small results are cached from the second use on, because most are needed only once."""
     with esformat.open(direct, cache_bytes=64 << 20) as segment:
         reader = segment._reader
         held = []
@@ -153,7 +153,7 @@ def test_frames_of_small_answers_are_kept_from_the_second_time_on(direct):
 
 
 def test_text_that_is_none(tmp_path, monkeypatch):
-    """Bytes that are no text are an error also where values are taken one by one."""
+    """Text that is not UTF-8 is an error even if values are decoded singly."""
     stored = tmp_path / "text.esdb"
     notes = [b"\xff" if n == 200 else b"value" for n in range(4000)]
     kinds = ["few" if n % 100 == 0 else "many" for n in range(4000)]
