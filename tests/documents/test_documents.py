@@ -1,13 +1,13 @@
-"""What the documents show works: their code runs, their links lead somewhere, their commands exist.
+"""The contents of the documents work: code runs, links lead somewhere, commands exist.
 
-Each fenced block of README.md, CONTRIBUTING.md and docs/ is taken by its language:
+Each fenced block of README.md, CONTRIBUTING.md and docs/ is handled by its language:
 
     python     runs; the blocks of one page run in order, in one namespace and one temporary directory
-    console    each line behind `$ ` runs in that directory; the lines below it are what it prints, `…` for any text
-    sh         each command is one that exists: a target of the Makefile, a module, a verb of a command; nothing runs
+    console    each line after `$ ` runs in that directory; the lines below it are its output, `…` for any text
+    sh         each command exists: a target of the Makefile, a module, a verb of a command; nothing runs
     others     shown only
 
-A block inside an HTML comment runs like any other and is not shown: for what an example needs first.
+A block inside an HTML comment runs like any other but is not shown: it prepares an example.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ELLIPSIS = "…"
 PLAIN = re.compile(r"(esdb|aggregator) [^|&;<>()$`\\\\*?\[\]#~{}!\n]*")  # a command that needs no shell
-QUOTED = re.compile(r"""'[^']*'|"[^"$`\\!]*\"""")  # what a shell takes as it is, whatever it holds
-FOREIGN = ("cmp", "curl")  # programs that pages show and machines may lack
+QUOTED = re.compile(r"""'[^']*'|"[^"$`\\!]*\"""")  # text that a shell does not change, whatever it contains
+FOREIGN = ("cmp", "curl")  # programs that pages use and machines may lack
 
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block and where it begins, for messages."""
+    """A fenced block and where it begins, for messages."""
 
     page: Path
     line: int
@@ -54,7 +54,7 @@ class Block:
 
 
 def blocks(page: Path, language: str | None = None) -> list[Block]:
-    """Find the fenced blocks of a page, all or those of one language."""
+    """Return the fenced blocks of a page, all or those of one language."""
     text = page.read_text("utf-8")
     found = [Block(page, text.count("\n", 0, m.start()) + 1, m[1], m[2]) for m in FENCE.finditer(text)]
     return [block for block in found if language in (None, block.language)]
@@ -69,22 +69,22 @@ def pages_with(*languages):
 
 
 def dialogues(block: Block) -> list[tuple[str, str]]:
-    """Split a console block into commands and what each is said to print."""
+    """Split a console block into commands and their expected output."""
     parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
     assert not parts[0].strip(), f"{block}: a console block begins with `$ `"
     return [(command, printed) for command, _, printed in (part.partition("\n") for part in parts[1:])]
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Tell whether `printed` is what the page shows, where `…` stands for any text."""
+    """Whether `printed` is what the page shows, in which `…` stands for any text."""
     pattern = ".*".join(re.escape(piece) for piece in shown.strip().split(ELLIPSIS))
     return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
 
 
 def run_console(block: Block, directory: Path, here: Callable[[str, list[str]], tuple[int, str, str]]) -> None:
-    """Run each command: `here` those that need no shell, in this process, which has imported all of them."""
+    """Run each command: with `here`, in this process, which has imported everything, those that need no shell."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    python = shlex.quote(sys.executable)  # this checkout's commands, whatever is installed
+    python = shlex.quote(sys.executable)  # this checkout's commands, even if others are installed
     commands = f'esdb() {{ {python} -m esformat "$@"; }}\naggregator() {{ {python} -m aggregator "$@"; }}\n'
     for command, shown in dialogues(block):
         if missing := [program for program in FOREIGN if program in command.split() and shutil.which(program) is None]:
@@ -106,7 +106,7 @@ def run_console(block: Block, directory: Path, here: Callable[[str, list[str]], 
 
 @pytest.fixture
 def here(capfdbinary, monkeypatch):
-    """Run `esdb` or `aggregator` with some arguments in this process: status, output, errors."""
+    """Run `esdb` or `aggregator` with some arguments in this process; return the status, output and errors."""
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("NO_COLOR", "1")
 
@@ -122,12 +122,12 @@ def here(capfdbinary, monkeypatch):
 
 @pytest.mark.parametrize("page", pages_with("python", "console"), ids=names(pages_with("python", "console")))
 def test_code_runs(page, tmp_path, monkeypatch, here):
-    """What a page shows runs as shown, from top to bottom, and prints what it says; at times the README's again."""
+    """The code of a page runs from top to bottom and prints what it says; the README's sometimes runs twice."""
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page) * (2 if ALL and page == ROOT / "README.md" else 1):
         if block.language == "python":
-            source = "\n" * block.line + block.text  # errors then name the line of the page
+            source = "\n" * block.line + block.text  # so that errors name the line of the page
             exec(compile(source, str(page), "exec"), namespace)
         elif block.language == "console":
             run_console(block, tmp_path, here)
@@ -163,7 +163,7 @@ def check_command(block: Block, line: str) -> None:
 
 @pytest.mark.parametrize("page", pages_with("sh"), ids=names(pages_with("sh")))
 def test_commands_exist(page):
-    """A command that a page tells people to type is one we have."""
+    """Every command that a page tells people to type exists."""
     for block in blocks(page, "sh"):
         for line in block.text.replace("\\\n", " ").splitlines():
             check_command(block, line)
@@ -171,10 +171,10 @@ def test_commands_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
 def test_links_lead_somewhere(page):
-    """A relative link leads to a file of the repository, and its fragment to a heading there."""
+    """A relative link leads to a file of the repository, and its fragment to a heading in it."""
     for target in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
         if re.match(r"[a-z]+:", target):
-            continue  # other sites are not ours to promise
+            continue  # other sites are not checked
         path, _, fragment = target.partition("#")
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), f"{page.name}: {target}"
@@ -182,13 +182,13 @@ def test_links_lead_somewhere(page):
 
 
 def anchors(page: Path) -> set[str]:
-    """Name the headings of a page as links write them."""
+    """The anchors of a page's headings, as links write them."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_page_is_listed():
-    """Every page of docs/ can be reached from the index, and every decision from theirs."""
+    """Every page of docs/ is linked from its index, and every decision from the index of decisions."""
     for folder, pages in (
         (ROOT / "docs", "[!d]*/*.md"),
         (ROOT / "docs", "*.md"),
@@ -202,7 +202,7 @@ def test_every_page_is_listed():
 
 
 def test_ci_runs_the_readme_test_command():
-    """CI sees to a browser, calls `make check` and then what README.md tells people to type for the tests."""
+    """CI provides a browser, runs `make check` and then the test command of README.md."""
     (readme_command,) = re.findall(
         r"^(make test\b[^#\n]*?) *(?:#.*)?$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE
     )
@@ -213,7 +213,7 @@ def test_ci_runs_the_readme_test_command():
 
 
 def test_pages_name_no_place_of_one_machine():
-    """No page holds an absolute path of the machine that it was written on."""
+    """No page contains an absolute path of the machine that it was written on."""
     for page in PAGES:
         found = re.search(r"(?<![\w.])/(home|root|work|Users)/", page.read_text("utf-8"))
         assert found is None, f"{page.name}: {found}"
@@ -235,13 +235,13 @@ def test_shown_output_is_compared(shown, printed, expected):
 
 
 def test_console_blocks_are_split():
-    """A command ends with its line; what follows belongs to it until the next one."""
+    """A command ends with its line; the lines until the next command are its output."""
     block = Block(ROOT / "README.md", 1, "console", "$ one\na\nb\n$ two\n")
     assert dialogues(block) == [("one", "a\nb\n"), ("two", "")]
 
 
 def test_failing_command_is_reported(tmp_path, here):
-    """A console block whose command fails, or prints something else, fails."""
+    """A console block fails if its command fails or prints something else."""
     for text in ("$ false\n", "$ echo a\nb\n", "$ esdb stat absent.esdb\n", "$ esdb --version\nesdb 0.0\n"):
         with pytest.raises(AssertionError):
             run_console(Block(ROOT / "README.md", 1, "console", text), tmp_path, here)
@@ -250,7 +250,7 @@ def test_failing_command_is_reported(tmp_path, here):
 
 
 def test_what_the_readme_links_to_is_distributed():
-    """An index shows README.md without the files beside it; the source distribution has them."""
+    """The source distribution has the files that README.md links to, because an index shows README.md without them."""
     rules = [line.split() for line in (ROOT / "MANIFEST.in").read_text("utf-8").splitlines() if line[:1] not in "#"]
     sent = {rule[1] for rule in rules if rule[0] in ("graft", "include")} | {"LICENSE"}
     targets = LINK.findall(FENCE.sub("", (ROOT / "README.md").read_text("utf-8")))

@@ -1,4 +1,4 @@
-"""The documentation site: its pages are all there, every link among them leads somewhere, and none can break unseen."""
+"""The documentation site: all pages exist, every link among them leads somewhere, and a broken one fails the build."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from effort import long
 import esformat
 from esformat.cli import main
 
-pytestmark = pytest.mark.xdist_group("site")  # which is built once
+pytestmark = pytest.mark.xdist_group("site")  # the site is built once
 
 ROOT = Path(__file__).parents[2]
 
 
 def load_site():
-    """`docs/site.py`, which is a script and no part of a package."""
+    """`docs/site.py`, which is a script outside any package."""
     spec = importlib.util.spec_from_file_location("docs_site", ROOT / "docs" / "site.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -32,7 +32,7 @@ def load_site():
 
 
 def build(directory: Path) -> subprocess.CompletedProcess[str]:
-    """What `make docs` does with gathered pages."""
+    """Build gathered pages as `make docs` does."""
     program = Path(sys.executable).with_name("zensical")
     command = [program, "build", "--config-file", directory / "build" / "zensical.toml", "--clean", "--strict"]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120)
@@ -40,7 +40,7 @@ def build(directory: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """A directory with what is gathered for the site."""
+    """A directory with the files gathered for the site."""
     directory = tmp_path_factory.mktemp("docs")
     load_site().gather(directory / "build")
     configuration = directory / "build" / "zensical.toml"
@@ -78,12 +78,12 @@ class Page(HTMLParser):
 
 @long
 def test_every_link_leads_somewhere(site):
-    """Pages, pictures, scripts and the places within pages: of links to directories, too, which the build lets pass."""
+    """Links to pages, pictures, scripts and anchors work, also those to directories, which the build does not check."""
     known: dict[Path, Page] = {file: Page(file) for file in site.rglob("*.html")}
     assert len(known) > 15
     for file, page in known.items():
         if file.name == "404.html":
-            continue  # is shown for any address, so its links begin at the root
+            continue  # shown for any address, so its links begin at the root
         for target in page.targets:
             if re.match(r"[a-z]+:|//", target):
                 continue
@@ -97,7 +97,7 @@ def test_every_link_leads_somewhere(site):
 
 @long
 def test_every_page_is_in_the_site(site):
-    """Those of the repository under the paths that they have there."""
+    """Every page of the repository is in the site, under its path."""
     for page in [*(ROOT / "docs").rglob("*.md"), *(ROOT / "spec").glob("*.md"), ROOT / "README.md"]:
         path = page.relative_to(ROOT)
         place = path.parent if path.name == "README.md" else path.with_suffix("")
@@ -105,7 +105,7 @@ def test_every_page_is_in_the_site(site):
 
 
 def test_navigation_names_every_page(pages):
-    """Each entry is a page, and each page of docs/ and spec/ is an entry; the decisions have their index."""
+    """Each navigation entry is a page, and each page of docs/ and spec/ is an entry; the decisions have their index."""
     text = (pages / "build" / "zensical.toml").read_text("utf-8")
     named = set(re.findall(r'"([\w/-]+\.md)"', str(tomllib.loads(text)["project"]["nav"]).replace("'", '"')))
     assert all((pages / "build" / "pages" / page).exists() for page in named)
@@ -116,7 +116,7 @@ def test_navigation_names_every_page(pages):
 
 @long
 def test_python_reference_has_every_name(site):
-    """With the first words of its docstring."""
+    """The Python reference has every name, with its docstring."""
     page = Page(site / "docs" / "python" / "index.html")
     text = " ".join(" ".join(page.words).split())
     for name in esformat.__all__:
@@ -128,7 +128,7 @@ def test_python_reference_has_every_name(site):
 
 @long
 def test_command_line_reference_has_every_verb(site):
-    """With its options and examples."""
+    """The command line reference has every verb with its usage."""
     text = "".join(Page(site / "docs" / "command-line" / "index.html").words)
     for verb in main.commands:
         assert f"Usage: esdb {verb}" in text
@@ -137,7 +137,7 @@ def test_command_line_reference_has_every_verb(site):
 
 @long
 def test_hidden_blocks_stay_hidden(site):
-    """What an example needs first is for the tests alone."""
+    """Blocks that prepare an example for the tests are not in the site."""
     assert "RunningServer" in (ROOT / "README.md").read_text("utf-8")
     assert "clicks.csv" in "".join(Page(site / "index.html").words)
     assert "RunningServer" not in "".join(Page(site / "index.html").words)
@@ -145,7 +145,7 @@ def test_hidden_blocks_stay_hidden(site):
 
 @long
 def test_broken_link_fails_the_build(pages, tmp_path):
-    """The build is strict."""
+    """A broken link fails the build."""
     shutil.copytree(pages, tmp_path / "copy", ignore=shutil.ignore_patterns("site", ".cache"))
     page = tmp_path / "copy" / "build" / "pages" / "docs" / "changelog.md"
     page.write_text(page.read_text("utf-8") + "\n[gone](nowhere.md)\n", "utf-8")

@@ -1,4 +1,4 @@
-"""The second half of the demo: a catalog, from the files on."""
+"""The second half of the demo: a catalog of the files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 @effort.long
 def test_demo(capsys, tmp_path, monkeypatch):
-    """It finds everything acknowledged, appends the rest once, and leaves no trace of what it erased."""
+    """The demo finds everything acknowledged, appends the rest once, and leaves no traces of erased events."""
     pytest.importorskip("rich")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("COLUMNS", "200")
@@ -45,7 +45,7 @@ def test_demo(capsys, tmp_path, monkeypatch):
     assert "histories over HTTP" in shown
     assert "stopped with status 0: every record of the log is there" in shown
     if effort.ALL:
-        assert run(["catalog", "--output", str(output)]) == 0  # in the place of the last one
+        assert run(["catalog", "--output", str(output)]) == 0  # replaces the last one
 
 
 SERVE = """
@@ -59,7 +59,7 @@ serve_page(Path(sys.argv[1]), COMMAND, lambda url: print(url, flush=True))
 
 @effort.long
 def test_the_page_at_the_end(tmp_path):
-    """It tells an address that browsers can open, and ends with Ctrl-C."""
+    """The page prints an address that browsers can open, and ends with Ctrl-C."""
     with aggregator.open(tmp_path / "data") as catalog:
         catalog.create_topic("clicks")
     command = [sys.executable, "-c", SERVE, str(tmp_path / "data")]
@@ -73,6 +73,6 @@ def test_the_page_at_the_end(tmp_path):
 
 
 def test_demo_without_files(capsys, tmp_path):
-    """Says what to do first."""
+    """Without files the demo says what to run first."""
     assert run(["catalog", "--output", str(tmp_path)]) == 1
     assert "run `python -m examples.demo files` first" in capsys.readouterr().err

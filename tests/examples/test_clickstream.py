@@ -1,4 +1,4 @@
-"""The generated click stream: the same events every time, in the shape that the benchmarks are about."""
+"""The generated click stream: the same events every time, in the shape that the benchmarks need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from examples.demo.clickstream import COUNTRIES, LARGEST_SPACE, TYPES, generate,
 
 @pytest.mark.parametrize("events", [0, 1, 49, 50, 1_000, 123_457, 1_000_000])
 def test_space_sizes_sum_up(events):
-    """Every event has a space, and no space is larger than the limit or below nothing."""
+    """Every event has a space, and no size is negative or above the limit."""
     sizes = space_sizes(events)
     assert sizes.sum() == events
     assert sizes.min() >= 0
@@ -29,13 +29,13 @@ def test_sizes_are_skewed():
 
 
 def test_same_seed_same_events():
-    """Count and seed decide every byte; another seed gives other events."""
+    """Count and seed determine every byte; another seed generates other events."""
     assert generate(2_000, seed=3).equals(generate(2_000, seed=3))
     assert not generate(2_000, seed=3).equals(generate(2_000, seed=4))
 
 
 def test_events_of_today():
-    """All are moved by as much, so that the newest is of a moment; nothing else changes."""
+    """All events are moved by the same time, so that the newest is at a given moment; nothing else changes."""
     table = generate(2_000)
     moved = until(table, 5_000_000)
     times, before = (each["timestamp"].cast(pa.int64()).to_numpy() for each in (moved, table))
@@ -46,7 +46,7 @@ def test_events_of_today():
 
 
 def test_columns():
-    """The table is what `Writer.add_table` takes, and each payload is JSON of its own."""
+    """The table has the columns of `Writer.add_table`, and each payload is distinct JSON."""
     table = generate(2_000)
     assert table.schema == pa.schema(
         {
@@ -65,7 +65,7 @@ def test_columns():
 
 
 def test_arrival_is_nearly_in_order():
-    """Events arrive in time order but for the jitter, so a writer has to sort them."""
+    """Events arrive in time order except for the jitter, so that a writer has to sort them."""
     timestamps = generate(5_000)["timestamp"].cast(pa.int64()).to_numpy()
     backwards = np.diff(timestamps)
     assert (backwards < 0).any()

@@ -1,4 +1,4 @@
-"""The comparison with other formats: right answers only, and the bytes of what is compared."""
+"""The comparison with other formats: results must be equal, and the sizes of the files are measured."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def contestants(events, tmp_path):
 
 @long
 def test_every_contestant_gives_the_same(events, contestants):
-    """The works are timed for all three, after their answers were found equal."""
+    """Operations are timed for all three formats, after their results were found equal."""
     figures = contest.measure_reading(contestants, events, ("type", "refund"))
     assert len(figures) == 3
     for figure in figures:
@@ -43,7 +43,7 @@ def test_every_contestant_gives_the_same(events, contestants):
 
 
 def test_histories_over_row_groups(events, contestants):
-    """A key whose rows lie in several row groups, or in none, is read completely from Parquet, too."""
+    """A key with rows in several row groups, or in none, is read completely from Parquet, too."""
     table = events.table
     largest = max(table["space"].value_counts().to_pylist(), key=lambda each: each["counts"])
     assert len(contestants[PARQUET].history(largest["values"])) == largest["counts"]
@@ -55,7 +55,7 @@ def test_histories_over_row_groups(events, contestants):
 @pytest.mark.parametrize("peer", share_of([PARQUET, DUCKDB], 2))
 @pytest.mark.parametrize("change", share_of(["one event less", "another payload"], 2))
 def test_a_wrong_answer_ends_the_contest(events, tmp_path, contestants, peer, change):
-    """Whoever leaves out an event, or gives another payload, makes the figures void."""
+    """A format that misses an event, or returns another payload, invalidates the comparison."""
     table = events.table.slice(1)
     if change == "another payload":
         table = events.table.set_column(2, "data", pa.array([b"?"] * events.num_events))
@@ -71,7 +71,7 @@ def test_a_wrong_answer_ends_the_contest(events, tmp_path, contestants, peer, ch
 
 
 def test_sizes(events, tmp_path):
-    """Sizes are those of the files, JSON lines with and without compression included."""
+    """Sizes are those of the files, including JSON lines with and without compression."""
     EsdbFile.write(events, tmp_path / "x.esdb")
     sizes = contest.measure_sizes(events, {ESDB: tmp_path / "x.esdb"}, tmp_path)
     assert sizes[ESDB] == (tmp_path / "x.esdb").stat().st_size
@@ -95,7 +95,7 @@ def test_json_lines(tmp_path):
 
 
 def test_gzip(tmp_path):
-    """The compressed copy holds the same bytes."""
+    """The compressed copy has the same bytes."""
     (tmp_path / "a").write_bytes(b"abc" * 1_000_000)
     gzip_file(tmp_path / "a", tmp_path / "a.gz")
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"abc" * 1_000_000
@@ -103,13 +103,13 @@ def test_gzip(tmp_path):
 
 @pytest.mark.parametrize(("ratio", "text"), [(0.994, "0.99 ×"), (1.5, "1.50 ×"), (24.4, "24 ×"), (1_234.0, "1,234 ×")])
 def test_ratios(ratio, text):
-    """Ratios have the digits that mean something."""
+    """Ratios have significant digits only."""
     assert format_ratio(ratio) == text
 
 
 @long
 def test_events_without_index_or_payload(tmp_path):
-    """Events of typed columns only are compared by their times."""
+    """Events with only typed columns are compared by their times."""
     table = pa.table(
         {
             "space": ["b", "a", "b"],

@@ -1,4 +1,4 @@
-"""The first half of the demo: its options, and one line where something is missing or wrong."""
+"""The first half of the demo: its options, and one-line errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from examples.demo.__main__ import run
     ],
 )
 def test_wrong_use(tmp_path, monkeypatch, capsys, arguments, expected):
-    """Wrong use is told in one line on stderr, with exit status 2, and writes nothing."""
+    """Wrong usage is one line on stderr and status 2, and writes nothing."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.csv").write_text("space,timestamp\na,2024-01-01\n")
     assert run(["files", *arguments]) == 2
@@ -46,7 +46,7 @@ def test_missing_extra(tmp_path, monkeypatch, capsys, package):
 
 
 class Missing:
-    """A finder that makes one package look as if it were not installed."""
+    """A finder that makes one package seem not installed."""
 
     def __init__(self, package):
         self.package = package
@@ -58,7 +58,7 @@ class Missing:
 
 @long
 def test_own_file(tmp_path, monkeypatch, capsys):
-    """A user's own file goes in, and the path of the picture is printed."""
+    """A user's own file is read, and the path of the picture is printed."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.jsonl").write_text('{"who": "ada", "at": "2024-01-01T00:00:00Z", "kind": "page"}\n')
     assert run(["files", "--input", "own.jsonl", "--space", "who", "--timestamp", "at", "--index", "kind"]) == 0

@@ -1,4 +1,4 @@
-"""Events out of git: what its log prints is understood whatever names and subjects hold."""
+"""Events from git: its log is parsed whatever names and subjects contain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOG = "\0".join(
 
 
 def test_log_is_parsed():
-    """One event per file and commit: path, author, time, kind of change, and the payload."""
+    """There is one event per file and commit: path, author, time, kind of change, and payload."""
     rows = list(parse_log(LOG))
     assert [(row["space"], row["grouping"], row["timestamp"], row["change"], row["suffix"]) for row in rows] == [
         ("src/ä b.py", "Ada Ö", 1_700_000_000_000_000, "modified", ".py"),
@@ -46,7 +46,7 @@ def test_empty_log():
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """Make a repository with two commits, whatever the user's own git configuration says."""
+    """A repository with two commits, independent of the user's git configuration."""
     if shutil.which("git") is None:
         pytest.skip("needs git")
     for name in [name for name in os.environ if name.startswith("GIT_")]:
@@ -73,7 +73,7 @@ def repository(tmp_path, monkeypatch):
 
 
 def test_repository_is_read(repository, monkeypatch):
-    """Real git output gives real events, from any folder of the checkout; a move is one file gone and one new."""
+    """Real git output is read from any folder of the checkout; a move is a deletion and an addition."""
     monkeypatch.setattr(git_history, "EVENTS_AT_LEAST", 1)
     monkeypatch.setattr(git_history, "COMMITS_AT_LEAST", 1)
     events = read_git_history(repository / "sub")
@@ -89,12 +89,12 @@ def test_repository_is_read(repository, monkeypatch):
 
 
 def test_too_little_history(repository):
-    """A history of two commits is none."""
+    """A history of two commits is too short."""
     assert read_git_history(repository) is None
 
 
 def test_no_repository(tmp_path, monkeypatch):
-    """Outside a checkout, and without git, there is no history."""
+    """Outside a checkout, or without git, there is no history."""
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert read_git_history(tmp_path) is None
     monkeypatch.setattr(git_history.shutil, "which", lambda name: None)

@@ -1,4 +1,4 @@
-"""The picture at the end of the demo. Who only collects tests does not load matplotlib."""
+"""The picture at the end of the demo. Collecting these tests does not load matplotlib."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def time_line(spaces, values, count=50):
     ),
 )
 def test_picture_is_drawn(tmp_path, spaces, values):
-    """Any text makes a picture of the promised size, and matplotlib's settings stay as they were."""
+    """Any text makes a picture of the promised size, and matplotlib's settings stay unchanged."""
     import matplotlib as mpl
 
     from examples.demo.picture import DOTS_PER_INCH, INCHES, draw
@@ -49,7 +49,7 @@ def test_picture_is_drawn(tmp_path, spaces, values):
 
 
 def test_one_event_is_drawn(tmp_path):
-    """A time line of one moment has an axis, too."""
+    """A time line of one moment is drawn, too."""
     from examples.demo.picture import draw
 
     draw(tmp_path / "x.png", "one", "one", time_line(["s"], [""], count=1), {ESDB: 900.0, PARQUET: 9.0}, POINT_READ)

@@ -1,4 +1,4 @@
-"""Events out of the running Python's files: there are always enough, and any file name is taken."""
+"""Events from the files of the running Python: always enough, with any file names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from examples.demo.python_files import read_python_files
 
 @long
 def test_this_python():
-    """Standard library and packages are both there, each file with its size class and its place."""
+    """Standard library and packages are both included, each file with its size class and its path."""
     events = read_python_files()
     assert events.num_events > 1_000
     spaces = set(events.table["space"].to_pylist())
@@ -28,7 +28,7 @@ def test_this_python():
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="its file systems refuse names that are not Unicode")
 def test_odd_names(tmp_path, monkeypatch):
-    """File names that are not text, and files without a suffix, become events that can be stored."""
+    """File names that are not text, and files without a suffix, become valid events."""
     library, packages = tmp_path / "lib", tmp_path / "lib" / "site-packages"
     (packages / "demo").mkdir(parents=True)
     (library / "site.py").write_bytes(b"x" * 999)

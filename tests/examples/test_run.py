@@ -28,7 +28,7 @@ ROOT = Path(esformat.__file__).parents[1]
 
 @pytest.fixture(autouse=True)
 def _rough_figures(monkeypatch):
-    """Fewer histories are read for the figures than where people are to believe them."""
+    """Read fewer histories for the figures than a real run does."""
     if not ALL:
         monkeypatch.setattr(contest, "POINT_READS", 30)
 
@@ -39,11 +39,11 @@ def console():
 
 
 def test_whole_demo(tmp_path, console, monkeypatch):
-    """The demo leaves verified files, a picture and nothing else; what it prints names them."""
+    """The demo leaves verified files, a picture and nothing else; its output names them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     few = {"stdlib": str(Path(json.__file__).parent), "purelib": str(Path(rich.__file__).parent)}
-    monkeypatch.setattr(python_files.sysconfig, "get_paths", lambda: few)  # of tens of thousands of files
+    monkeypatch.setattr(python_files.sysconfig, "get_paths", lambda: few)  # instead of tens of thousands of files
     picture = run_demo(tmp_path / "out", console, generated_events=3_000)
     assert picture == tmp_path / "out" / PICTURE
     assert mpl.image.imread(picture).shape[2] in (3, 4)
@@ -55,19 +55,19 @@ def test_whole_demo(tmp_path, console, monkeypatch):
         assert expected in printed
     last_lines = printed.splitlines()[-3:]
     assert last_lines[0].strip() == str(picture)
-    for command in last_lines[1:]:  # what it tells people to type works as it stands
+    for command in last_lines[1:]:  # commands that it suggests work as printed
         assert (
             subprocess.run(
                 command, shell=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
             ).returncode
             == 0
         )
-    assert "\x1b" not in printed  # not a terminal: no colours, no moving parts
+    assert "\x1b" not in printed  # not a terminal: no colours, no progress
 
 
 @long
 def test_second_run_replaces_the_first(tmp_path, console):
-    """The demo can be run again into the same folder."""
+    """The demo can be run again into the same directory."""
     table = pa.table({"space": ["a"], "timestamp": pa.array([1], pa.timestamp("us", "UTC")), "data": [b"{}"]})
     for _ in range(2):
         run_demo(tmp_path, console, EventSet("one", "one event", table, ()))
@@ -76,7 +76,7 @@ def test_second_run_replaces_the_first(tmp_path, console):
 
 @long
 def test_own_file(tmp_path, console):
-    """A user's own file gets the same tour; its figures are taken on its own events."""
+    """A user's own file gets the same tour, with figures from its own events."""
     lines = ["who,when,what,price"] + [
         f"p{at % 7},2024-01-{at % 28 + 1:02},{'buy' if at % 3 else 'look'},{at}" for at in range(500)
     ]
@@ -92,7 +92,7 @@ def test_own_file(tmp_path, console):
 
 
 def test_no_events(tmp_path, console):
-    """A file without events has nothing to show, and says so."""
+    """A file without events is refused."""
     table = pa.table({"space": pa.array([], pa.string()), "timestamp": pa.array([], pa.timestamp("us", "UTC"))})
     with pytest.raises(DemoError, match="no events"):
         run_demo(tmp_path / "out", console, EventSet("none", "no events", table, ()))
@@ -100,7 +100,7 @@ def test_no_events(tmp_path, console):
 
 
 def test_damage_ends_the_demo(tmp_path, console, monkeypatch):
-    """A file that does not verify is not shown."""
+    """A file that fails verification is not shown."""
 
     class Report:
         ok = False

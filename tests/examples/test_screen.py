@@ -1,4 +1,4 @@
-"""What the demo prints: figures with their ratios, events without columns that say nothing."""
+"""The output of the demo: figures with their ratios, and events without empty or constant columns."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def printed(console):
     [(0.0000123, "12 µs"), (0.0000012, "1.2 µs"), (0.0015, "1.5 ms"), (0.25, "250 ms"), (1.0, "1.0 s"), (75.0, "75 s")],
 )
 def test_seconds(seconds, text):
-    """Durations come in the unit that suits them."""
+    """Durations have a suitable unit."""
     assert format_seconds(seconds) == text
 
 
 def test_events(console):
-    """Markup in keys and payloads is text; the one space, empty columns and repeated ones are left out."""
+    """Markup in keys and payloads is shown as text; a single space, and empty or constant columns, are left out."""
     events = [
         make_event("[red]", "ada", -1, b"\xff[/bold]", {"who": "ada", "kind": "x"}, {}),
         make_event("[red]", "bob", 2**62, b"{}", {"who": "bob"}, {}),
@@ -49,7 +49,7 @@ def test_events(console):
 
 
 def test_payload_columns(console):
-    """Events without a payload in bytes show their columns."""
+    """Events without a bytes payload show their columns."""
     events = [make_event("a", "", 0, None, {}, {"price": 1.5}), make_event("b", "", 0, None, {}, {"price": 2})]
     show_answer(console, Answer("q", "code", events, 1.0))
     assert printed(console)[2:] == [
@@ -61,13 +61,13 @@ def test_payload_columns(console):
 
 @pytest.mark.parametrize("found", [{}, [], {"": 3}, 1_234, pd.Series({"x": 2}), pd.DataFrame({"a": [1]})])
 def test_every_kind_of_answer(console, found):
-    """Whatever is found can be shown, nothing included."""
+    """Every kind of result can be shown, including none."""
     show_answer(console, Answer("q", "code", found, 1.0))
     assert printed(console)[:2] == ["q  1.0 s", "code"]
 
 
 def test_many_counts(console):
-    """Of many values the most frequent are shown, and how many are not."""
+    """Of many values the most frequent are shown, with the number of the others."""
     show_answer(console, Answer("q", "code", {f"v{at}": at + 1 for at in range(1_010)}, 1.0))
     lines = printed(console)
     assert lines[2].split()[:2] == ["v1009", "1,010"]
@@ -75,7 +75,7 @@ def test_many_counts(console):
 
 
 def test_figures(console):
-    """A ratio above one is always in favour of the .esdb file, for times and for rates."""
+    """A ratio above one always favours the .esdb file, for times and for rates."""
     figures = [
         Figure("read", "µs", True, {ESDB: 20.0, PARQUET: 500.0, DUCKDB: 10.0}),
         Figure("write", "M/s", False, {ESDB: 2.0, PARQUET: 1.0, DUCKDB: 4.0}),

@@ -1,4 +1,4 @@
-"""Which events the time line shows."""
+"""The events that the time line shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOUR_US = 3_600_000_000
 
 
 def events(rows, indexes=("kind",)):
-    """Make an event set of (space, timestamp, kind)."""
+    """An event set of (space, timestamp, kind)."""
     return EventSet.from_rows(
         "test", "made up",
         [{"space": s, "grouping": "", "timestamp": t, "data": b"", "kind": k} for s, t, k in rows],
@@ -22,7 +22,7 @@ def events(rows, indexes=("kind",)):
 
 
 def test_whole_time_when_all_of_it_is_lively():
-    """Events all over the time are all shown, earliest space first."""
+    """Events spread over the whole time are all shown, earliest space first."""
     line = choose_time_line(events([(f"s{2 - at % 3}", at * HOUR_US, "ab"[at % 2]) for at in range(120)]))
     assert list(line.spaces) == ["s2", "s1", "s0"]
     assert sorted(line.timestamps_us) == [at * HOUR_US for at in range(120)]
@@ -33,7 +33,7 @@ def test_whole_time_when_all_of_it_is_lively():
 
 
 def test_a_burst_is_looked_at_closely():
-    """Where nearly everything happens in one burst, the burst is the time line, not the years around it."""
+    """If nearly everything happens in one burst, the time line shows the burst, not the years around it."""
     burst = [("s", 10**15 + at * 1_000_000, "a") for at in range(1_000)]
     line = choose_time_line(events([("s", 0, "a"), *burst, ("s", 2 * 10**15, "a")]))
     assert line.timestamps_us.min() >= 10**15
@@ -50,20 +50,20 @@ def test_few_events(count):
 
 
 def test_never_is_not_drawn(tmp_path):
-    """Times that stand for "never" leave the others in view; with no others there is nothing, and a picture of it."""
+    """Times that stand for "never" do not hide the others; without others the time line is empty, and can be drawn."""
     never = 253_402_214_400_000_000  # 9999-12-31
     line = choose_time_line(events([("s", never, "a"), ("s", -(2**62), "a"), ("s", 10**15, "a")]))
     assert line.timestamps_us.tolist() == [10**15]
     empty = choose_time_line(events([("s", never, "a")]))
     assert not empty.spaces
-    from examples.demo.picture import draw  # with it comes matplotlib, of which most tests need nothing
+    from examples.demo.picture import draw  # loads matplotlib, which most tests do not need
 
     draw(tmp_path / "x.png", "nothing", "nothing", empty, {ESDB: 1.0}, Figure("read", "µs", True, {ESDB: 1.0}))
     assert (tmp_path / "x.png").exists()
 
 
 def test_limits():
-    """Many spaces, values and events are cut to what can be told apart; rare values share a colour."""
+    """Spaces, values and events are limited to what can be distinguished; rare values share a colour."""
     rows = [(f"s{at % 40}", at * HOUR_US, f"k{min(at % 17, 9)}") for at in range(30_000)]
     line = choose_time_line(events(rows))
     assert len(line.spaces) == SPACES_SHOWN

@@ -1,4 +1,4 @@
-"""The tour: every line of code it shows gives what it shows, on any events."""
+"""The tour: every shown line of code has the shown result, on any events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SETS = {
 
 
 def evaluate(code, segment):
-    """Run lines as a user would type them, and give the value of the last."""
+    """Run lines as a user would type them, and return the value of the last."""
     names = {"segment": segment, "duckdb": duckdb, "datetime": datetime, "UTC": UTC}
     *before, last = code.splitlines()
     exec("\n".join(before), names)
@@ -45,7 +45,7 @@ def evaluate(code, segment):
 
 
 def plain(found):
-    """Make what code gives comparable: lazy scans and mappings as lists and dicts."""
+    """Make results comparable: lazy scans and mappings become lists and dicts."""
     if isinstance(found, esformat.Scan):
         return list(found)
     if isinstance(found, pd.DataFrame | pd.Series):
@@ -55,7 +55,7 @@ def plain(found):
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=long) if name == "python files" else name for name in SETS])
 def test_shown_code_gives_what_is_shown(tmp_path, name):
-    """A user who types what the tour shows gets what the tour found."""
+    """A user who types the shown code gets the shown result."""
     EsdbFile.write(SETS[name](), tmp_path / "tour.esdb")
     with esformat.open(tmp_path / "tour.esdb") as segment:
         shown = list(answers(segment, choose_subject(segment)))
@@ -65,7 +65,7 @@ def test_shown_code_gives_what_is_shown(tmp_path, name):
 
 
 def test_subject(tmp_path):
-    """The largest space, its neighbours' prefix, the rarest values that fill a page, the busiest time."""
+    """The tour uses the largest space, its neighbours' prefix, rare values that fill a page, and the busiest time."""
     events = [("dir/a", at * HOUR_US, "x" if at % 2 else "y") for at in range(20)]
     events += [("dir/b", 30 * HOUR_US + at, "z") for at in range(6)]
     EsdbFile.write(EventSet.from_rows("s", "made up", rows(*events), ("kind",)), tmp_path / "s.esdb")

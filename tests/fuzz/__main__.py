@@ -20,16 +20,16 @@ import tests.fuzz
 
 CORPUS = Path("fuzz-output")
 HANG_SECONDS = 5
-MEMORY_MIB = 1024  # Arrow, NumPy and coverage's own tables included
+MEMORY_MIB = 1024  # including Arrow, NumPy and the tables of coverage
 
-_COMPARISONS = (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge)  # as Python numbers them
+_COMPARISONS = (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge)  # in Python's numbering
 
 
 def _letting_go(one_input: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """The target with comparisons of arrays left alone.
+    """Exclude comparisons of arrays from tracing.
 
-    Atheris 3.0 keeps a reference to the result of each comparison that it looks at. That is nothing where it is True
-    or False, but of comparisons of arrays, from which it learns nothing either, a million inputs leave gigabytes.
+    Atheris 3.0 keeps a reference to the result of each comparison that it traces. For True and False that costs
+    nothing, but for arrays, from which it learns nothing either, a million inputs leave gigabytes.
     """
     array = np.ndarray
     traced: Callable[..., Any] | None = None
@@ -41,7 +41,7 @@ def _letting_go(one_input: Callable[[bytes], None]) -> Callable[[bytes], None]:
 
     def one(data: bytes) -> None:
         nonlocal traced
-        if traced is None:  # only now: Fuzz puts its own there
+        if traced is None:  # only now: Fuzz sets its own there
             traced, atheris._trace_cmp = atheris._trace_cmp, compare
         one_input(data)
 
@@ -49,12 +49,12 @@ def _letting_go(one_input: Callable[[bytes], None]) -> Callable[[bytes], None]:
 
 
 def targets() -> list[str]:
-    """Names of the modules of this package that are targets."""
+    """The names of the modules of this package that are targets."""
     return [name for _, name, _ in pkgutil.iter_modules(tests.fuzz.__path__) if not name.startswith(("_", "test_"))]
 
 
 def main() -> None:
-    """Parse the arguments, write the seeds, hand over to libFuzzer."""
+    """Parse the arguments, write the seeds, and start libFuzzer."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("target", choices=targets())
     parser.add_argument("--inputs", type=int, default=1_000_000, help="how many (default: %(default)s)")
@@ -76,7 +76,7 @@ def main() -> None:
         "-max_len=16384",
         "-print_final_stats=1",
     ]
-    gc.freeze()  # what lives until the end need not be looked through again and again
+    gc.freeze()  # objects that live until the end need not be scanned repeatedly
     atheris.Setup([sys.argv[0], *flags, str(corpus)], _letting_go(target.one_input))
     atheris.Fuzz()
 

@@ -1,7 +1,7 @@
-"""A segment whose blocks hold anything beneath sound checksums: what a hostile writer could make.
+"""A segment with arbitrary blocks beneath valid checksums, as a hostile writer could make it.
 
-An input names a golden file, a question and changes to the file's bytes. Checksums of blocks are taken for what the
-file says that they are, so that the changes reach the decoders.
+An input names a golden file, a query and changes to the file's bytes. The stored checksums of blocks count as right, so
+that the changes reach the decoders.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from esformat.format.checksum import checksum64
 from tests.fuzz import segment
 
 CHECK_BYTES = 8
-EDIT_BYTES = 12  # offset: 3 bytes; how many of the rest to write: 1; what to write: 8
-TRAILER_BYTES = 48  # has a checksum of its own that stays as it is, and so do the bytes
+EDIT_BYTES = 12  # offset: 3 bytes; how many of the rest to write: 1; new bytes: 8
+TRAILER_BYTES = 48  # has its own checksum, and stays unchanged
 
 FEW_ROWS = 150
 
 
 def _with_templates() -> bytes:
-    """A small file whose payloads lie by templates, the first events of a golden one that is too long."""
+    """A small file whose payloads are stored by templates: the first events of a golden file that is too long."""
     with esformat.open(segment.GOLDEN / "templates.esdb") as golden, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "few.esdb"
         with esformat.create(path, templates=True) as writer:
@@ -40,7 +40,7 @@ READERS = [
 
 
 def stored_check(content: bytes | memoryview) -> int:
-    """The checksum that stands behind the content of a block; of anything else its own."""
+    """The checksum stored after the content of a block; for other content its own."""
     if not isinstance(content, memoryview) or not content:
         return int(checksum64(content))
     whole = np.frombuffer(content.obj, np.uint8)
@@ -49,7 +49,7 @@ def stored_check(content: bytes | memoryview) -> int:
 
 
 def seeds() -> list[bytes]:
-    """Every golden file with every question and a small change."""
+    """Every golden file with every query and a small change."""
     return [
         bytes([number, *b"\x40\x01\x00\x02", 255, 1, *bytes(6), *bytes(EDIT_BYTES)]) for number in range(len(SEEDS))
     ]
@@ -69,7 +69,7 @@ def edited(data: bytes) -> bytes:
 
 
 def one_input(data: bytes) -> None:
-    """Ask the edited file a question, as if its checksums fitted."""
+    """Query the edited file as if its checksums were valid."""
     if len(data) < 2:
         return
     stored = edited(data)

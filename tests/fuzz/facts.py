@@ -1,4 +1,4 @@
-"""The facts beside a manifest: read, or refused; what is read can be written, and read again as the same."""
+"""The backup of a manifest is read or refused; what is read can be written and read again unchanged."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _FACTS = Facts(
 
 
 def seeds() -> list[bytes]:
-    """Lines of each kind, and of all."""
+    """Lines of each kind, and of all kinds."""
     lines = _lines(_FACTS)
     return [lines, _lines(Facts(_FACTS.settings)), *lines.splitlines(keepends=True)]
 
 
 def one_input(data: bytes) -> None:
-    """The bytes as a file; and as its lines, with the header and the checksum that fit."""
+    """Read the bytes as a file, and as its lines with a valid header and checksum."""
     _decode(data)
     _decode(encode_facts(data, 1))
     _decode(encode_facts(_lines(Facts(_FACTS.settings)) + data, 1))

@@ -1,6 +1,6 @@
-"""Files of the Go ESDB: any bytes are read in full, or refused with an error of ours.
+"""Files of the Go ESDB: any bytes are read in full, or refused with an EsdbError.
 
-Each input is read as it is, and once more with every checksum taken for right, so that changes reach what lies behind.
+Each input is read twice, the second time with every checksum accepted, so that changes reach the decoders.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _check_crc = sst.check_crc
 
 
 def seeds() -> list[bytes]:
-    """A small archive, its spaces in one of their own order, streams, open and closed."""
+    """A small archive, one with spaces in input order, and streams, open and closed."""
     found = [(FIXTURES / "small.esdb").read_bytes(), (FIXTURES / "stream_open.esdbstream").read_bytes()[:1000]]
     with tempfile.TemporaryDirectory() as folder:
         for number, options in enumerate(({"kind": "stream"}, {"kind": "stream", "closed": False}, {})):
@@ -33,7 +33,7 @@ def seeds() -> list[bytes]:
 
 
 def one_input(data: bytes) -> None:
-    """Open `data` as a file of the Go ESDB and ask it everything. Only an error of the bytes may come out."""
+    """Open `data` as a file of the Go ESDB and run all queries. Only errors about the bytes are allowed."""
     _read(data)
     sst.check_crc = lambda data, stored, offset: None
     try:
@@ -48,17 +48,17 @@ def _read(data: bytes) -> None:
     except REFUSALS:
         return
     except UsageError:
-        if not data.startswith(b"\x89ESDB"):  # a segment of ours is the wrong file, not a broken one
+        if not data.startswith(b"\x89ESDB"):  # a segment is the wrong kind of file, not a broken one
             raise
 
 
 def read_all(data: bytes) -> None:
-    """Use every verb. What one of them says must agree with what another says."""
+    """Call every method. Their results must agree with each other."""
     with customerio.open(BytesSource(data)) as file:
         events = list(file.scan())
         assert file.num_events == len(events)
         newest = events[::-1]
-        if file.kind == "archive":  # ties stay as they were added
+        if file.kind == "archive":  # ties keep their order of addition
             newest = sorted(events, key=lambda event: (event.space, event.grouping, event.timestamp), reverse=True)
         assert list(file.scan(reverse=True)) == newest
         for name in file.indexes:

@@ -1,4 +1,4 @@
-"""What clients send to the server: parameters, headers and bodies of every kind are understood, or refused."""
+"""Requests to the server: parameters, headers and bodies of every kind are parsed or refused."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ KINDS: tuple[Callable[[bytes], None], ...] = (
 
 
 def seeds() -> list[bytes]:
-    """A good input of each kind, behind the byte that stands for the kind."""
+    """A valid input of each kind, after the byte for the kind."""
     lines = (
         b'{"space": "a", "timestamp": 1, "n": [null, 1.5], "o": {"k": "v"}}\n{"space": "b", "timestamp": "2026-03-01"}'
     )
@@ -165,7 +165,7 @@ def seeds() -> list[bytes]:
 
 
 def one_input(data: bytes) -> None:
-    """The first byte says as what the others come."""
+    """The first byte selects the kind of the others."""
     if data:
         with suppress(*_REFUSALS):
             KINDS[data[0] % len(KINDS)](data[1:])

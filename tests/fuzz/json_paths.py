@@ -1,4 +1,4 @@
-"""JSON from anybody: a place in it holds what `json.loads` finds there, and fields are those that it has."""
+"""Arbitrary JSON: values at a path agree with `json.loads`, and fields are those of the document."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from esformat.format.json_fields import FieldCounts
 from esformat.format.json_values import JsonValues
 
 PATHS: tuple[tuple[str | int, ...], ...] = (("a",), ("a", "b"), ("list", 0), ("list", -1, "é"), (0,), ("\n",), ())
-_MOST_LEVELS = 200  # both read so many, whatever called them
-_LONG_NUMBER = re.compile("[0-9]{4000}")  # that Python refuses
+_MOST_LEVELS = 200  # both read this many, whatever the depth of the call
+_LONG_NUMBER = re.compile("[0-9]{4000}")  # refused by Python
 
 
 def seeds() -> list[bytes]:
-    """Documents with every kind of value, escapes in keys and texts, repeated keys; and some that are broken."""
+    """Documents with every kind of value, escapes in keys and strings, and repeated keys; some are broken."""
     documents = [
         {"a": {"b": [1, -0.5, 1e300, None, True, False, "x" * 20]}, "list": [{"é": "\n\U0001f600"}, {}], "\n": "\\"},
         [[], {}, "", 0, -1, "12345678", "1234567\t"],
@@ -38,7 +38,7 @@ def seeds() -> list[bytes]:
 
 
 def one_input(data: bytes) -> None:
-    """The first byte chooses a path; the rest is a document."""
+    """The first byte selects a path; the rest is a document."""
     path, document = PATHS[data[0] % len(PATHS)] if data else (), data[1:]
     array = pa.array([b'{"a":0}', document, None, b"{"], pa.binary())
     found = JsonValues(array, path)
@@ -64,10 +64,10 @@ def one_input(data: bytes) -> None:
         assert (kind, text, fields.no_json) == (0, None, 2)
         return
     assert fields.no_json == 1
-    assert b"\n" in document or depth >= depth_of(whole)  # of equal keys `whole` has the last
+    assert b"\n" in document or depth >= depth_of(whole)  # of equal keys `whole` has only the last
     if isinstance(whole, dict):
         whole_left = {name: value for name, value in whole.items() if name != "a"}
-        assert _text(json.loads(left)) == _text(whole_left)  # as text, for NaN is no NaN
+        assert _text(json.loads(left)) == _text(whole_left)  # compared as text, because NaN does not equal NaN
     else:
         assert left == document.strip(b" \n\r\t")
     there, value = value_at(whole, path)
@@ -87,7 +87,7 @@ def value_at(value: Any, path: Sequence[str | int]) -> tuple[bool, Any]:
 
 
 def depth_of(value: Any) -> int:
-    """How deep a value nests."""
+    """The nesting depth of a value."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
 

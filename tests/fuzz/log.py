@@ -1,4 +1,4 @@
-"""The log that is read when a catalog opens: damaged files, and frames of any content under checksums that fit."""
+"""The log that is read when a catalog opens: damaged files, and frames with arbitrary contents and valid checksums."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EVENTS = pa.table(
 
 
 def _catalog() -> tuple[bytes, Contents]:
-    """A log file with batches of two schemas, one of a producer; and what the manifest knows beside it."""
+    """A log file with batches of two schemas, one of them of a producer, and the state that the manifest has of it."""
     with tempfile.TemporaryDirectory() as folder, aggregator.open(Path(folder) / "c", durability="none") as catalog:
         topic = catalog.create_topic("t", indexes=["n"])
         topic.append(_EVENTS)
@@ -43,14 +43,14 @@ _START = decode_file_header(_FILE)
 
 
 def seeds() -> list[bytes]:
-    """A log file, and the bodies of its frames, each behind a byte that says how many events it is to hold."""
+    """A log file, and the bodies of its frames, each after a byte with its number of events."""
     frames = [frame for frame in read_frames(memoryview(_FILE), Path("log"), _START) if isinstance(frame, Frame)]
     assert len(frames) > 2
     return [_FILE, *(bytes([frame.head.count]) + bytes(frame.body) for frame in frames)]
 
 
 def one_input(data: bytes) -> None:
-    """The bytes as a log file; as the mark beside it; and as the body of a frame of either kind."""
+    """Read the bytes as a log file, as the mark beside it, and as the body of each kind of frame."""
     with suppress(CorruptLogError, UnknownVersionError):
         decode_file_header(data)
     decode_mark(data[:16])
@@ -76,4 +76,4 @@ def _replay(kind: FrameKind, count: bytes, body: bytes) -> None:
     for piece in partition.unsealed.pieces:
         assert len(piece.batch) == piece.end_index - piece.first_index
         piece.batch.validate(full=True)
-        piece.batch.drop_columns(["timestamp"]).to_pylist()  # times may be too far off for Python's own
+        piece.batch.drop_columns(["timestamp"]).to_pylist()  # times may be beyond Python's range

@@ -1,4 +1,4 @@
-"""Any text as a statement: parsed or refused with a place; what parses is written and parsed again, and evaluated."""
+"""Any text as a statement is parsed or refused with a position; parsed ones are written, parsed again and evaluated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TABLE = TagTable(TagSet.parse(name) for name in _BATCH["space"].to_pylist())
 
 
 def seeds() -> list[bytes]:
-    """Statements that between them hold every keyword and form."""
+    """Statements that together contain every keyword and form."""
     return [
         text.encode()
         for text in (
@@ -59,7 +59,7 @@ def seeds() -> list[bytes]:
 
 
 def one_input(data: bytes) -> None:
-    """Parse the bytes, halves of characters included where UTF-8 has them, and use whatever comes out."""
+    """Parse the bytes, including lone surrogates in UTF-8, and use the results."""
     try:
         text = data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -72,7 +72,7 @@ def one_input(data: bytes) -> None:
     if statement is None:
         return
     assert parse_statement(to_text(statement)) == statement
-    with suppress(LqlError):  # a column that is not there, or of another type; a day that is none this year
+    with suppress(LqlError):  # an unknown column or one of another type; a day that does not exist this year
         _use(statement)
 
 

@@ -1,4 +1,4 @@
-"""Positions that come back from clients: read as they were given, or refused; no text that was changed is taken."""
+"""Positions returned by clients are read as issued or refused; a changed text is never accepted."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _PLACES = (
 
 
 class _Endless(dict[int, int]):
-    """Partitions that hold any number of records."""
+    """Partitions with any number of records."""
 
     def get(self, _: int, default: int = 0) -> int:  # type: ignore[override]
         return 2**80
 
 
 def seeds() -> list[bytes]:
-    """Texts of positions, and the bodies inside them."""
+    """Texts of positions, and their bodies."""
     texts = [encode(place, PAST).encode() for place in _PLACES]
     return [*texts, *(_body(text) for text in texts)]
 
 
 def one_input(data: bytes) -> None:
-    """The bytes as the text of a position; and as what lies in one, with the checksum that fits."""
+    """Read the bytes as the text of a position, and as the body of one with a valid checksum."""
     _decode(data.decode("latin-1"))
     body = PAST.identity + b"mine" + data
     _decode(_text(body + checksum64(body).to_bytes(8, "little")[:6]))
@@ -50,5 +50,5 @@ def _text(stored: bytes) -> str:
 
 
 def _body(text: bytes) -> bytes:
-    """Of a text: what lies between the incarnation and the checksum."""
+    """The part of a text between the incarnation and the checksum."""
     return base64.urlsafe_b64decode(text[2:] + b"=" * (-len(text[2:]) % 4))[12:-6]

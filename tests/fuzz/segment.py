@@ -1,4 +1,4 @@
-"""A segment whose bytes are anything: nearly always a checksum refuses it, before or after some questions."""
+"""A segment of arbitrary bytes: nearly always a checksum refuses it, when opened or in some query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import esformat
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 SMALL_BYTES = 12_000
-FEW = 100  # events and values that a question looks at
+FEW = 100  # most events and values of a query
 
 Question = Callable[[esformat.Segment], None]
 
@@ -24,12 +24,12 @@ def seeds() -> list[bytes]:
 
 
 def one_input(data: bytes) -> None:
-    """Open the bytes as a segment and ask all kinds of questions."""
+    """Open the bytes as a segment and run all kinds of queries."""
     ask(data, QUESTIONS)
 
 
 def ask(data: bytes, questions: Iterable[Question]) -> None:
-    """Open the bytes as a segment and ask some questions."""
+    """Open the bytes as a segment and run some queries."""
     try:
         segment = esformat.open(esformat.BytesSource(data), cache_bytes=1 << 20)
     except esformat.EsdbError:
@@ -49,7 +49,7 @@ def _exhaust(things: Iterable[object]) -> None:
 def _events(segment: esformat.Segment) -> None:
     for event in islice(segment.scan(), FEW):
         _ = event.indexes
-        with suppress(OverflowError):  # a date that Python's own cannot hold
+        with suppress(OverflowError):  # a date beyond Python's range
             _ = event.columns
 
 
@@ -82,7 +82,7 @@ def _columns(segment: esformat.Segment) -> None:
 
 
 def _payloads(segment: esformat.Segment) -> None:
-    with suppress(esformat.UsageError):  # there are no payloads that may have fields
+    with suppress(esformat.UsageError):  # there may be no payloads with fields
         segment.scan(columns=["data"]).payload_fields()
         segment.scan(columns=["data"]).to_table(fields=["$.page", "$.words.note", "$.wait", "$[-1]"])
 

@@ -17,7 +17,7 @@ TARGETS = [name for _, name, _ in pkgutil.iter_modules(tests.fuzz.__path__) if n
 
 
 def mutated(seed: bytes, chance: random.Random) -> bytes:
-    """The seed with a few bytes changed, or cut short, or with a piece of it doubled."""
+    """The seed with a few bytes changed, cut short, or with a part repeated."""
     stored = bytearray(seed)
     for _ in range(chance.randint(1, 6)):
         at = chance.randrange(len(stored) + 1)
@@ -35,7 +35,7 @@ def mutated(seed: bytes, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_foreign_bytes_are_read_or_refused(name):
-    """No input makes a reader fail in any way but the one that it promises."""
+    """No input makes a reader fail in any way other than promised."""
     target = importlib.import_module(f"tests.fuzz.{name}")
     seeds = target.seeds()
     chance = random.Random(name)
@@ -48,7 +48,7 @@ def test_foreign_bytes_are_read_or_refused(name):
 
 
 def test_seeds_are_sound():
-    """The segment target begins with files that open and answer every question."""
+    """The seeds of the segment target open and succeed in every query."""
     target = importlib.import_module("tests.fuzz.segment")
     seeds = target.seeds()
     assert seeds
@@ -60,7 +60,7 @@ def test_seeds_are_sound():
 
 @pytest.mark.parametrize("number", range(6))
 def test_changed_blocks_reach_the_decoders(number, monkeypatch):
-    """No change of a block's body is refused by its checksum, whichever question comes to it."""
+    """No change of a block's body is refused by its checksum, whatever the query."""
     bodies = importlib.import_module("tests.fuzz.block_bodies")
     refused = []
     monkeypatch.setattr(esformat.ChecksumMismatchError, "__init__", lambda self, *_, **__: refused.append(self))

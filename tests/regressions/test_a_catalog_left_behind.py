@@ -1,4 +1,4 @@
-"""A catalog was read after it was closed, and looked for its files where the process had gone to."""
+"""A catalog could be read after it was closed, and looked for its files in the process's new working directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVENT = {"space": "a", "timestamp": 1}
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_closed_catalog_answers_nothing(tmp_path, read_only):
-    """What it knew may be out of date: everything asked of it is an error. A scan that had begun goes on."""
+    """A closed catalog refuses all queries, because its state may be out of date. A scan that has begun continues."""
     with aggregator.open(tmp_path) as catalog:
         catalog.create_topic("t").append([EVENT] * 3)
         catalog.seal()
@@ -34,7 +34,7 @@ def test_a_closed_catalog_answers_nothing(tmp_path, read_only):
 
 
 def test_the_process_goes_elsewhere(tmp_path, monkeypatch):
-    """A catalog stays where it was opened, by whatever name: a working directory that changes does not move it."""
+    """A catalog stays at the path where it was opened, under any name, when the working directory changes."""
     monkeypatch.chdir(tmp_path)
     with aggregator.open("data") as catalog, aggregator.open("data", read_only=True) as reading:
         topic = catalog.create_topic("t")

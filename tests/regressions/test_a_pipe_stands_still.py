@@ -1,5 +1,5 @@
-"""A pipe whose catalog closed behind the last copy of a round, before the round was over, copied nothing ever after: it
-asked for the rest of that round again and again, over restarts and with all of a processor.
+"""A pipe whose catalog closed after the last copy of a round, but before the round's end, never copied again: it
+requested the rest of that round in a loop that used a whole processor, even after restarts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def test_closed_behind_the_last_copy_of_a_round(tmp_path):
-    """The next opening goes on with what came since."""
+    """The next opening continues with later records."""
     append = Ingest.append
 
     def closing(self, topic, given, partition, producer, sequence, note=""):

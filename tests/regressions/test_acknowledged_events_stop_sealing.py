@@ -1,4 +1,4 @@
-"""Events were acknowledged that no segment could hold: their partition was never sealed again. Others changed."""
+"""Events were acknowledged that no segment could store: their partition was never sealed again. Others were changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NULLS = {
 
 @pytest.mark.parametrize("value", NULLS.values(), ids=NULLS)
 def test_json_lines_without_values(tmp_path, value):
-    """They come in over HTTP, are sealed, and come back as they were."""
+    """JSON lines with empty values are accepted over HTTP, sealed, and read back unchanged."""
     line = json.dumps({"space": "a", "timestamp": 1, "tags": value}).encode()
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
@@ -48,7 +48,7 @@ def test_json_lines_without_values(tmp_path, value):
 
 @long
 def test_more_columns_than_a_segment_has(tmp_path):
-    """Batches whose columns are too many together are sealed apart."""
+    """Batches that together have too many columns are sealed separately."""
     names = [f"c{number}" for number in range(4200)]
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
@@ -64,7 +64,7 @@ def test_more_columns_than_a_segment_has(tmp_path):
 
 @pytest.mark.parametrize("columns", [4093, pytest.param(4092, marks=long)])
 def test_the_record_index_is_a_column_too(tmp_path, columns):
-    """A batch with the most columns that a segment has leaves no room for it, and is refused."""
+    """A batch with the maximum number of columns, which leaves none for the record index, is refused."""
     table = pa.table({"space": ["a"], "timestamp": [1]} | {f"c{number}": [number] for number in range(columns)})
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
@@ -79,7 +79,7 @@ def test_the_record_index_is_a_column_too(tmp_path, columns):
 
 
 def test_lists_that_are_views_within_a_slice(tmp_path):
-    """Arrow's cast gave `[[12, 13], [14], []]`."""
+    """List views within a slice are stored right; Arrow's cast returned `[[12, 13], [14], []]`."""
     kind = pa.struct([("v", pa.list_view(pa.int64()))])
     views = pa.array([{"v": [10, 11]}, {"v": [12, 13]}, {"v": [14]}, {"v": [15]}], kind).slice(1)
     views.validate(full=True)
@@ -96,7 +96,7 @@ def test_lists_that_are_views_within_a_slice(tmp_path):
 
 
 def test_views_within_maps(tmp_path):
-    """Arrow's cast ended the process, by chance of what lay in memory."""
+    """Views within maps are stored; Arrow's cast sometimes crashed the process, depending on memory contents."""
     kind = pa.map_(pa.binary(), pa.large_list_view(pa.list_(pa.int64())))
     maps = pa.array([[(b"a", [[1], [2, 3]])], None, [(b"c", None), (b"d", [])]], kind)
     table = pa.table({"space": ["a"] * 3, "timestamp": [1, 2, 3], "x": maps}).slice(1)
@@ -116,7 +116,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("first", "read"), CHANGES, ids=[read for _, read in CHANGES])
 def test_nested_values_of_a_column_that_became_text(tmp_path, first, read):
-    """They are read as JSON, not as Python writes them."""
+    """Nested values of a column that became text are read as JSON, not in Python's notation."""
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
         topic.append([{"space": "a", "timestamp": 1, "x": first[0]}])
@@ -127,7 +127,7 @@ def test_nested_values_of_a_column_that_became_text(tmp_path, first, read):
 
 
 def test_fixed_lists_of_a_slice_of_fixed_lists(tmp_path):
-    """`take` and `filter` of Arrow 26 misread them: they are copied before anything else is done with them."""
+    """Fixed-size lists in a slice of such lists are copied first: `take` and `filter` of Arrow 26 misread them."""
     kind = pa.list_(pa.list_(pa.int64(), 2), 2)
     values = [[[1, 2], [3, 4]], [[5, 6], [7, 8]], [[9, 10], [11, 12]]]
     longer = pa.array([[0, 0], *(pair for value in values for pair in value)], pa.list_(pa.int64(), 2))

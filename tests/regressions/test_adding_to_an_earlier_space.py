@@ -1,4 +1,4 @@
-"""In ESDB adding to a space that was flushed before breaks the whole file, when it is finished."""
+"""In ESDB, adding to a space that was flushed earlier broke the whole file when it was finished."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import esformat
 
 @pytest.mark.parametrize("flush", [1, 7, 16384])
 def test_spaces_in_any_order(tmp_path, flush):
-    """Events may come back to any space at any time, by either verb."""
+    """Events may be added to any space at any time, by both methods."""
     path = tmp_path / "a.esdb"
     expected = {"a": [], "b": [], "c": []}
     with cut_small(Pieces(flush_events=flush)), esformat.create(path) as writer:

@@ -1,4 +1,4 @@
-"""What senders of Arrow met: half of a body dropped with an answer of 200, and sound tables refused."""
+"""For senders of Arrow, half of a body was dropped with status 200, and valid tables were refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def stored(client, topic: str) -> pa.Table:
     arrow(TABLE), arrow(TABLE, file=True), b"garbage", b"\n", b"\0", END,
 ], ids=["stream", "file", "garbage", "line end", "zero", "end"])  # fmt: skip
 def test_something_behind_a_stream(client, behind):
-    """It is refused, and so is what stands before it: a sender of two streams must not believe both to be stored."""
+    """Bytes after a stream refuse the whole body, so that a sender of two streams does not believe both stored."""
     answer = send(client, "behind", arrow(TABLE) + behind)
     assert answer.status_code == 400
     assert "follow the end" in answer.json()["detail"]
@@ -55,7 +55,7 @@ def test_something_behind_a_stream(client, behind):
 
 
 def test_a_stream_behind_one_without_an_end(client):
-    """It is refused as well."""
+    """So does a second stream after one without an end."""
     answer = send(client, "unended", arrow(TABLE).removesuffix(END) + arrow(TABLE))
     assert answer.status_code == 400
     assert "begins before the first one has ended" in answer.json()["detail"]
@@ -64,7 +64,7 @@ def test_a_stream_behind_one_without_an_end(client):
 
 @pytest.mark.parametrize("end", [END, END[4:], b""])
 def test_the_end_of_a_stream(client, end):
-    """It may be marked in the newer and the older form, or not at all."""
+    """The end of a stream may be marked in the newer or older form, or not at all."""
     answer = send(client, f"ends{len(end)}", arrow(TABLE).removesuffix(END) + end)
     assert answer.status_code == 200, answer.text
     assert len(stored(client, f"ends{len(end)}")) == 2
@@ -84,7 +84,7 @@ def of_polars(frame: pl.DataFrame, **options) -> bytes:
     ("small", {"record_batch_size": 1}), ("old", {"compat_level": pl.CompatLevel.oldest()}),
 ])  # fmt: skip
 def test_files_of_polars(client, topic, options):
-    """A file whose first message has no length before it is read by its footer, whatever is compressed in it."""
+    """A Polars file, whose first message has no length prefix, is read through its footer, with any compression."""
     answer = send(client, topic, of_polars(FRAME, **options), FILE)
     assert answer.status_code == 200, answer.text
     found = stored(client, topic).select(["space", "data", "n"])
@@ -92,7 +92,7 @@ def test_files_of_polars(client, topic, options):
 
 
 def test_a_file_of_polars_to_plateaus_routes(client):
-    """They read it, too."""
+    """Plateau's routes read it, too."""
     body = of_polars(pl.DataFrame({"time": [1, 2], "message": ["x", "y"]}), compat_level=pl.CompatLevel.oldest())
     answer = client.post("/topic/polars/partition/p", content=body, headers={"content-type": FILE})
     assert answer.status_code == 200, answer.text
@@ -103,7 +103,7 @@ def test_a_file_of_polars_to_plateaus_routes(client):
     arrow(TABLE, file=True) + b"garbage", arrow(TABLE, file=True)[:-1],
 ], ids=["file", "empty file", "of Polars", "garbage", "cut"])  # fmt: skip
 def test_something_behind_a_file(client, body):
-    """It is refused with all before it."""
+    """Bytes after a file refuse the whole body."""
     answer = send(client, "files", body, FILE)
     assert answer.status_code == 400, answer.text
     assert len(stored(client, "files")) == 0
@@ -123,7 +123,7 @@ ODD = pl.DataFrame({
 
 @pytest.mark.parametrize("way", ["client", "stream", "file", "compressed"])
 def test_frames_of_polars(client, tmp_path, way):
-    """Categories, enums and nested texts are stored exactly as an append in the same process stores them."""
+    """Categories, enums and nested texts are stored as by an append in the same process."""
     client.put(f"/v1/topics/{way}", json={})
     if way == "client":
         with Client(str(client.base_url)) as ours:

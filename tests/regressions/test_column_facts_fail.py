@@ -1,4 +1,4 @@
-"""What the columns of a segment hold was an answer of 500 where one column was of a type that Arrow hardly compares."""
+"""The facts of a segment's columns failed with status 500 if a column had a type that Arrow hardly compares."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAR = 2**62
     ([None], [None], pa.duration("s"), (None, None)),
 ], ids=lambda each: str(each) if isinstance(each, pa.DataType) else "")  # fmt: skip
 def test_facts_of_any_column(tmp_path, first, second, kind, expected):
-    """Every column has its facts, and the least and the greatest value as text wherever there is an order."""
+    """Every column has its facts, with the least and greatest value as text if the type is ordered."""
     with served(tmp_path) as server:
         topic = server.catalog.create_topic("t")
         for values in (first, second):
@@ -45,7 +45,7 @@ def test_facts_of_any_column(tmp_path, first, second, kind, expected):
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.duration("us"), pa.float16(), pa.decimal128(20, -1)], ids=str)
 def test_ends_of_several_batches(kind):
-    """The least and the greatest value of all of them count."""
+    """The least and greatest value are those of all batches."""
     seen = _Seen(kind)
     for values in ([20, 30], [10], [None], [40, 20]):
         given = [Decimal(each) if pa.types.is_decimal(kind) and each else each for each in values]

@@ -1,4 +1,4 @@
-"""`compact` returned with erased events still on disk, though nobody read them: upkeep was looking for new streams."""
+"""`compact` returned while erased events were still on disk, though unused: upkeep was searching for new streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import aggregator
 
 @pytest.mark.usefixtures("quiet")
 def test_compact_waits_for_the_stream_index(tmp_path, monkeypatch):
-    """A snapshot of the catalog's own, from before the events were erased, keeps no file: its end is waited for."""
+    """`compact` waits for the end of the catalog's own snapshots from before the erasure, so that they keep no file."""
     looking, asked = Event(), Event()
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t")

@@ -1,4 +1,4 @@
-"""Counts by space with a condition on an index failed: the tags of an event need its grouping, which was not read."""
+"""Counts by space with a condition on an index failed: an event's tags need its grouping, which was not read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import aggregator
 
 
 def test_counts_by_space_of_what_has_a_value(tmp_path):
-    """Sealed and not, with a grouping and without, by the space alone and beside others."""
+    """Counts by space are right, sealed or not, with and without a grouping, alone and with other keys."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t", indexes=["type"])
         rows = [

@@ -1,4 +1,4 @@
-"""`curl -d @file` removes line ends: a CSV file was all header then, and the answer 200 although nothing was stored."""
+"""`curl -d @file` removes line ends: a CSV file became only a header, and its rows were lost despite status 200."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def send(client, path: str, body: str, media: str) -> httpx.Response:
 
 @pytest.mark.parametrize("body", [CSV.replace("\n", ""), CSV.splitlines()[0]])
 def test_csv_without_line_ends(client, body):
-    """It is refused, and the hint tells how to send it."""
+    """A CSV body without a line end is refused, and the hint says how to send it."""
     problem = send(client, EVENTS, body, "text/csv").json()
     assert (problem["status"], problem["detail"]) == (400, "the body has no line end: a header alone came")
     assert "--data-binary" in problem["hint"]
@@ -34,7 +34,7 @@ def test_csv_without_line_ends(client, body):
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_csv_of_a_header(client, end):
-    """A header that ends is a table without events."""
+    """A header with a line end is a table without events."""
     answer = send(client, EVENTS, CSV.splitlines()[0] + end, "text/csv")
     assert (answer.status_code, answer.json()["last"]) == (200, -1), answer.text
 
@@ -43,7 +43,7 @@ def test_csv_of_a_header(client, end):
     (EVENTS, EVENT), (EVENTS, EVENT.replace('"x"', '{"base64": "eA=="}')), (STREAMS, '{"ts": 1, "msg": "x"}\n'),
 ])  # fmt: skip
 def test_json_lines_without_line_ends(client, path, line):
-    """The hint tells how to send them; other broken lines have another reason."""
+    """For JSON lines without line ends the hint says how to send them; other broken lines have another reason."""
     for body in (line.strip() * 3, " ".join([line.strip()] * 2)):
         problem = send(client, path, body, "application/x-ndjson").json()
         assert problem["status"] == 400

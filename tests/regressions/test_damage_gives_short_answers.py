@@ -1,4 +1,4 @@
-"""In ESDB truncated or damaged blocks give short answers without an error."""
+"""In ESDB truncated or damaged blocks shortened results without an error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stored(tmp_path_factory) -> bytes:
 
 
 def answers(content: bytes) -> list:
-    """Everything that can be asked of a file, by events and by columns."""
+    """The results of all queries of a file, by events and columns."""
     with esformat.open(esformat.BytesSource(content)) as segment:
         found = [[event_facts(event) for event in segment.scan()], segment.scan(reverse=True).to_table().to_pylist()]
         for space in segment.spaces():
@@ -44,7 +44,7 @@ def answers(content: bytes) -> list:
 
 
 def test_any_damaged_byte(stored):
-    """An error or the same answers as before: one bit of each byte in turn, or of every sixth."""
+    """A flipped bit in a byte, each or every sixth, raises an error or does not change the results."""
     whole = answers(stored)
     refused = 0
     places = share_of(range(len(stored)), 6)
@@ -59,7 +59,7 @@ def test_any_damaged_byte(stored):
 
 
 def test_any_truncation(stored):
-    """A file that is cut anywhere does not open."""
+    """A file cut at any length does not open."""
     for length in range(len(stored)):
         with pytest.raises(REFUSED):
             esformat.open(esformat.BytesSource(stored[:length]))

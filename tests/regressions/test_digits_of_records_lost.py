@@ -40,7 +40,7 @@ def records(text, media=LINES):
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_words_of_numbers(number):
-    """Each way back to JSON has the digits that came."""
+    """Both conversions back to JSON preserve the digits."""
     for text in (f'{{"a":{number}}}', f'{{"a":[true,{number}]}}', f'[{{"é":{number}}},9223372036854775808]'):
         found = parse_json(text.encode())
         assert json_of(found) == text
@@ -49,7 +49,7 @@ def test_words_of_numbers(number):
 
 @pytest.mark.parametrize("media", [LINES, JSON])
 def test_streams(media):
-    """Objects and lists are what came; a number is as before, where a float has all of its digits."""
+    """Objects and lists stay as sent; a number is a float if that has all of its digits."""
     numbers = '"e":1e2,"f":1.50,"g":12345678901234567890.5,"h":1e400'
     found = fields(records(f'{{"o":{NESTED},"l":[1e400],{numbers}}}', media))
     expected = {"o": NESTED, "l": "[1e400]", "e": "100.0", "f": "1.5", "g": "12345678901234567890.5", "h": "1e400"}
@@ -57,7 +57,7 @@ def test_streams(media):
 
 
 def test_columns():
-    """They take the same numbers as before, but no infinity: nobody sent one."""
+    """Typed columns take the same numbers as before, but never an infinity that nobody sent."""
     kinds = pa.schema([
         ("f", pa.float64()), ("i", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.float64())), ("h", pa.float64()),
         ("k", pa.float32()),
@@ -81,7 +81,7 @@ NOT_HELD = ["9007199254740993", "12345678901234567890123", "12345678901234567890
 @pytest.mark.parametrize("media", [LINES, JSON, CSV])
 @pytest.mark.parametrize("number", HELD + NOT_HELD)
 def test_a_column_of_floats(number, media):
-    """Events in text: it takes the numbers that it holds; others are text, digit by digit, also beside fractions."""
+    """A column of floats in text events takes numbers that are exact floats; others stay text with all digits."""
     rows = {
         LINES: f'{{"space":"a","timestamp":1,"x":{number}}}\n{{"space":"a","timestamp":2,"x":0.5}}\n',
         JSON: f'[{{"space":"a","timestamp":1,"x":{number}}},{{"space":"a","timestamp":2,"x":0.5}}]',
@@ -94,7 +94,7 @@ def test_a_column_of_floats(number, media):
 
 @pytest.mark.parametrize(("kind", "text"), [(pa.float32(), "16777217"), (pa.float16(), "2049"), (pa.float32(), "1e39")])
 def test_narrow_floats(kind, text):
-    """A whole number in CSV that they do not hold is not rounded either."""
+    """An integer in CSV that a narrow float cannot represent is not rounded."""
     body = pa.py_buffer(f"space,timestamp,x\na,1,{text}\na,2,0.5\n".encode())
     found = read_events(body, CSV, types={"x": kind}, binary_keys=False, max_bytes=1 << 20)["x"]
     assert [float(value) for value in found.to_pylist()] == [float(text), 0.5]
@@ -102,14 +102,14 @@ def test_narrow_floats(kind, text):
 
 @pytest.mark.parametrize("number", ["12345678901234567890.5", "-12345678901234567890.5"])
 def test_a_column_of_floats_in_a_stream(number):
-    """The one value lies among the fields of the map."""
+    """In a stream, a number that is not an exact float stays text among the other fields."""
     columns = pa.schema([("x", pa.float64())])
     assert fields(records(f'{{"x":{number}}}'), columns) == {"x": number}
     assert fields(records('{"x":12345678901234567168.0}'), columns) == {"x": 12345678901234567168.0}
 
 
 def test_bulk():
-    """A document likewise; its objects become names."""
+    """Documents of a bulk request keep their digits; members of their objects become named fields."""
     document = f'{{"o":{NESTED},"e":1e400,"message":"m"}}'
     (action,) = read_actions(f'{{"create":{{}}}}\n{document}\n'.encode(), "i")
     _, record = record_of(action)
@@ -119,7 +119,7 @@ def test_bulk():
 
 
 def test_events_in_an_array():
-    """The payload of an event in JSON is that of a line."""
+    """The payload of an event in a JSON array is the same as on a line."""
     data = '{"b":12345678901234567890.5,"c":[1e2,1.50,1e400]}'
     body = f'[{{"space":"a","timestamp":1,"data":{data},"x":1e400}}]'.encode()
     table = read_events(pa.py_buffer(body), JSON, types={}, binary_keys=False, max_bytes=1 << 20)
@@ -127,7 +127,7 @@ def test_events_in_an_array():
 
 
 def test_otlp():
-    """A double is one however it is written, and so is a whole number."""
+    """In OTLP a double may be written in any form, and so may an integer."""
     record = {"severityNumber": "N", "body": {"doubleValue": "F"},
               "attributes": [{"key": "a", "value": {"doubleValue": "F"}}]}  # fmt: skip
     body = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]})
@@ -136,7 +136,7 @@ def test_otlp():
 
 
 def test_log_files():
-    """Fields of lines that are JSON alike."""
+    """Fields of JSON log lines keep their digits."""
     lines = pa.array([f'{{"o":{NESTED},"f":1.50,"g":12345678901234567890.5,"h":1e400}}'.encode()], pa.binary())
     parsed = parser_of(Files(path=("x",), format="json", fields=("o", "f", "g", "h")))(lines)
     found = {name: texts[0].as_py() for name, texts in parsed.parts.items()}
@@ -146,13 +146,13 @@ def test_log_files():
 @pytest.mark.parametrize("text", [b'{"a":NaN}', b'{"a":1e400,"b":NaN}', b'{"a":1e400,"b":"\\ud800"}', b'{"a":01.5}',
                                   b'{"a":1e400,"b":"\xff"}', b'{"a":1e400'])  # fmt: skip
 def test_no_json(text):
-    """What is none is refused as before."""
-    with pytest.raises(ValueError):  # noqa: PT011  # of orjson, whose words are its own
+    """Text that is not JSON is refused as before."""
+    with pytest.raises(ValueError):  # noqa: PT011  # from orjson, with its own message
         parse_json(text)
 
 
 def test_a_number_of_very_many_digits():
-    """It is looked at in little memory, and is the float only if it is exactly that."""
+    """A number with a million digits is compared in little memory, and equals the float only if exact."""
     tracemalloc.start()
     same = is_number_of(float(2**70), f"{2**70}.{'0' * 1_000_000}")
     other = is_number_of(float(2**70), f"{2**70}.{'0' * 1_000_000}1")

@@ -1,4 +1,4 @@
-"""A document whose `_id` had been stored once was answered 409 although it was deleted since: it was nowhere then."""
+"""A document whose `_id` had been stored was refused with 409 after its deletion, and so was nowhere."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def truncate(web) -> None:
 @pytest.mark.parametrize("remove", [delete, rename, erase, truncate])
 @pytest.mark.parametrize("others", [False, True])
 def test_documents_are_stored_again(tmp_path, remove, others):
-    """They are stored once more, and once only, also where other records have their old record indexes."""
+    """Deleted documents can be stored again, once, even if other records now have their old record indexes."""
     with served(tmp_path / "data") as server, httpx.Client(base_url=server.url) as web:
         assert create(web, "shop") == [201, 201]
         assert create(web, "shop") == [409, 409]

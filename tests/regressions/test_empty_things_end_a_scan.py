@@ -1,4 +1,4 @@
-"""In ESDB an empty payload ends the scan, and an empty space id makes the finished file unreadable."""
+"""In ESDB an empty payload ended the scan, and an empty space id made the finished file unreadable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 @pytest.mark.parametrize("codec", ["zstd", "lz4", "none"])
 @pytest.mark.parametrize("empty_at", [{0}, {4}, {9}, {0, 4, 9}, set(range(10))], ids=str)
 def test_empty_payloads(write, codec, empty_at):
-    """They are events like others: first, last, between, all."""
+    """Empty payloads are read like others: first, last, in between, or all."""
     rows = [("a", b"" if n in empty_at else b"%d" % n, n, "", {"type": "page"}) for n in range(10)]
     segment = write(rows, indexes=["type"], codec=codec)
     expected = [row[1] for row in rows]
@@ -21,7 +21,7 @@ def test_empty_payloads(write, codec, empty_at):
 
 @pytest.mark.parametrize("keys", ["text", "binary"])
 def test_empty_keys(write, keys):
-    """The empty space is a space, the empty grouping a grouping, the empty index value a value."""
+    """The empty space, grouping and index value are read like others."""
     shown = str if keys == "text" else str.encode
     rows = [
         (space, b"x", n, grouping, {"type": kind})

@@ -1,7 +1,7 @@
-"""Events of an erased space were there again, and streams of which everything was erased stayed listed.
+"""Events of an erased space reappeared, and streams that were erased completely stayed listed.
 
-A segment that was begun while the erasure was being noted reached beyond it, and was not looked at. The names of
-streams were looked at only as long as the tombstone was there.
+A segment begun while the erasure was recorded extended beyond it, and was not checked. The names of streams were
+checked only as long as the tombstone existed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def catalog(tmp_path, quiet_house):
 
 @pytest.fixture
 def quiet_house(monkeypatch, quiet):
-    """Nothing is done by itself, and no stream looked for."""
+    """No background work, and no search for streams."""
     monkeypatch.setattr(StreamIndex, "keep", lambda *_, **__: None)
 
 
 def test_erased_while_sealing_begins(catalog, monkeypatch):
-    """What is sealed together with events that came while the erasure was noted is erased as well."""
+    """Events sealed together with later ones while the erasure is recorded are erased, too."""
     topic = catalog.create_topic("t", roll={"age": "1h"})
     topic.append(events("customer-1", 0))
     writing = catalog._backend
@@ -71,7 +71,7 @@ def test_erased_while_sealing_begins(catalog, monkeypatch):
 
 
 def test_erased_streams_are_not_listed(catalog):
-    """An erased stream is neither listed nor in the manifest when `compact` says that it is gone."""
+    """An erased stream is neither listed nor in the manifest once `compact` reports it as erased."""
     for name in ("secret", "other"):
         catalog.write({"name": name}, [{"msg": "hello"}])
     catalog.seal()
@@ -85,7 +85,7 @@ def test_erased_streams_are_not_listed(catalog):
 
 
 def test_streams_that_could_not_be_looked_at(catalog, monkeypatch):
-    """Where a segment cannot be opened just now, a stream that was truncated is looked for again."""
+    """If a segment cannot be opened at the moment, a truncated stream is searched for again."""
     for name in ("secret", "other"):
         catalog.write({"name": name}, [{"msg": "hello"}])
     catalog.seal()
@@ -104,7 +104,7 @@ def test_streams_that_could_not_be_looked_at(catalog, monkeypatch):
 
 
 def test_a_reader_of_the_manifest_puts_off_what_is_overwritten(catalog):
-    """What is erased is gone from the manifest's files when the reader is, though nothing else changes."""
+    """Erased data disappears from the manifest's files once a reader ends, even if nothing else changes."""
     topic = catalog.create_topic("t", roll={"age": "1h"})
     topic.append(events("customer-1", 0))
     topic.append(events("customer-2", 0))

@@ -1,4 +1,4 @@
-"""Where an old manifest was put back, a segment that an erasure had emptied was missing, and scans failed."""
+"""After an old manifest was restored, a segment emptied by an erasure was missing, and scans failed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import aggregator
 
 
 def test_an_old_manifest_names_what_was_erased(tmp_path):
-    """A segment of which an erasure took every event is not missing, while the erasure is known."""
+    """A segment of which an erasure took every event is not missing as long as the erasure is known."""
     root = tmp_path / "data"
     with aggregator.open(root) as catalog:
-        catalog.create_topic("other").append([{"space": "a", "timestamp": 1}])  # keeps the log, and so the erasure
+        catalog.create_topic("other").append([{"space": "a", "timestamp": 1}])  # keeps the log, and with it the erasure
         topic = catalog.create_topic("t")
         for space in "ab":
             topic.append([{"space": space, "timestamp": 1}])

@@ -1,4 +1,4 @@
-"""A reader that stayed open gave events of a deleted topic as those of a later one, whose segment has its number."""
+"""An open reader returned events of a deleted topic as those of a later one, whose segment has the same number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import aggregator
 
 
 def test_a_number_is_given_again(tmp_path):
-    """Numbers of segments begin behind those that are there when the catalog is opened, so that some are used again."""
+    """Segment numbers continue after those that exist when the catalog is opened, so that some are reused."""
     root = tmp_path / "data"
     with aggregator.open(root) as catalog:
         catalog.create_topic("first").append([{"space": "a", "timestamp": n} for n in range(3)])

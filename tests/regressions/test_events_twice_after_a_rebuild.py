@@ -1,4 +1,4 @@
-"""Events of a batch whose last ones were erased before it was sealed were there twice with a rebuilt manifest."""
+"""Events of a batch whose last ones were erased before it was sealed appeared twice after a manifest rebuild."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import aggregator
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("old", [False, True])
 def test_the_end_of_a_batch_is_erased(tmp_path, old):
-    """The segment ends before the batch, which the log still has: what the segment holds is not taken from there."""
+    """If the segment ends before the batch, which is still in the log, the segment's events are not read from there."""
     root = tmp_path / "data"
     manifest = root / "manifest.sqlite"
     with aggregator.open(root) as catalog:

@@ -1,4 +1,4 @@
-"""Events whose columns hold no value were refused, or turned an index of numbers into one of texts."""
+"""Events with columns without a value were refused, or turned an index of numbers into one of text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def event(**columns):
 
 
 def test_a_new_column_without_values(catalog):
-    """A column that nobody knows and that holds nothing is no reason to refuse an event."""
+    """An unknown column without a value does not refuse an event."""
     topic = catalog.create_topic("t")
     topic.append([event(x=1)])
     topic.append([event(x=2, other=None)])
@@ -32,7 +32,7 @@ def test_a_new_column_without_values(catalog):
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_an_index_of_numbers_stays_one(catalog, sealed):
-    """Events without a value of an index, left out or null, leave the type of the others as it is."""
+    """Events without a value of an index, omitted or null, do not change its type."""
     topic = catalog.create_topic("t", indexes=["code"])
     for batch in ([event(code=5)], [event()], [event(code=None)], [event(code=6, x="y")]):
         topic.append(batch)
@@ -44,7 +44,7 @@ def test_an_index_of_numbers_stays_one(catalog, sealed):
 
 
 def test_an_index_without_any_value_yet(catalog):
-    """The first events may have none: null is as good as a column that is left out."""
+    """The first events may have no value of an index: null is the same as an omitted column."""
     topic = catalog.create_topic("t", indexes=["type"])
     topic.append([event(type=None)])
     topic.append([event(type="page")])

@@ -1,4 +1,4 @@
-"""A table whose views lead anywhere beneath their nulls ended the process: Arrow's cast follows them."""
+"""A table with invalid views beneath nulls crashed the process: Arrow's cast follows them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plain(found: pa.Table) -> list[bytes | None]:
 @pytest.mark.parametrize("way", ["plain", "list", "sliced", "dictionary"])
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()], ids=str)
 def test_garbage_beneath_nulls(tmp_path, kind, way):
-    """Nobody looks at it, over HTTP, in a catalog and in a file."""
+    """Garbage beneath nulls is ignored over HTTP, in a catalog and in a file."""
     given = table(kind, way)
     expected = EXPECTED[-len(given) :]
     sink = pa.BufferOutputStream()

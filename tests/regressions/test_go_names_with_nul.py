@@ -1,4 +1,4 @@
-"""Indexes of the Go ESDB whose names have a NUL character could not be converted, and cannot be renamed there."""
+"""Indexes of the Go ESDB with NUL in their names could not be converted, and cannot be renamed there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from esformat.convert import Conversion, convert_file
 
 
 def test_they_are_converted_and_come_back(tmp_path):
-    """The column has "_" in place of it; one space answers as the file does; converted back, nothing differs."""
+    """The column has "_" instead of NUL, queries agree with the file, and the conversion back makes an equal file."""
     old, new, back = (str(tmp_path / name) for name in ("old.esdb", "new.esdb", "back.esdb"))
     events = {b"a": [(b"1", 5, b"", {"n\0m": "x"})], b"b": [(b"2", 6, b"", {"n_m": "y"})]}
     (tmp_path / "old.esdb").write_bytes(go_archive(events))

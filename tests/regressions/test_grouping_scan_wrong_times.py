@@ -1,4 +1,4 @@
-"""`segment.scan(grouping=…)` gave wrong timestamps where several spaces with that grouping lay in one block."""
+"""`segment.scan(grouping=…)` returned wrong timestamps if several spaces with the grouping shared a block."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_grouping_over_many_spaces_of_one_block(write, reverse):
-    """Each space's events keep their own times, read as events and as columns."""
+    """Each space's events have their own times, as events and as columns."""
     rows = [(f"s{n % 3}", b"", 1000 * n, grouping) for n in range(12) for grouping in ("app", "web")]
     segment = write(rows)
     expected = [(space, time) for space, _, time, grouping in sorted(rows, key=lambda row: row[0]) if grouping == "web"]

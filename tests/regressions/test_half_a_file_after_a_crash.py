@@ -1,4 +1,4 @@
-"""In ESDB a crash before the end leaves half a file under the final name."""
+"""In ESDB a crash before the end left a partial file under the final name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ with esformat.create(path, overwrite=overwrite) as writer:
 
 @pytest.mark.parametrize("how", ["new", "overwrite"])
 def test_killed_at_the_last_moment(tmp_path, how):
-    """Killed when all bytes are written, but not yet under their name: there is no file, or still the old one."""
+    """A process killed after all bytes are written, but before the rename, leaves no file or the old one."""
     path = tmp_path / "a.esdb"
     if how == "overwrite":
         with esformat.create(path) as writer:

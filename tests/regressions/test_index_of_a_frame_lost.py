@@ -1,4 +1,4 @@
-"""An index of pandas with a name was a column of the events, unless its values counted on by one step."""
+"""A named pandas index became a column of the events only if its values did not increase by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from esformat.pandas import read_esdb
 
 @pytest.mark.parametrize("values", [[3, 7, 8], [1, 2, 3], [9, 7, 5]])
 def test_files_and_topics_keep_it(tmp_path, values):
-    """Whatever its values are; one without a name is no column, nor is one twice that is a column already."""
+    """A named index is kept whatever its values; one without a name, or named like a column, adds no column."""
     plain = pd.DataFrame({"space": ["a", "b", "c"], "timestamp": [1, 2, 3], "x": [0.5, 1.5, 2.5], "n": values})
     frame = plain.set_index("n")
     with esformat.create(tmp_path / "a.esdb") as writer:

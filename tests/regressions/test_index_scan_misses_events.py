@@ -1,4 +1,4 @@
-"""In ESDB an index scan goes wrong once a space's index passes about 4 KB, and stops at certain block offsets."""
+"""In ESDB an index scan failed once a space's index exceeded about 4 KB, and stopped at certain block offsets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from effort import long
 @pytest.mark.parametrize("count", [10, 500, 5000, pytest.param(40_000, marks=long)])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_index_of_a_large_space(write, count, reverse):
-    """Every event of the value is found, however many there are in the space."""
+    """Every event with the value is found, however many the space has."""
     rows = [
         ("large", b"%d" % n, n, "", {"type": ("page", "click", "rare")[n % 3 if n % 1000 else 2]}) for n in range(count)
     ]
@@ -22,7 +22,7 @@ def test_index_of_a_large_space(write, count, reverse):
 
 @pytest.mark.parametrize("size", [0, 1, 100, 231, 232, 233, 256, 1024])
 def test_events_at_any_offset(write, size):
-    """No length of payloads, so no offset of blocks, ends a scan early: here each block begins somewhere else."""
+    """No length of payloads, and so no block offset, ends a scan early: here each block begins at another offset."""
     rows = [(f"s{n % 5}", bytes([n % 251]) * size, n, "", {"type": "page"}) for n in range(700)]
     segment = write(rows, indexes=["type"], codec="none")
     assert segment.scan_index("type", "page").count() == 700

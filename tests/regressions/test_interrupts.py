@@ -1,4 +1,4 @@
-"""Ctrl-C in the wrong moment left a catalog in which nothing could be sealed, made, merged or closed any more."""
+"""Ctrl-C at the wrong moment left a catalog in which nothing could be sealed, created, merged or closed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rows(*times):
 
 @pytest.fixture
 def interrupt(monkeypatch):
-    """Let an interrupt reach the main thread when something was just done."""
+    """Interrupt the main thread just after a call."""
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def after(owner, name):
@@ -37,7 +37,7 @@ def interrupt(monkeypatch):
 
 @pytest.fixture
 def root(tmp_path, quiet):
-    """Nothing happens by itself."""
+    """The directory of a catalog without background work."""
     return tmp_path / "events"
 
 
@@ -48,7 +48,7 @@ def catalog(root):
 
 
 def test_sealing(catalog, interrupt):
-    """What the manifest has as sealed is sealed, and sealing goes on."""
+    """What the manifest lists as sealed is sealed, and sealing continues."""
     topic = catalog.create_topic("t", roll={"age": "1h"})
     topic.append(rows(1))
     interrupt(catalog._backend.manifest, "apply")
@@ -62,7 +62,7 @@ def test_sealing(catalog, interrupt):
 
 
 def test_merging(root, catalog, interrupt):
-    """Scans read the segments that the manifest names, and merging goes on."""
+    """Scans read the segments that the manifest lists, and merging continues."""
     topic = catalog.create_topic("t", roll={"age": "1h"})
     for number in range(4):
         topic.append(rows(number))
@@ -78,7 +78,7 @@ def test_merging(root, catalog, interrupt):
 
 
 def test_retention(catalog, interrupt):
-    """Scans do not look for what is gone."""
+    """Scans do not read removed segments."""
     topic = catalog.create_topic("t", roll={"age": "1h"}, retention={"segments": 1})
     for number in range(3):
         topic.append(rows(number))
@@ -92,7 +92,7 @@ def test_retention(catalog, interrupt):
 
 
 def test_making_a_topic(catalog, interrupt):
-    """It is there, with all of its columns, or it is not."""
+    """After an interrupt in `create_topic` the topic can be used."""
     manifest = catalog._backend.manifest
     interrupt(manifest, "make_topic")
     with pytest.raises(KeyboardInterrupt):
@@ -101,7 +101,7 @@ def test_making_a_topic(catalog, interrupt):
 
 
 def test_making_a_pipe(catalog, interrupt):
-    """It is there, or it is not: it can be made again, and deleted."""
+    """After an interrupt in CREATE PIPE the pipe can be created and deleted."""
     interrupt(catalog._pipes._rows, "add")
     with pytest.raises(KeyboardInterrupt):
         catalog.query("CREATE PIPE p FROM app = web")
@@ -110,7 +110,7 @@ def test_making_a_pipe(catalog, interrupt):
 
 
 def test_closing(root, interrupt):
-    """The catalog is closed, and can be opened again at once."""
+    """The catalog is closed, and can be reopened immediately."""
     catalog = aggregator.open(root)
     catalog.create_topic("t").append(rows(1))
     interrupt(catalog._pipes, "stop")
@@ -121,14 +121,14 @@ def test_closing(root, interrupt):
 
 
 def test_between_two_transactions(catalog):
-    """What an interrupt left of one does not stand in the way of the next."""
+    """An open transaction that an interrupt left does not block the next one."""
     catalog._backend.manifest._connection.execute("BEGIN")
     assert catalog.problems() == []
     catalog.create_topic("t")
 
 
 def test_closing_that_fails(root, monkeypatch):
-    """Whatever fails on the way, nothing can be written when the catalog is another's to open."""
+    """Whatever fails during `close`, nothing can be written once another process may open the catalog."""
     catalog = aggregator.open(root)
     topic = catalog.create_topic("t")
     topic.append(rows(1))

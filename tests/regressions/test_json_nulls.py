@@ -1,4 +1,4 @@
-"""Apache Arrow, issue 51305, and a crash beside it: what its JSON parser makes of nulls in unusual places."""
+"""Apache Arrow, issue 51305, and a related crash: its JSON parser mishandles nulls in unusual places."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BARE = ["null", f"\n \tnull\n{OBJECT}", f"null{OBJECT}", f"{OBJECT}\nnull", f"{O
 
 @pytest.mark.parametrize("start", STARTS)
 def test_a_null_first_in_a_list_is_lost(tmp_path, start):
-    """The elements of a list are all there, also when the first is null, and in the lines that follow."""
+    """Lists keep all elements if the first is null, also in later lines."""
     values = [json.loads(start), None, json.loads(start) * 2]
     path = tmp_path / "in.jsonl"
     path.write_text("\n".join(json.dumps({"s": "a", "t": time, "v": value}) for time, value in enumerate(values)))
@@ -29,7 +29,7 @@ def test_a_null_first_in_a_list_is_lost(tmp_path, start):
 
 
 def test_a_null_instead_of_an_object_ends_the_process(tmp_path):
-    """A line that is no object is a bad row like any other."""
+    """A line that is not an object is a bad row, and does not crash the process."""
     paths = [tmp_path / f"{number}.jsonl" for number in range(len(BARE))]
     for path, text in zip(paths, BARE, strict=True):
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""Statements of LQL failed with words of Arrow's where they counted by lists, and showed objects as Python's code."""
+"""LQL statements failed with Arrow's messages if they counted by lists, and showed objects in Python's notation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import aggregator
 from aggregator import forward, lql
 
-FAR = 3 * 10**17  # a time that Python does not have, in microseconds
+FAR = 3 * 10**17  # a time beyond Python's range, in microseconds
 COLUMNS = {
     "list": (pa.list_(pa.string()), ["a", None], '["a",null]'),
     "struct": (pa.struct([("at", pa.timestamp("us", "UTC"))]), {"at": FAR}, '{"at":"11476-08-15T05:20:00.000000Z"}'),
@@ -21,7 +21,7 @@ COLUMNS = {
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_columns_with_parts(tmp_path, name, sealed):
-    """They are JSON: as keys, in conditions, and as fields of records."""
+    """Nested columns are JSON as keys, in conditions, and as fields of records."""
     kind, value, text = COLUMNS[name]
     with aggregator.open(tmp_path) as catalog:
         column = pa.array([value, None, value], kind)
@@ -43,7 +43,7 @@ def test_columns_with_parts(tmp_path, name, sealed):
 
 
 def test_intervals(tmp_path):
-    """They can be counted by, and have no order."""
+    """Intervals can be counted by, but have no order."""
     months = pa.array([(1, 2, 3), (1, 2, 3), None], pa.month_day_nano_interval())
     with aggregator.open(tmp_path) as catalog:
         catalog.create_topic("t").append(pa.table({"space": ["a"] * 3, "timestamp": [1, 2, 3], "x": months}))

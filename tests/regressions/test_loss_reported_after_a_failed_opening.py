@@ -1,4 +1,4 @@
-"""An opening that fails at the log's first sync is no loss: the next one finds all, and reports nothing."""
+"""An opening that failed at the log's first sync was reported as a loss of events by the next one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import aggregator
 
 
 def test_the_sync_of_a_new_log_file_fails(tmp_path, monkeypatch):
-    """The file that was there, with nothing in it yet, told how far the log came; it was taken away."""
+    """The next opening finds all events and reports no loss, although the empty log file was removed."""
     for number in range(2):
         with aggregator.open(tmp_path / "c") as catalog:
             topic = catalog.topic("t") if number else catalog.create_topic("t")
             topic.append([{"space": "a", "timestamp": number, "data": b"x" * 200}])
             catalog.seal()
     with aggregator.open(tmp_path / "c"):
-        pass  # lets go of the log's files whose events are sealed
+        pass  # removes log files whose events are sealed
     logs = tmp_path / "c" / "log"
     (newest,) = logs.glob("*.log")
     real = os.fsync

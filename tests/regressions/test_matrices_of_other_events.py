@@ -1,4 +1,4 @@
-"""Lists of a fixed size in such lists: of slices of them, pyarrow takes and filters the values of other rows."""
+"""From slices of nested fixed-size lists, pyarrow's take and filter return the values of other rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from esformat.write.ordered_pieces import ordered_pieces
 
 
 def matrices(count):
-    """Events of a few spaces, each with a matrix of its own."""
+    """Events in a few spaces, each with a distinct matrix."""
     rows = np.arange(count)
     lines = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(6.0 * count)), 3)
     matrix = pa.FixedSizeListArray.from_arrays(lines, 2)
@@ -30,7 +30,7 @@ def matrices(count):
 
 
 def are_their_own(table):
-    """Whether each event has its matrix."""
+    """Whether each event has its own matrix."""
     assert len(table)
     firsts = [6.0 * n for n in table["n"].to_pylist()]
     matrix, within = table["matrix"].to_pylist(), table["within"].to_pylist()
@@ -67,14 +67,14 @@ def test_files_together(segment):
 
 
 def test_rows_of_one_batch():
-    """So have rows of a part of a single batch."""
+    """So have rows of a slice of a single batch."""
     (batch,) = matrices(9).combine_chunks().to_batches()
     (piece,) = ordered_pieces([batch.slice(3)], np.array([2, 1]))
     assert are_their_own(pa.Table.from_batches([piece]))
 
 
 def test_filters(tmp_path):
-    """So have the rows of a filter, of more events than pyarrow filters at a time."""
+    """So have the rows of a filter over more events than pyarrow filters at a time."""
     with esformat.create(tmp_path / "large.esdb") as writer:
         writer.add_table(matrices(70_000))
     with esformat.open(tmp_path / "large.esdb") as segment:

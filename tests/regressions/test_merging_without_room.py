@@ -1,4 +1,4 @@
-"""Merging went on without end, and the catalog could not be closed, where a topic's limit had no room for more."""
+"""If a topic's limit had no room for another segment, merging never ended, and the catalog could not be closed."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def seal_some(catalog, topic, count):
 
 @pytest.fixture
 def catalog(tmp_path, quiet):
-    """One that merges when it is told to."""
+    """A catalog that merges only on demand."""
     with aggregator.open(tmp_path / "events") as catalog:
         yield catalog
 
 
 def test_no_room_below_a_topics_limit(catalog):
-    """Looking for what to merge comes to an end where there is no room to merge it."""
+    """The search for segments to merge ends if there is no room to merge them."""
     topic = catalog.create_topic("t", roll={"age": "1h"})
     topic.append(events(0, count=1500), "large")
     catalog.seal()
@@ -49,7 +49,7 @@ def test_no_room_below_a_topics_limit(catalog):
     upkeep = catalog._backend.upkeep
     scan = topic.scan().batches()
     next(scan)
-    upkeep.removal.retire(topic._topic, large, "test")  # which the scan keeps on disk
+    upkeep.removal.retire(topic._topic, large, "test")  # the scan keeps it on disk
     looking = threading.Thread(target=upkeep._compact_by_itself, daemon=True)
     looking.start()
     looking.join(WAIT_S)
@@ -63,11 +63,11 @@ def test_no_room_below_a_topics_limit(catalog):
 
 
 def test_merged_after_an_erasure(catalog):
-    """What was not merged because of an erasure is merged when that is done, though no segment came or went."""
+    """Segments not merged because of an erasure are merged after it, even if no segment was added or removed."""
     topic = catalog.create_topic("t", roll={"age": "1h"})
     other = catalog.create_topic("other", roll={"age": "1h"})
     seal_some(catalog, topic, FAN_IN)
-    other.append(events(0))  # which keeps the log
+    other.append(events(0))  # keeps the log
     topic.erase("nobody")
     upkeep = catalog._backend.upkeep
     upkeep._compact_by_itself()
@@ -81,7 +81,7 @@ def test_merged_after_an_erasure(catalog):
 
 
 def test_a_damaged_segment_holds_up_nothing_else(catalog):
-    """A segment that is not there stops neither erasing nor merging elsewhere, and shows as trouble meanwhile."""
+    """A missing segment stops neither erasures nor merges elsewhere, and is reported meanwhile."""
     first = catalog.create_topic("first", roll={"age": "1h"})
     second = catalog.create_topic("second", roll={"age": "1h"})
     for topic in (first, second):
@@ -111,7 +111,7 @@ def test_a_damaged_segment_holds_up_nothing_else(catalog):
 
 
 def test_a_segment_with_wrong_bytes_is_passed_over(catalog):
-    """One that cannot be merged is told as a problem; its neighbours are merged without it, and no trouble is left."""
+    """A segment that cannot be merged is reported as a problem; its neighbours are merged without it."""
     topic = catalog.create_topic("t", roll={"age": "1h"})
     seal_some(catalog, topic, FAN_IN + 1)
     writing = catalog._backend

@@ -1,4 +1,4 @@
-"""Names of columns with a NUL character: in Arrow's C streams they end there, so that another column seems meant."""
+"""Arrow's C streams end column names at a NUL character, so that another column seems meant."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAID = "cannot have a NUL character: 'a\\\\x00b'"
 
 @pytest.mark.parametrize("form", FORMS)
 def test_tables(form, tmp_path):
-    """Such a table is refused, however it comes; what is nested, by the column that it is within."""
+    """A table with such names is refused in every form; a nested name is reported with its column."""
     with esformat.create(tmp_path / "x.esdb") as writer:
         with pytest.raises(esformat.InvalidEventError, match=SAID) as caught:
             writer.add_table(FORMS[form]())
@@ -37,7 +37,7 @@ def test_tables(form, tmp_path):
 
 
 def test_catalogs(tmp_path):
-    """By a topic, too."""
+    """A topic refuses it, too."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t")
         with pytest.raises(esformat.InvalidEventError, match=SAID):
@@ -46,7 +46,7 @@ def test_catalogs(tmp_path):
 
 @pytest.mark.parametrize("line", ['"x": {"a\\u0000b": "lost", "a": "kept"}', '"a\\u0000b": "lost", "a": "kept"'])
 def test_lines_of_json(line, tmp_path, capsys):
-    """The keys of JSON are named as they are, in one line."""
+    """A JSON key with NUL is named, escaped, in a one-line error."""
     (tmp_path / "x.jsonl").write_text('{"space": "ada", "timestamp": 1, ' + line + "}")
     assert run(["write", str(tmp_path / "x.esdb"), str(tmp_path / "x.jsonl")]) == 1
     assert "a name cannot have a NUL character: 'a\\x00b'" in capsys.readouterr().err

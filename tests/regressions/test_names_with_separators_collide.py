@@ -1,4 +1,4 @@
-"""In ESDB a name that holds `:` collides with another: `a:b` + `c` is `a` + `b:c`."""
+"""In ESDB a name that contains `:` collides with another: `a:b` + `c` is `a` + `b:c`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PARTS = ["", "a", "b", "c", ":", "a:b", "b:c", "a:", ":b", "a\0b", "\0", "a/b", 
 
 
 def test_space_and_grouping_are_two_things(write):
-    """Every pair of names is its own, and so is every pair of index name and value."""
+    """Every pair of space and grouping is distinct, and so is every pair of index name and value."""
     pairs = list(itertools.product(PARTS, PARTS))
     rows = [
         (space, b"%d" % n, 1, grouping, {"t:1": space, "t": f"1:{grouping}"})

@@ -1,4 +1,4 @@
-"""Who may not read or write something got 'permission denied', or wrong usage, and no word about what to do."""
+"""Missing permission was reported as 'permission denied' or wrong usage, without a suggestion."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from aggregator.cli import run as aggregator_command
 from esformat.cli import run as esdb
 
 DROP_FROM_BOUNDS, PAST_MODES, PAST_MODES_OF_READING = 24, 1, 2  # prctl(2), capabilities(7)
-THREE = 0x20080522  # the version of capget(2): effective, permitted, inherited, each twice 32 bits
+THREE = 0x20080522  # the version of capget(2): effective, permitted, inherited, each as two 32-bit words
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="modes and capabilities as Linux has them")
 
 
 def drop_for_good() -> None:
-    """Take from a program that root runs what lets it read and write whatever the modes are."""
+    """Take from a program run by root the capabilities that bypass file modes."""
     for capability in (PAST_MODES, PAST_MODES_OF_READING):
         ctypes.CDLL(None).prctl(DROP_FROM_BOUNDS, capability, 0, 0, 0)
 
 
 @contextlib.contextmanager
 def bound_by_modes() -> Iterator[None]:
-    """Take the same from this thread, and those that it starts, for a while."""
+    """Take the same capabilities from this thread, and those that it starts, for a while."""
     libc, this = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(THREE, 0)
     held, less = (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()
     assert libc.capget(this, held) == libc.capget(this, less) == 0
@@ -44,7 +44,7 @@ def bound_by_modes() -> Iterator[None]:
 
 
 def run_apart(folder: Path, module: str, *arguments: str) -> tuple[int, str]:
-    """The same in a process of its own: access(2) asks what a thread may take back, not what it has."""
+    """Run a command in a separate process: access(2) checks what a thread may regain, not what it has."""
     found = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=folder, capture_output=True, text=True, check=False, preexec_fn=drop_for_good,
@@ -54,7 +54,7 @@ def run_apart(folder: Path, module: str, *arguments: str) -> tuple[int, str]:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capfd):
-    """Run `esdb` or `aggregator` in the test's directory, in this process: status, and all that it printed."""
+    """Run `esdb` or `aggregator` in the test's directory and in this process; return the status and all output."""
     monkeypatch.chdir(tmp_path)
 
     def command(module, *arguments):
@@ -68,7 +68,7 @@ def run(tmp_path, monkeypatch, capfd):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A directory that may not be written, a file and a directory that may not be read."""
+    """A directory that cannot be written, and a file and a directory that cannot be read."""
     with esformat.create(tmp_path / "a.esdb") as writer:
         writer.add("a", b"x", timestamp=1)
     (tmp_path / "secret.esdb").write_bytes((tmp_path / "a.esdb").read_bytes())
@@ -97,7 +97,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("command", "name", "status"), COMMANDS, ids=[" ".join(command) for command, _, _ in COMMANDS])
 def test_permission_denied(folder, run, command, name, status):
-    """One line tells of what, and what to do; the status is that of a file that is not there."""
+    """One line says what is denied and how to fix it; the status is that of a missing file."""
     found, told = run(*command)
     assert found == status
     assert f"{name}: permission denied; run as a user who may, or allow it with chmod or chown" in told
@@ -106,14 +106,14 @@ def test_permission_denied(folder, run, command, name, status):
 
 @pytest.mark.parametrize(("command", "name", "status"), [COMMANDS[0], COMMANDS[-1]], ids=["esformat", "aggregator"])
 def test_permission_denied_to_a_program(folder, command, name, status):
-    """Nor does a program tell more, or end otherwise."""
+    """A separate process has the same message and status."""
     found, told = run_apart(folder, *command)
     assert (found, told.count("\n")) == (status, 1)
     assert f"{name}: permission denied; run as a user who may, or allow it with chmod or chown" in told
 
 
 def test_a_log_that_may_not_be_read(folder, run):
-    """`collect` passed it over without a word, and ended as if all was collected."""
+    """`collect` reports an unreadable log; it skipped it silently, and ended as if everything was collected."""
     (folder / "logs").mkdir()
     for name, mode in (("a.log", 0), ("b.log", 0o644)):
         (folder / "logs" / name).write_text("line\n")
@@ -127,7 +127,7 @@ def test_a_log_that_may_not_be_read(folder, run):
 
 @pytest.fixture
 def catalog(tmp_path):
-    """A catalog with a segment and a batch in the log; its modes are given back."""
+    """A catalog with a segment and a batch in the log; its modes are restored."""
     with aggregator.open(tmp_path / "data", sealing="thread") as opened:
         topic = opened.create_topic("t", roll={"rows": 100})
         topic.append([{"space": "a", "timestamp": n} for n in range(100)])
@@ -140,7 +140,7 @@ def catalog(tmp_path):
 
 @pytest.mark.parametrize("closed", ["segments", "segments/000000"])
 def test_a_manifest_is_rebuilt_from_all_segments_or_not(catalog, run, closed):
-    """One was made without those that may not be read, as if there were none."""
+    """A manifest is not rebuilt if segments cannot be read; it was rebuilt without them."""
     before = (catalog / "manifest.sqlite").read_bytes()
     (catalog / closed).chmod(0)
     status, told = run("aggregator", "rebuild-manifest", "data")
@@ -151,7 +151,7 @@ def test_a_manifest_is_rebuilt_from_all_segments_or_not(catalog, run, closed):
 
 
 def test_a_missing_manifest_beside_segments_that_may_not_be_read(catalog, run):
-    """A new catalog was begun in their directory where the facts were missing, too."""
+    """A missing manifest beside unreadable segments is an error; without its backup a new catalog was created there."""
     for name in ("manifest.sqlite", "catalog.facts"):
         (catalog / name).unlink()
     (catalog / "segments/000000").chmod(0)
@@ -163,7 +163,7 @@ def test_a_missing_manifest_beside_segments_that_may_not_be_read(catalog, run):
 
 @pytest.mark.parametrize("command", [("stats", "data"), ("scan", "data", "t"), ("query", "data", "SELECT COUNT")])
 def test_a_manifest_that_may_not_be_read(catalog, command):
-    """Who reads is told what who writes is: it was 'unable to open database file', and no word about what to do."""
+    """An unreadable manifest is reported to readers, too; it was 'unable to open database file' without a fix."""
     (catalog / "manifest.sqlite").chmod(0)
     status, told = run_apart(catalog.parent, "aggregator", *command)
     assert status == 1
@@ -173,7 +173,7 @@ def test_a_manifest_that_may_not_be_read(catalog, command):
 
 @pytest.mark.parametrize("mode", [0, 0o444])
 def test_a_manifest_of_a_mode_that_serves_nobody(catalog, run, mode):
-    """`rebuild-manifest` made the new one with the mode of the old one, and could not write it."""
+    """A manifest with an unusable mode can be rebuilt; the new one copied the mode, and could not be written."""
     (catalog / "manifest.sqlite").chmod(mode)
     assert run("aggregator", "rebuild-manifest", "data")[0] == 0
     assert (catalog / "manifest.sqlite").stat().st_mode & 0o777 == mode | 0o600
@@ -183,7 +183,7 @@ def test_a_manifest_of_a_mode_that_serves_nobody(catalog, run, mode):
 
 @pytest.mark.parametrize("verb", ["verify", "promote", "rebuild-manifest"])
 def test_a_catalog_that_may_not_be_entered(folder, run, verb):
-    """Verbs that work on directories called it a wrong usage."""
+    """Verbs for directories report the denied permission; they called it wrong usage."""
     status, told = run("aggregator", verb, "closed")
     assert status == 1
     assert "permission denied; run as a user who may, or allow it with chmod or chown" in told
@@ -191,6 +191,6 @@ def test_a_catalog_that_may_not_be_entered(folder, run, verb):
 
 
 def test_promoting_what_is_not_there(folder, run):
-    """It was a lock file that was missing."""
+    """Promoting a missing follower names its directory, not a missing lock file."""
     status, told = run("aggregator", "promote", "nothing")
     assert (status, told) == (2, f"aggregator: {folder}/nothing: no catalog found; name the directory of a follower\n")

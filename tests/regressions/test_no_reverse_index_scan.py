@@ -1,4 +1,4 @@
-"""ESDB documents `RevScanIndex` and does not have it."""
+"""ESDB documents `RevScanIndex`, but does not have it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.mark.parametrize("value", ["page", "rare", "absent"])
 def test_newest_first_by_index(write, value):
-    """The exact mirror of the scan forwards, ties included; in a space, in a grouping of it, and over the file."""
+    """A reverse index scan has the exact opposite order, including ties; in a space, a grouping and the file."""
     rows = [
         (f"s{n % 3}", b"%d" % n, n // 4, ("", "web")[n % 2], {"type": "rare" if n % 97 == 0 else "page"})
         for n in range(3000)

@@ -1,4 +1,4 @@
-"""A list with null for a column of maps ended the process, also that of a server: Arrow checks it and gives up."""
+"""A list with null for a column of maps crashed the process, even that of a server: Arrow aborts on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = [
 
 @pytest.mark.parametrize(("kind", "value"), KINDS, ids=str)
 def test_files_refuse_it(tmp_path, kind, value):
-    """As they refuse any value that a column does not take."""
+    """Files refuse it like any value that does not fit the column."""
     with esformat.create(tmp_path / "a.esdb", schema=pa.schema([("m", kind)])) as writer:
         with pytest.raises(esformat.InvalidEventError, match=r"column 'm' must be .*not null"):
             writer.add("a", None, timestamp=1, columns={"m": value})
@@ -29,7 +29,7 @@ def test_files_refuse_it(tmp_path, kind, value):
 
 @pytest.mark.parametrize(("kind", "value"), KINDS, ids=str)
 def test_topics_keep_it(tmp_path, kind, value):
-    """As they keep values of any other type that JSON has."""
+    """Topics keep it like any other JSON value."""
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("logs", pa.schema([("data", pa.binary()), ("m", kind)]))
         catalog.write({"app": "a"}, [{"ts": 1, "msg": "x", "m": value}])

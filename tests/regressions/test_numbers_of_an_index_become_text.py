@@ -1,4 +1,4 @@
-"""Numbers of an indexed column became text for good where the first events had none."""
+"""Numbers of an indexed column became text permanently if the first events had none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITHOUT = {
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("how", WITHOUT)
 def test_events_without_a_value_first(tmp_path, how, sealed):
-    """The first value tells the type, and is found by it, in whatever segment the events without one lie."""
+    """The first value determines the type, and is found, whichever segment has the events without a value."""
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t", indexes=["status"])
         topic.append(WITHOUT[how])

@@ -1,4 +1,4 @@
-"""A topic could not be read any more once a column had held large whole numbers and then numbers of another type."""
+"""A topic became unreadable once a column had contained large integers and then numbers of another type."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BIG = 2**53 + 1
     ],
 )
 def test_numbers_of_two_types(tmp_path, first, second, read, sealed):
-    """Every value stays what it was, in a type that holds those of both, or in the column's own."""
+    """Every value stays exact, in a common type or in the column's own."""
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
         for time, values in enumerate((first, second)):
@@ -64,7 +64,7 @@ REFUSED = [
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize(("first", "second"), REFUSED, ids=[f"{a.type}-{b.type}" for a, b in REFUSED])
 def test_values_that_no_type_holds_beside_the_others_are_refused(tmp_path, first, second, sealed):
-    """They are not rounded, nor are those that the topic has, and the column stays readable; nothing is stored."""
+    """Values without a common exact type are refused, not rounded; nothing is stored, and the column stays readable."""
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
         topic.append(pa.table({"space": ["a"], "timestamp": [1], "v": first}))

@@ -1,5 +1,5 @@
-"""Of a column of Objects, as which Polars keeps UUIDs, files and topics had addresses in memory, without a word; of
-periods of pandas they had numbers, and of the largest UHUGEINT of DuckDB -1.
+"""Columns of Objects, as which Polars keeps UUIDs, were silently stored as memory addresses in files and topics;
+pandas periods became numbers, and the largest UHUGEINT of DuckDB became -1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FRAMES = {
 
 @pytest.mark.parametrize("kind", FRAMES)
 def test_they_are_refused(tmp_path, kind):
-    """So is what Arrow has no type for: by the name of the column, in files and in topics."""
+    """Columns without an Arrow type are refused by name, in files and topics."""
     reason = f"column 'id' is {kind}, which Arrow does not have; cast it first"
     with esformat.create(tmp_path / "a.esdb") as writer, pytest.raises(esformat.InvalidEventError, match=reason):
         writer.add_table(FRAMES[kind])

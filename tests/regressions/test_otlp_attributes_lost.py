@@ -1,4 +1,4 @@
-"""An attribute `ts` of a log record took the place of another called `attributes.ts`; one that came thrice lost one."""
+"""A log record's attribute `ts` replaced another named `attributes.ts`; of three equal names one was lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aggregator.server.bodies.shared.media import JSON, PROTOBUF
     (["a", "a", "a"], ["a", "attributes.a", "attributes.attributes.a"]),
 ])  # fmt: skip
 def test_attributes_are_all_kept(media, names, stored):
-    """Each attribute is a field, whatever the others are called."""
+    """Each attribute is a field, whatever the names of the others."""
     attributes = [{"key": name, "value": {"intValue": str(place)}} for place, name in enumerate(names)]
     scope = {"scope": {"name": "s"}, "logRecords": [{"body": {"stringValue": "m"}, "attributes": attributes}]}
     text = json.dumps({"resourceLogs": [{"scopeLogs": [scope]}]})

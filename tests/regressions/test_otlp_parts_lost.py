@@ -1,5 +1,5 @@
-"""Of OTLP's records was lost, without a word: when they were observed, schemas' addresses, and how many attributes of
-the scope and the resource their sender had dropped.
+"""Parts of OTLP records were silently lost: the observed time, schema URLs, and the numbers of attributes of scope
+and resource that the sender had dropped.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def body_of(found, media):
 
 @pytest.mark.parametrize("media", [JSON, PROTOBUF])
 def test_every_part_is_a_field(media):
-    """The observed time only where it is another than the record's own."""
+    """Every part is a field, the observed time only if it differs from the record's time."""
     assert [record for _, record in read_records(body_of(ALL, media), media)] == EXPECTED
 
 
 @pytest.mark.parametrize("media", [JSON, PROTOBUF])
 def test_attributes_of_these_names_stay(media):
-    """One that is called as such a field is kept beside it."""
+    """An attribute named like such a field is kept beside it."""
     names = ("observed_time_unix_nano", "scope_schema_url")
     attributes = [{"key": name, "value": {"stringValue": "mine"}} for name in names]
     found = json.loads(json.dumps(ALL))
@@ -63,7 +63,7 @@ def test_attributes_of_these_names_stay(media):
 
 
 def test_they_can_be_asked_for(tmp_path):
-    """As any field."""
+    """Such fields can be queried like any other."""
     with served(tmp_path) as server, Client(server.url) as client:
         answer = httpx.post(f"{server.url}/v1/logs", content=json.dumps(ALL), headers={"content-type": JSON})
         assert answer.status_code == 200

@@ -1,4 +1,4 @@
-"""`read` of a partition that a topic does not have gave no events from a catalog, and an error from a client."""
+"""`read` of an unknown partition returned no events from a catalog, and an error from a client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aggregator.client import Client
 
 @pytest.fixture(params=["catalog", "client"])
 def topic(request, tmp_path):
-    """A topic without events, of a catalog or behind a server."""
+    """A topic without events, in a catalog or behind a server."""
     with served(tmp_path / "data") as server:
         made = server.catalog.create_topic("clicks")
         if request.param == "catalog":
@@ -22,7 +22,7 @@ def topic(request, tmp_path):
 
 
 def test_read(topic):
-    """It is refused, with the partitions that there are; the default one is empty until the first events come."""
+    """An unknown partition is refused with the existing ones; the default one is empty before the first events."""
     assert topic.read().to_table().num_rows == 0
     with pytest.raises(aggregator.InvalidRequestError, match=r"no partition 'nope' in topic 'clicks'.*has no events"):
         topic.read("nope").to_table()

@@ -1,4 +1,4 @@
-"""Paths as bytes, as the system has them, and objects that give paths, were refused, each in its own way."""
+"""Paths as bytes, as the system has them, and path-like objects were refused in several ways."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from esformat import customerio, tools
 
 @dataclass
 class Named:
-    """Something with a path."""
+    """An object with a path."""
 
     path: str | bytes
 
@@ -28,7 +28,7 @@ class Named:
     str, Path, os.fsencode, Named, lambda path: Named(os.fsencode(path)),
 ], ids=["text", "Path", "bytes", "PathLike", "PathLike of bytes"])  # fmt: skip
 def test_every_form_of_a_path(tmp_path, path_of):
-    """Files and catalogs are made, read, checked and copied by any of them, also below odd names."""
+    """Files and catalogs are created, read, checked and copied by every form of path, even below odd names."""
     root = os.fsdecode(os.fsencode(tmp_path) + b"/odd \xff")
     Path(root).mkdir()
 
@@ -59,7 +59,7 @@ def test_every_form_of_a_path(tmp_path, path_of):
 
 
 def test_names_that_no_file_has(tmp_path):
-    """One clear error, of the one who named it."""
+    """A name that no file can have is one clear usage error."""
     for wrong in (f"{tmp_path}/a\0b", os.fsencode(tmp_path) + b"/a\0b"):
         with pytest.raises(esformat.UsageError, match="NUL"):
             esformat.create(wrong)

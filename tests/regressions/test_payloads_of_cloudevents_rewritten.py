@@ -25,12 +25,12 @@ def payloads(body: str, media: str) -> list[bytes]:
 
 @pytest.mark.parametrize(("written", "payload"), VALUES)
 def test_alone(written, payload):
-    """It is the text that came; a text is JSON as before."""
+    """The payload is the original text; a string stays JSON as before."""
     assert payloads(f'{{{HEAD},"data":{written}}}', ONE) == [payload]
 
 
 def test_a_batch():
-    """Each event has its own, whatever stands between them and beside it."""
+    """Each event of a batch has its own text, whatever surrounds it."""
     others = ["1.0", "[{},[]]", '{"data":3.0}']
     events = [f'{{ "e" : {json.dumps("], é")}, {HEAD},"data"\t:{written}}}' for written, _ in VALUES]
     assert payloads("\n [" + " ,\r\n".join(events) + "\t] ", BATCH) == [payload for _, payload in VALUES]
@@ -47,7 +47,7 @@ def test_a_batch():
 @pytest.mark.parametrize("media", [ONE, BATCH])
 @pytest.mark.parametrize("depth", [300, 600, 1000])
 def test_deep(media, depth):
-    """What nests too deeply is refused by its event, as before."""
+    """Data that nests too deeply is refused for its event, as before."""
     event = f'{{{HEAD},"data":{"[" * depth}{"]" * depth}}}'
     with pytest.raises(InvalidEventError, match="event 0: data: it nests too deeply"):
         payloads(event if media == ONE else f"[{event}]", media)

@@ -1,4 +1,4 @@
-"""Payloads of JSON lines were rewritten in a type that all rows share; some texts were taken for base64."""
+"""Payloads of JSON lines were rewritten in a type common to all rows, and some texts were decoded as base64."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def payloads(path):
 @pytest.mark.parametrize("more", ["", MIXED], ids=["fast", "one by one"])
 @pytest.mark.parametrize("block_bytes", [40, 300, 8 << 20])
 def test_word_for_word(tmp_path, monkeypatch, more, block_bytes):
-    """Each is its own text, whatever the other rows of the file have, and wherever its blocks end."""
+    """Each payload is its original text, whatever the other rows and wherever blocks end."""
     monkeypatch.setattr(records, "BLOCK_BYTES", block_bytes)
     given = [value for value, _ in VALUES]
     expected = [payload for _, payload in VALUES]
@@ -57,14 +57,14 @@ def test_word_for_word(tmp_path, monkeypatch, more, block_bytes):
 
 @pytest.mark.parametrize(("written", "payload"), [*VALUES, ("null", b"")])
 def test_alone(tmp_path, written, payload):
-    """Nor does it count whether there is another row."""
+    """A single row has its original text, too."""
     (tmp_path / "in.jsonl").write_bytes(lines_of([written]))
     assert root.run(["write", str(tmp_path / "out.esdb"), str(tmp_path / "in.jsonl")]) == 0
     assert payloads(tmp_path / "out.esdb") == [payload]
 
 
 def test_broken_lines(tmp_path, capfd):
-    """A line that is none is told as before, and the others are kept."""
+    """A broken line is reported as before, and the others are kept."""
     good = lines_of(['{"a":1.0}', "5"])
     bad = [b'{"space":"a","timestamp":1,"data":{"a":}}\n', b'{"space":"a","timestamp":1,"data":1.5.3}\n',
            b'{"space":"a","timestamp":1,"data":{},"data":[]}\n',
@@ -77,7 +77,7 @@ def test_broken_lines(tmp_path, capfd):
 
 
 def test_names(tmp_path):
-    """A name may be written with escapes; and a member further in is another."""
+    """A key may be written with escapes; a nested member with the same name is another."""
     lines = ['"d\\u0061ta":{"a":1.0}', '"x":{"data":{"b":1.0}},"data":[1.0]', '"x":{"data":{"b":1.0}}']
     for number, chosen in enumerate([lines, lines[:1], lines[2:]]):
         path = tmp_path / f"{number}.jsonl"
@@ -89,7 +89,7 @@ def test_names(tmp_path):
 
 
 def test_a_payload_with_another_role(tmp_path):
-    """As an index it has the type of its values; as the payload its text."""
+    """A column used twice has the type of its values as an index, and its text as the payload."""
     (tmp_path / "in.jsonl").write_text('{"space":"a","timestamp":1,"n":7}\n{"space":"a","timestamp":2,"n":8}\n')
     roles = Roles(space="space", timestamp="timestamp", data="n", indexes=("n",))
     with Load([str(tmp_path / "in.jsonl")], roles) as load:
@@ -98,7 +98,7 @@ def test_a_payload_with_another_role(tmp_path):
 
 
 def test_keys_that_are_bytes(tmp_path):
-    """A text is a text in keys, too."""
+    """Text in binary keys stays text, even if it looks like base64."""
     texts = ['{"base64":"aGk="}', {"base64": "/w=="}, "plain", 5]
     rows = [{"space": text, "timestamp": 1, "v": text} for text in texts]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -110,7 +110,7 @@ def test_keys_that_are_bytes(tmp_path):
 
 
 def test_many_names_are_no_columns(tmp_path):
-    """Rows with names of their own take as much as their text."""
+    """Rows with distinct member names use no more memory than their text."""
     words = [f'{{"key-{number}":{number}}}' for number in range(2000)]
     (tmp_path / "in.jsonl").write_bytes(lines_of(words))
     with Load([str(tmp_path / "in.jsonl")], Roles(space="space", timestamp="timestamp")) as load:
@@ -120,7 +120,7 @@ def test_many_names_are_no_columns(tmp_path):
 
 
 def test_import(tmp_path):
-    """A topic takes them alike."""
+    """`import` into a topic has the same results."""
     (tmp_path / "in.jsonl").write_bytes(lines_of([value for value, _ in VALUES]))
     assert aggregator_root.run(["init", str(tmp_path / "catalog")]) == 0
     assert aggregator_root.run(["import", str(tmp_path / "catalog"), "t", str(tmp_path / "in.jsonl")]) == 0
@@ -130,7 +130,7 @@ def test_import(tmp_path):
 
 @pytest.mark.parametrize("name", ["data", "message"])
 def test_over_http(name):
-    """A body of lines is read alike, also where one of them has bytes, and where the payload is called otherwise."""
+    """A body of lines is read alike, also if one has bytes or the payload has another name."""
     body = lines_of([value for value, _ in VALUES], MIXED).replace(b'"data":', f'"{name}":'.encode())
     names = Names() if name == "data" else Names(message=name)
     table = read_events(pa.py_buffer(body), LINES, types={}, binary_keys=False, max_bytes=1 << 20, names=names)
@@ -138,7 +138,7 @@ def test_over_http(name):
 
 
 def test_over_http_what_is_no_base64():
-    """It is refused by the line."""
+    """Invalid base64 is refused with its line."""
     body = pa.py_buffer(lines_of(["1.50", '{"base64":"?"}']))
     with pytest.raises(esformat.InvalidEventError, match="line 2: data is not base64"):
         read_events(body, LINES, types={}, binary_keys=False, max_bytes=1 << 20)
@@ -148,7 +148,7 @@ ODD = [b'{"base64":"aGk="}', b'{"base64":"?"}', b'{"base64": 1}', b"\xff", b'"',
 
 
 def test_scanned_and_written_again(tmp_path):
-    """What a scan writes as JSON lines comes back, also a text that looks like bytes in base64."""
+    """JSON lines written by a scan are read back unchanged, even text that looks like base64."""
     with esformat.create(tmp_path / "a.esdb") as writer:
         for time, payload in enumerate(ODD):
             writer.add("a", payload, timestamp=time)
@@ -162,7 +162,7 @@ def test_scanned_and_written_again(tmp_path):
 
 
 def test_csv_does_not_tell_them_apart(tmp_path, capfd):
-    """A conversion refuses such a text, and a scan tells of it."""
+    """CSV cannot distinguish such a text: a conversion refuses it, and a scan warns."""
     with esformat.create(tmp_path / "a.esdb") as writer:
         for time, payload in enumerate([*ODD, ODD[0]]):
             writer.add("a", payload, timestamp=time)

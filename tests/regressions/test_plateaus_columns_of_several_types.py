@@ -1,6 +1,6 @@
-"""Columns of plateau's clients to which events of other routes gave values of other types.
+"""Columns of plateau's clients that other routes filled with values of other types.
 
-Members of objects came back under one another's names, and pages with lists, objects and times of day were 500.
+Members of objects were swapped, and pages with lists, objects and times of day failed with status 500.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def column_from(client, topic: str, start: int) -> pa.ChunkedArray:
     (pa.array([1, None, 2**40]), "n/a"),
 ])  # fmt: skip
 def test_what_was_sent_comes_back(client, sent, other):
-    """Members of objects by their names, whatever others sent into the column."""
+    """Members of objects keep their names, whatever others sent to the column."""
     topic = f"t{next(TOPICS)}"
     append(client, topic, sent)
     append_otherwise(client, topic, other)
@@ -76,7 +76,7 @@ def test_what_was_sent_comes_back(client, sent, other):
     (pa.array([1, None, 2], pa.time64("us")), ["00:00:00.000001", None, "00:00:00.000002"]),
 ])  # fmt: skip
 def test_a_column_that_became_text(client, sent, texts):
-    """What text cannot be read back as is text, as by every other route."""
+    """Values that cannot be read back from text stay text, as on every other route."""
     topic = f"t{next(TOPICS)}"
     append(client, topic, sent)
     append_otherwise(client, topic, "n/a")
@@ -84,7 +84,7 @@ def test_a_column_that_became_text(client, sent, texts):
 
 
 def test_a_column_that_others_gave_after_the_first_append(client):
-    """One of another type is kept beside it, and so every value as it was sent."""
+    """A column of another type is kept beside the existing one, so that every value stays as sent."""
     topic = f"t{next(TOPICS)}"
     append(client, topic)
     append_otherwise(client, topic, "n/a")

@@ -1,4 +1,4 @@
-"""After the manifest was rebuilt, positions behind events that only the log held were refused, and pipes stopped."""
+"""After a manifest rebuild, positions after events that only the log had were refused, and pipes stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write(catalog, text: str, topic: str = "logs") -> None:
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("times", [1, 2])
 def test_positions_and_pipes_go_on(tmp_path, sealed, times):
-    """All that they had passed is there, and they pass nothing twice."""
+    """Positions and pipes continue: nothing is lost, and nothing is read twice."""
     root = tmp_path / "data"
     with aggregator.open(root) as catalog:
         write(catalog, "one")
@@ -44,7 +44,7 @@ def test_positions_and_pipes_go_on(tmp_path, sealed, times):
 
 
 def test_positions_in_deleted_topics(tmp_path):
-    """So do they where they have passed events of a topic that was deleted since."""
+    """So do those that have passed events of a topic deleted since."""
     root = tmp_path / "data"
     with aggregator.open(root) as catalog:
         write(catalog, "one")

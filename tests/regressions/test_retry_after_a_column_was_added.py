@@ -1,4 +1,4 @@
-"""A batch that was sent again was refused as another one, where the topic had gained a column meanwhile."""
+"""A retried batch was refused as a different one if the topic had gained a column meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BATCH = pa.table({"space": ["a", "b"], "timestamp": [1, 2], "x": [1, None]})
 
 @pytest.mark.parametrize("reopened", [False, True])
 def test_retry_after_a_column_was_added(tmp_path, reopened):
-    """The same events are the same batch, whatever columns the topic has by now; other events are another one."""
+    """The same events are the same batch, whatever columns the topic has now; other events are another one."""
     catalog = aggregator.open(tmp_path)
     topic = catalog.create_topic("t")
     first = topic.append(BATCH, producer="p", sequence=1)

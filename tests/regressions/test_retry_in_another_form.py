@@ -1,4 +1,4 @@
-"""A batch that was sent again was refused as another one, where it lay otherwise in memory or in other Arrow types."""
+"""A retried batch was refused as a different one if its memory layout or Arrow types differed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH = pa.table(
         "by": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())),
     }
 )  # fmt: skip
-VALID = pa.py_buffer(b"\xfd")  # rows 0 and 2, and bits behind the last row
+VALID = pa.py_buffer(b"\xfd")  # rows 0 and 2, and bits after the last row
 
 
 def i32(*numbers):
@@ -25,7 +25,7 @@ def i32(*numbers):
 
 
 def hidden(kind, *buffers, children=None):
-    """A column of three rows, row 1 null, with what its buffers hold under the null and around the values."""
+    """A column of three rows, the second null, with these buffer contents beneath the null and around the values."""
     return pa.Array.from_buffers(kind, 3, [VALID, *buffers], children=children)
 
 
@@ -52,7 +52,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_same_events_in_another_form(tmp_path, form):
-    """The same events are the same batch, however they lie in memory, also those that came that way first."""
+    """The same events are the same batch in every layout, whichever came first."""
     again = FORMS[form]
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
@@ -64,7 +64,7 @@ def test_the_same_events_in_another_form(tmp_path, form):
 
 
 def test_a_family_of_schemas_came_between(tmp_path):
-    """Batches like the first go to wider columns in another order by now; the first is known all the same."""
+    """A retry is recognised although similar batches now go to wider columns in another order."""
     first = pa.table({"space": ["a"], "timestamp": [1], "x": pa.array([1], pa.int8()), "y": ["t"]})
     wider = pa.table({"y": ["t"], "x": [2**40], "space": ["a"], "timestamp": [2]})
     with aggregator.open(tmp_path) as catalog:
@@ -79,7 +79,7 @@ def test_a_family_of_schemas_came_between(tmp_path):
 
 
 def test_floats_came_between(tmp_path):
-    """Whole numbers of more digits than floats have are known still, and appended still; floats are refused."""
+    """After floats were refused, integers beyond float precision are still recognised and appended."""
     whole = pa.table({"space": ["a"], "timestamp": [1], "n": [2**60 + 1]})
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
@@ -92,7 +92,7 @@ def test_floats_came_between(tmp_path):
 
 @pytest.mark.parametrize("column", BATCH.column_names[2:])
 def test_another_value_is_another_batch(tmp_path, column):
-    """One value that differs, in whatever type, makes another batch."""
+    """A single different value, of any type, makes another batch."""
     place = BATCH.column_names.index(column)
     other = BATCH.set_column(place, column, BATCH[column].combine_chunks().take(pa.array([0, 0, 2])))
     with aggregator.open(tmp_path) as catalog:

@@ -1,4 +1,4 @@
-"""Rows of Python with values of several kinds: Arrow lets the first one choose, and takes the others for that kind."""
+"""Python rows with values of several types: Arrow uses the type of the first and converts the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def topic(tmp_path):
 
 
 def read_back(topic, *batches):
-    """The values of a column, appended in such batches."""
+    """The values of a column, appended in these batches."""
     for number, values in enumerate(batches):
         topic.append([{"space": "a", "timestamp": 9 * number + n, "v": value} for n, value in enumerate(values)])
     return topic.scan().to_table()["v"].to_pylist()
@@ -39,7 +39,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("one", "other", "expected"), PAIRS)
 def test_one_batch_is_as_two(tmp_path, one, other, expected):
-    """Whichever value comes first, in one batch or in two: text, where no type has both."""
+    """The result is the same in one batch or two and in any order: text if there is no common type."""
     with aggregator.open(tmp_path / "data") as catalog:
         assert read_back(catalog.create_topic("a"), [one, other]) == expected
         assert read_back(catalog.create_topic("b"), [other, one]) == expected[::-1]
@@ -48,7 +48,7 @@ def test_one_batch_is_as_two(tmp_path, one, other, expected):
 
 
 def test_a_time_without_a_zone_is_utc(tmp_path):
-    """Beside one that has a zone, whichever comes first; and in a column of such."""
+    """A time without a zone is UTC, before or after one with a zone, and in a typed column."""
     east = dt.datetime(2024, 1, 1, 17, 30, tzinfo=dt.timezone(dt.timedelta(hours=5)))
     with aggregator.open(tmp_path / "data") as catalog:
         for name, values in (("a", [east, NOON.replace(tzinfo=None)]), ("b", [NOON.replace(tzinfo=None), east])):
@@ -58,14 +58,14 @@ def test_a_time_without_a_zone_is_utc(tmp_path):
 
 
 def test_a_value_in_a_list(topic):
-    """A list whose values no type has is refused, and says so."""
+    """A list of values without a common type is refused with the reason."""
     with pytest.raises(esformat.InvalidEventError, match=r"column 'v' cannot be stored: .*several kinds"):
         read_back(topic, [[DAY, 7.9]])
     assert read_back(topic, [[DAY, None]]) == [[DAY, None]]
 
 
 def test_nanoseconds(topic):
-    """Those of pandas are kept."""
+    """Nanoseconds of pandas are kept."""
     moment = pd.Timestamp("2024-01-01T00:00:00.123456789", tz="UTC")
     assert read_back(topic, [moment, None]) == [moment, None]
     topic.append([{"space": "b", "timestamp": 1, "d": pd.Timedelta("1ns")}])
@@ -73,5 +73,5 @@ def test_nanoseconds(topic):
 
 
 def test_a_list_is_no_object(topic):
-    """In a column of objects an empty list is one, and no object without its members."""
+    """An empty list in a column of objects stays a list, and is not an object without members."""
     assert read_back(topic, [{"a": 1}], [[]]) == ['{"a":1}', "[]"]

@@ -8,7 +8,7 @@ import esformat
 
 
 def test_loops_within_loops(write):
-    """Three scans of one segment, one within the other, each give what they give alone."""
+    """Three nested scans of one segment each have the same results as alone."""
     rows = [(f"s{n % 4}", b"%d" % n, n, f"g{n % 3}", {"type": f"t{n % 2}"}) for n in range(120)]
     segment = write(rows, indexes=["type"])
     alone = {space: [e.data for e in segment[space].scan()] for space in segment.spaces()}
@@ -25,7 +25,7 @@ def test_loops_within_loops(write):
 
 
 def test_missing_key(write):
-    """None, or a KeyError that says which; nothing else."""
+    """A missing key is None or a KeyError that names it."""
     segment = write([("a", b"", 1)])
     assert segment.find("b") is None
     with pytest.raises(esformat.SpaceNotFoundError, match="no space 'b'"):

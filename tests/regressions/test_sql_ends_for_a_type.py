@@ -1,4 +1,4 @@
-"""One column of a type that DuckDB lacks: no statement over its table was answered, or the process ended."""
+"""If a column had a type that DuckDB lacks, no statement over its table worked, or the process crashed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_types_that_duckdb_lacks(tmp_path, name):
-    """Such values come in another type, other columns as ever: of topics, before and after sealing, and of files."""
+    """Such values are returned in another type, other columns as usual: of topics, sealed or not, and of files."""
     column, expected = COLUMNS[name]
     table = pa.table({"space": ["a", "b"], "timestamp": [1, 2], "kind": ["x", "y"], "v": column})
     with aggregator.open(tmp_path / "data") as catalog:
@@ -55,7 +55,7 @@ def test_types_that_duckdb_lacks(tmp_path, name):
 
 
 def test_decimals_that_grow_together(tmp_path):
-    """Types of two batches that become one with more digits than DuckDB has."""
+    """Decimals whose common type has more digits than DuckDB supports can be queried."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t")
         for kind in (pa.decimal128(38, 0), pa.decimal128(10, 2)):

@@ -1,7 +1,7 @@
-"""Users saw events twice: a batch whose answer was lost was stored, and then in halves under other keys as too large.
+"""Events appeared twice: a batch whose response was lost was stored, and stored again in halves under other keys.
 
-The next server that was asked, or the same one after a restart, took smaller bodies and answered 413. That tells
-nothing of the try before it.
+The next server, or the same one after a restart, accepted only smaller bodies and returned 413, which says nothing
+about the attempt before it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS = [{"space": "s", "timestamp": n, "data": b"x" * 1000} for n in range(100)]
 
 @contextmanager
 def roomy_and_small(tmp_path):
-    """A topic, a server of it whose first answer is lost, and one that takes smaller bodies only."""
+    """A topic, a server whose first response is lost, and one that accepts only smaller bodies."""
     limits = Http(bind="127.0.0.1:0", drain_s=1.0), Http(bind="127.0.0.1:0", drain_s=1.0, max_append_bytes=60_000)
     with (
         aggregator.open(tmp_path / "data") as catalog,
@@ -42,7 +42,7 @@ def repeated(url, unsent):
 
 
 def test_a_writer(tmp_path):
-    """The batch is told of as one that may be stored, with its key; what comes behind it goes on."""
+    """The writer reports the batch as possibly stored, with its key; later batches continue."""
     with roomy_and_small(tmp_path) as (topic, roomy, small), Client([roomy, small]) as client:
         writer = client.topic("t").writer(linger_s=60)
         for row in ROWS:
@@ -51,7 +51,7 @@ def test_a_writer(tmp_path):
             writer.flush()
         (unsent,) = caught.value.unsent
         assert (unsent.error.maybe_stored, unsent.error.status, unsent.events) == (True, 413, ROWS)
-        for row in ROWS:  # too large as well, and never stored: in halves
+        for row in ROWS:  # too large as well, but never stored: sent in halves
             writer.add_row(row | {"space": "later"})
         writer.close()
         assert repeated(roomy, unsent).duplicate
@@ -59,7 +59,7 @@ def test_a_writer(tmp_path):
 
 
 def test_a_writer_of_asyncio(tmp_path):
-    """The same."""
+    """The asyncio writer does the same."""
 
     async def write(urls):
         async with AsyncClient(urls) as client:
@@ -78,7 +78,7 @@ def test_a_writer_of_asyncio(tmp_path):
 
 
 def test_an_append(tmp_path):
-    """It says that the batch may be stored; where no try went before, that it is not."""
+    """`append` says that the batch may be stored; without an earlier attempt, that it is not."""
     with roomy_and_small(tmp_path) as (topic, roomy, small):
         with Client([roomy, small]) as client, pytest.raises(UnavailableError) as caught:
             client.topic("t").append(ROWS)
@@ -90,7 +90,7 @@ def test_an_append(tmp_path):
 
 @pytest.mark.parametrize("status", [401, 403, 413])
 def test_what_is_said_at_the_door(status):
-    """It tells nothing of an append's attempts before it; a question is refused as ever."""
+    """A refusal before an append is read does not deny earlier attempts; a query is refused as usual."""
     for stores, kind in ((True, UnavailableError), (False, type(error_of(status, {}, b"", subject="/")))):
         attempts = Attempts(Retry(), repeatable=True, stores=stores)
         attempts.wait_s(UnavailableError("lost", status=None, maybe_stored=True))
@@ -101,7 +101,9 @@ def test_what_is_said_at_the_door(status):
 
 
 def test_the_key_of_what_failed_is_good_for_long(tmp_path):
-    """However many batches went since: the server remembers 64 of a producer, so nobody else goes on with this one."""
+    """The key of a failed batch stays usable, however many batches followed: the server remembers 64 of a producer,
+    so no other batch uses this one.
+    """
     with roomy_and_small(tmp_path) as (topic, roomy, small), Client([roomy, small]) as client:
         writer = client.topic("t").writer(linger_s=60)
         for row in ROWS:

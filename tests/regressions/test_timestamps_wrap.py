@@ -10,7 +10,7 @@ import esformat
 
 MOMENTS = [
     dt.datetime(1, 1, 1, tzinfo=dt.UTC),
-    dt.datetime(1901, 12, 13, 20, 45, 51, 999_999, dt.UTC),  # before what 32 bits of seconds can tell
+    dt.datetime(1901, 12, 13, 20, 45, 51, 999_999, dt.UTC),  # before the range of 32-bit seconds
     dt.datetime(1969, 12, 31, 23, 59, 59, 999_000, dt.UTC),
     dt.datetime(1970, 1, 1, tzinfo=dt.UTC),
     dt.datetime(2014, 6, 23, 14, 48, 39, 123_456, dt.UTC),
@@ -21,7 +21,7 @@ MOMENTS = [
 
 
 def test_any_moment_survives(write):
-    """To the microsecond, in order, and as a bound of a scan."""
+    """Any timestamp is stored to the microsecond, is ordered, and can bound a scan."""
     segment = write([("a", b"", moment) for moment in reversed(MOMENTS)])
     assert [event.time for event in segment["a"].scan()] == MOMENTS
     assert [event.time for event in segment["a"].scan(reverse=True)] == MOMENTS[::-1]
@@ -32,7 +32,7 @@ def test_any_moment_survives(write):
 
 @pytest.mark.parametrize("timestamp", [2**63, -(2**63) - 1, 1_403_534_919 * 10**12])
 def test_what_does_not_fit_is_refused(tmp_path, timestamp):
-    """Never stored as another moment."""
+    """A timestamp that does not fit is refused, never stored as another one."""
     with esformat.create(tmp_path / "a.esdb") as writer:
         with pytest.raises(esformat.InvalidEventError, match="does not fit 64 bits; timestamps are microseconds"):
             writer.add("a", timestamp=timestamp)
@@ -40,7 +40,7 @@ def test_what_does_not_fit_is_refused(tmp_path, timestamp):
 
 
 def test_the_ends_of_time(write):
-    """The least and the greatest int64 side by side, in one block, in one space, over groupings."""
+    """The least and greatest int64 can be in one block and space, over several groupings."""
     ends = [-(2**63), -1, 0, 2**63 - 1]
     segment = write([("a", b"", time, grouping) for grouping in ("", "g") for time in reversed(ends)])
     assert [event.timestamp for event in segment["a"].scan(grouping="g")] == ends

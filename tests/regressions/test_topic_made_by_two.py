@@ -1,4 +1,4 @@
-"""Who made the same topic at the same moment, and lost, was told that it exists and then that it does not."""
+"""The loser of two concurrent creations of a topic was told that it exists and then that it does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aggregator import TopicExistsError
 
 
 def test_a_topic_that_exists_is_there(tmp_path):
-    """Threads race to make topics; the losers can use them at once."""
+    """Threads create the same topics concurrently; the losers can use them immediately."""
     with aggregator.open(tmp_path) as catalog, ThreadPoolExecutor(8) as pool:
 
         def make(name):

@@ -1,4 +1,4 @@
-"""What one thread did was wrong, or failed, because of what another did just then."""
+"""Concurrent operations of two threads that failed or had wrong results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows(*times):
 
 @pytest.fixture
 def root(tmp_path, quiet):
-    """Nothing is removed or merged by itself."""
+    """The directory of a catalog without background removal or merging."""
     return tmp_path / "events"
 
 
@@ -45,7 +45,7 @@ def topic(catalog):
 
 
 def once(monkeypatch, owner, name, act):
-    """Let something happen before the next call of a function."""
+    """Do something before the next call of a function."""
     real = getattr(owner, name)
 
     def called(*args, **options):
@@ -57,7 +57,7 @@ def once(monkeypatch, owner, name, act):
 
 
 def test_traces_while_segments_are_merged(topic, monkeypatch):
-    """What is there is found, in the files that were there when the look began."""
+    """A search for traces during a merge finds them in the files that existed when it began."""
     once(monkeypatch, traces, "_holds", topic.compact)
     found = topic.traces("a")
     assert found.visible == 2
@@ -65,7 +65,7 @@ def test_traces_while_segments_are_merged(topic, monkeypatch):
 
 
 def test_segments_that_go_while_they_are_merged(catalog, topic, monkeypatch):
-    """Files that were opened, and are read again when retention has removed them, keep nobody from merging others."""
+    """Files that retention removes while they are merged do not stop other merges."""
     topic.set_policy(retention={"age": "1h"})
 
     def remove():
@@ -80,7 +80,7 @@ def test_segments_that_go_while_they_are_merged(catalog, topic, monkeypatch):
 
 
 def test_traces_in_a_process_that_does_not_know_the_newest_columns(root, topic, monkeypatch):
-    """Events that came after the look began are none of its business."""
+    """A search for traces in a reader ignores events, and columns, that are newer than its beginning."""
     with aggregator.open(root, read_only=True) as reader:
         seen = reader.topic("t")
 
@@ -92,7 +92,7 @@ def test_traces_in_a_process_that_does_not_know_the_newest_columns(root, topic, 
 
 
 def test_accepting_losses_while_segments_are_merged(catalog, topic, monkeypatch):
-    """Nothing is called lost that was merged meanwhile."""
+    """`accept_losses` does not report segments that were merged meanwhile."""
     once(monkeypatch, type(catalog._backend.layout), "segment", topic.compact)
     assert catalog.accept_losses() == []
     assert catalog.problems() == []
@@ -100,7 +100,7 @@ def test_accepting_losses_while_segments_are_merged(catalog, topic, monkeypatch)
 
 
 def test_two_policies(root, catalog, topic, monkeypatch):
-    """Of two threads that change a topic's policies, neither takes back what the other did."""
+    """Two threads that change a topic's policies do not revert each other's changes."""
     other = threading.Thread(target=topic.set_policy, kwargs={"retention": {"segments": 5}})
 
     def meanwhile():
@@ -117,14 +117,14 @@ def test_two_policies(root, catalog, topic, monkeypatch):
 
 
 def test_stats_while_a_topic_is_made(catalog, topic, monkeypatch):
-    """They are told without it."""
+    """Statistics that were begun before a topic was created do not include it."""
     once(monkeypatch, topic_module, "topic_stats", lambda: catalog.create_topic("another"))
     assert list(catalog.stats()["topics"]) == ["t"]
     assert topic.name == "t"
 
 
 def test_appending_to_a_topic_that_is_being_made(catalog, monkeypatch):
-    """It has its columns as soon as it can be found: batches with fewer of them do not get other ones."""
+    """A new topic has its columns as soon as it can be found, so that narrower batches do not get others."""
     manifest = catalog._backend.manifest
     once(monkeypatch, manifest, "add_schema", lambda: catalog.topic("new").append(rows(1)))
     topic = catalog.create_topic("new", pa.schema([("data", pa.binary()), ("n", pa.int64())]))
@@ -133,7 +133,7 @@ def test_appending_to_a_topic_that_is_being_made(catalog, monkeypatch):
 
 
 def test_streams_are_written_only_when_something_came(catalog, monkeypatch):
-    """Neither topics with binary keys nor segments that are gone make the index of streams be written each second."""
+    """Topics with binary keys and removed segments do not cause the stream index to be written each second."""
     binary = catalog.create_topic("binary", keys="binary")
     binary.append([{"space": b"a", "timestamp": 1}])
     catalog.write({"app": "web"}, [{"msg": "hello"}])
@@ -147,7 +147,7 @@ def test_streams_are_written_only_when_something_came(catalog, monkeypatch):
 
 
 def test_verifying_while_retention_clears_up(catalog, monkeypatch):
-    """Every segment is looked at, also while the table of segments is made anew because many went."""
+    """`verify` checks every segment, even if the table of segments is rebuilt because many were removed."""
     monkeypatch.setattr(segment_table, "_LEAST_CAPACITY", 2)
     monkeypatch.setattr(segment_table, "_MANY_GONE", 2)
     topic = catalog.create_topic("t", roll={"age": "1h"})

@@ -1,4 +1,4 @@
-"""What senders of odd data met: values that were changed or left out with an answer of 200, and answers of 500."""
+"""Odd data sent over HTTP was changed or dropped with status 200, or failed with status 500."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def asked(client, statement: str, route: str = "/v1/query") -> list[dict]:
 
 
 def test_an_export_that_ends_early(client):
-    """It is refused, and nothing of it is stored."""
+    """A truncated export is refused, and nothing of it is stored."""
     export = ExportLogsServiceRequest()
     record = export.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=10**18)
     record.body.string_value = "paid 1000000 EUR"
@@ -56,7 +56,7 @@ def test_a_key_that_is_there_twice(client, body):
 
 
 def test_long_whole_numbers(client):
-    """They keep every digit, from whoever sends them."""
+    """Long integers keep every digit on every route."""
     assert send(client, "long", {"space": "x", "timestamp": 1, "n": LONG, "o": {"n": -LONG}}, JSON).status_code == 200
     (row,) = rows(client.get("/v1/topics/long/events", headers={"accept": LINES}))
     assert str(LONG) in str(row["n"])
@@ -74,7 +74,7 @@ def test_long_whole_numbers(client):
 
 
 def test_columns_of_one_name_in_an_answer(client):
-    """Of a join: each keeps its values."""
+    """Columns of a join with the same name each keep their values."""
     send(client, "left", {"space": "x", "timestamp": 1, "id": 1, "v": "left"})
     send(client, "right", {"space": "y", "timestamp": 2, "id": 1, "v": "right"})
     statement = 'SELECT l.v, r.v FROM "left" l JOIN "right" r ON l.id = r.id'
@@ -86,7 +86,7 @@ def test_columns_of_one_name_in_an_answer(client):
     "SELECT max(timestamp) - min(timestamp) AS d FROM empty",
 ])  # fmt: skip
 def test_what_parquet_cannot_hold(client, statement):
-    """It is said, with the column; other formats have it."""
+    """Values that Parquet cannot store are refused with their column; other formats accept them."""
     send(client, "empty", {"space": "x", "timestamp": 1, "labels": {}})
     answer = client.post("/v1/sql", content=statement, headers={"content-type": "text/plain", "accept": PARQUET})
     assert (answer.status_code, "'d'" in answer.text) == (400, True)
@@ -98,7 +98,7 @@ def test_what_parquet_cannot_hold(client, statement):
     pa.array([b""], pa.binary(0)), pa.array([Decimal(100)], pa.decimal128(10, -2)),
 ], ids=["bytes", "decimal"])  # fmt: skip
 def test_types_that_parquet_refuses(client, column, request):
-    """It is said as well where the library takes them for errors of the disk."""
+    """So are types that Arrow reports as disk errors."""
     topic = f"types-{request.node.callspec.id}"
     sink = pa.BufferOutputStream()
     table = pa.table({"space": ["x"], "timestamp": [1], "odd": column})
@@ -110,7 +110,7 @@ def test_types_that_parquet_refuses(client, column, request):
 
 
 def test_bounds_between_two_microseconds(client):
-    """What lies before them is left out, and nothing else."""
+    """Bounds between two microseconds exclude exactly the records before or after them."""
     times = [f"2026-03-01T08:00:00.00000{n}Z" for n in range(2)]
     send(client, "bounds", "\n".join(json.dumps({"space": "x", "timestamp": t, "n": n}) for n, t in enumerate(times)))
     for given in ({"end": "2026-03-01T08:00:00.0000005Z"}, {"end": 1772352000000000500, "time_unit": "ns"}):
@@ -120,7 +120,7 @@ def test_bounds_between_two_microseconds(client):
 
 
 def test_names_with_nul(client):
-    """Other programs would read them up to there: they are refused, wherever they stand."""
+    """Names with NUL, which other programs would cut, are refused everywhere."""
     for body in (
         '{"space": "x", "timestamp": 1, "a\\u0000b": 1}',
         '{"space": "x", "timestamp": 1, "o": {"a\\u0000": 1}}',

@@ -1,6 +1,6 @@
-"""Times in a zone that the reader's machine does not know, as a container without tzdata: they are shown in UTC.
+"""Times in a zone that the reader's machine lacks, as in a container without tzdata, are shown in UTC.
 
-Making them Python objects raised ArrowInvalid, which spoke of a missing module, as events, from files and topics.
+Their conversion to Python objects raised ArrowInvalid about a missing module, for events from files and topics.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOMENT = dt.datetime(2026, 3, 1, 8, 0, 5, tzinfo=dt.UTC)
 
 
 def table() -> pa.Table:
-    """Two events, one of them with a time that Python has not got."""
+    """Two events, one of them with a time beyond Python's range."""
     last = pa.array([2**62], pa.timestamp("us", "UTC"))
     times = pa.concat_arrays([pa.array([MOMENT]).cast(pa.timestamp("us", "UTC")), last]).cast(THERE)
     return pa.table(
@@ -33,7 +33,7 @@ def table() -> pa.Table:
 
 
 def check(events: list[esformat.Event]) -> None:
-    """The first is as it was written, but for the zone."""
+    """Check that the first time is as written, except for the zone."""
     assert events[0].columns["at"] == MOMENT
     assert events[0].columns["at"].utcoffset() == dt.timedelta(0)
     assert events[0].columns["seen"] == [{"at": MOMENT}]
@@ -41,7 +41,7 @@ def check(events: list[esformat.Event]) -> None:
 
 
 def test_events_of_a_file(tmp_path):
-    """As events of the whole file and of one space; a table keeps the zone."""
+    """Events are right in the whole file and in one space; a table keeps the zone."""
     with esformat.create(tmp_path / "a.esdb") as writer:
         writer.add_table(table())
     with esformat.open(tmp_path / "a.esdb") as segment:
@@ -52,7 +52,7 @@ def test_events_of_a_file(tmp_path):
 
 
 def test_events_of_a_topic(tmp_path):
-    """Before they are sealed, and after."""
+    """Events of a topic are right, sealed or not."""
     with aggregator.open(tmp_path / "c") as catalog:
         topic = catalog.create_topic("t")
         topic.append(table())

@@ -1,4 +1,4 @@
-"""The page that shows a whole file: its lines put together are the file, each at the offset that it says."""
+"""The page that shows a whole file: its lines, joined, are the file, each at its stated offset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LINE = re.compile(r'^ *(?P<offset>\d+)  (?:"(?P<text>.*)"|(?P<hex>[0-9a-f]{2}(?
 
 
 def test_every_byte_is_shown():
-    """Nothing is left out, and nothing stands at another place."""
+    """Every byte is shown, at its offset."""
     page = (ROOT / "spec" / "annotated.md").read_text("utf-8")
     shown = bytearray()
     for line in page.split("```")[1].splitlines():

@@ -1,4 +1,4 @@
-"""Damaged files by name: refused with an error that says what and where, or answered like whole ones; never wrongly.
+"""Known kinds of damage are refused with an error that says what and where, or have no effect; results are never wrong.
 
 `verify` reports each of them, and the independent reader refuses what it needs.
 """
@@ -19,7 +19,7 @@ from spec_questions import Sound
 
 import esformat
 
-pytestmark = pytest.mark.xdist_group("damage")  # of files that are asked once while they are whole
+pytestmark = pytest.mark.xdist_group("damage")  # each file is read once while it is whole
 
 NAMES = ["no-events", "one-event", "times", "integers", "nested", "zstd", "zstd-dictionary", "lz4", "indexes"]
 BOMB_BYTES = 64 << 20
@@ -32,12 +32,12 @@ def _golden(name: str) -> Sound:
 
 @cache
 def _one() -> Sound:
-    """The file of one event that forged ones are made from."""
+    """The file of one event that forged files are made from."""
     return Sound(make_damaged.one_event())
 
 
 def _assert_found(sound: Sound, damaged: bytes) -> list[esformat.EsdbError]:
-    """A damaged file is detected or harmless for every question, and `verify` reports it in any case."""
+    """Check that a damaged file is detected or harmless in every query, and that `verify` reports it."""
     errors = sound.errors_of(damaged)
     for error in errors:
         assert isinstance(error, esformat.CorruptSegmentError | esformat.UnsupportedVersionError)
@@ -50,7 +50,7 @@ def _assert_found(sound: Sound, damaged: bytes) -> list[esformat.EsdbError]:
 
 
 def _possible() -> list[tuple[str, str]]:
-    """Each way of damage with each file that has the blocks for it and is changed by it."""
+    """Each kind of damage with each file that has the blocks for it and is changed by it."""
     cases = []
     for name in NAMES:
         data = (make_golden.FOLDER / f"{name}.esdb").read_bytes()
@@ -63,7 +63,7 @@ def _possible() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("how", "name"), share_of(_possible(), 2))
 def test_found_damage(how, name):
-    """What happens to files in the wild is noticed, with the byte at which it is."""
+    """Damage that occurs in practice is detected, with its position."""
     sound = _golden(name)
     damaged = make_damaged.FOUND[how](sound.data)
     errors = _assert_found(sound, damaged)
@@ -75,7 +75,7 @@ def test_found_damage(how, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tail_of_another_file(name):
-    """Half of a file and half of another are not a file, whichever comes first."""
+    """Parts of two files joined in either order are not a valid file."""
     for other in NAMES:
         if other != name:
             for damaged in (
@@ -88,7 +88,7 @@ def test_tail_of_another_file(name):
 
 @pytest.mark.parametrize("name", ["zstd-dictionary", "indexes", "lz4"])
 def test_every_pair_of_blocks_swapped(name):
-    """Two blocks of one kind and length in each other's place are noticed, as their handles say which belongs where."""
+    """Two blocks of one kind and length that swap places are detected by their handles."""
     sound = _golden(name)
     places = make_damaged.blocks(sound.data)
     for first in places:
@@ -103,7 +103,7 @@ def test_every_pair_of_blocks_swapped(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_page_zeroed(name):
-    """Each page of zeros is noticed."""
+    """Each page of zeroes is detected."""
     sound = _golden(name)
     step = max(make_damaged.PAGE_BYTES, len(sound.data) // (16 if ALL else 3))
     for at in range(0, len(sound.data) - make_damaged.PAGE_BYTES, step):
@@ -114,7 +114,7 @@ def test_every_page_zeroed(name):
 
 @pytest.mark.parametrize("how", sorted(make_damaged.FORGED))
 def test_forged(how):
-    """Bytes that no writer of this version gives are refused though every checksum is right; within time and memory."""
+    """Bytes that no writer of this version makes are refused despite valid checksums, with limited time and memory."""
     sound = _one()
     damaged = make_damaged.FORGED[how](sound.data)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -135,7 +135,7 @@ def _read_independently(data: bytes) -> list[str]:
 
 @pytest.mark.parametrize("how", ["newer_major", "unknown_codec"])
 def test_newer_files_ask_for_a_newer_reader(how):
-    """What only a newer reader knows is not called damage."""
+    """A feature that only a newer reader supports is not reported as damage."""
     unsupported = [
         error
         for error in _one().errors_of(make_damaged.FORGED[how](_one().data))
@@ -147,7 +147,7 @@ def test_newer_files_ask_for_a_newer_reader(how):
 
 @pytest.mark.parametrize("how", sorted(make_damaged.ALLOWED))
 def test_what_other_writers_may_write(how):
-    """A minor version to come with a block of an unknown kind, and other metadata, answer everything as before."""
+    """A later minor version with an unknown block kind, and other metadata, is read as before."""
     sound = _one()
     other = make_damaged.ALLOWED[how](sound.data)
     assert other != sound.data
@@ -160,7 +160,7 @@ def test_what_other_writers_may_write(how):
 
 
 def test_committed_files():
-    """The damaged files in the repository are what their generator makes today, and are judged as their names say."""
+    """The damaged files in the repository equal their generator's output; `verify` judges them as their names say."""
     folder = ROOT / "fixtures" / "damaged"
     made = make_damaged.files()
     assert {path.name for path in folder.iterdir()} == set(made)

@@ -1,4 +1,4 @@
-"""The examples of the specification in hexadecimal: the code writes exactly these bytes and reads them back."""
+"""The hexadecimal examples of the specification: the code writes exactly these bytes and reads them back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _of(name):
 
 
 def test_all_examples_are_tested():
-    """Each kind of example has a test below."""
+    """Each kind of example is tested below."""
     assert {name for name, _, _ in examples()} == {
         "header", "handle", "pack", "template node", "template table", "text node",
     }  # fmt: skip
@@ -35,21 +35,21 @@ def test_all_examples_are_tested():
 
 @pytest.mark.parametrize(("facts", "stored"), _of("header"))
 def test_header(facts, stored):
-    """The header of every segment."""
+    """The header of every segment has the bytes of the example."""
     assert encode_header() == stored
     check_header(stored)
 
 
 @pytest.mark.parametrize(("facts", "stored"), _of("handle"))
 def test_handle(facts, stored):
-    """A handle, as it is written."""
+    """A handle has the bytes of the example."""
     handle = BlockHandle(*(int(facts[name], 0) for name in ("offset", "length", "check")))
     assert handle.encode() == stored
 
 
 @pytest.mark.parametrize(("facts", "stored"), _of("pack"))
 def test_pack(facts, stored):
-    """Packed numbers and their bytes, read either way, and by the independent reader."""
+    """Packed numbers have the bytes of the example, and are read back, also by the independent reader."""
     numbers = [int(number) for number in facts["numbers"].split(",")]
     encode = {"bits": encode_ints, "planes": encode_planes}[facts["form"]]
     assert encode(np.array(numbers), make_compressor(CODEC_NAMES[facts["codec"]])) == stored
@@ -63,7 +63,7 @@ def test_pack(facts, stored):
 
 @pytest.mark.parametrize(("facts", "stored"), _of("text node"))
 def test_front_coded_node(facts, stored):
-    """Keys and their bytes, read either way, and by the independent reader."""
+    """Front-coded keys have the bytes of the example, and are read back, also by the independent reader."""
     plain, keys = make_compressor(CODEC_NAMES[facts["codec"]]), [b"user-1", b"user-12", b"user-3"]
     assert encode_texts(pa.array(keys, pa.binary()), EncodeContext(plain, plain)) == stored
     read, end = read_keys(memoryview(stored), 0, len(keys), PLAIN.plain, PLAIN.plain)
@@ -82,7 +82,7 @@ VALUES = [b'{"n":7,"s":"b"}', None, b"x"]
 
 @pytest.mark.parametrize(("facts", "stored"), _of("template table"))
 def test_template_table(facts, stored):
-    """The templates of a column, read either way, and by the independent reader."""
+    """A table of templates has the bytes of the example, and is read back, also by the independent reader."""
     plain = make_compressor(CODEC_NAMES[facts["codec"]])
     assert TABLE.encode(EncodeContext(plain, plain)) == stored
     assert table_of(decode_templates(memoryview(stored), len(TABLE.templates), PLAIN)) == TABLE
@@ -94,7 +94,7 @@ def test_template_table(facts, stored):
 
 @pytest.mark.parametrize(("facts", "stored"), _of("template node"))
 def test_template_node(facts, stored):
-    """Values by these templates, read either way, and by the independent reader."""
+    """Values by templates have the bytes of the example, and are read back, also by the independent reader."""
     plain, templates = make_compressor(CODEC_NAMES[facts["codec"]]), TABLE.compiled()
     context = EncodeContext(plain, plain, templates=templates, matcher=Matcher(templates))
     assert encode_templated(pa.array(VALUES, pa.binary()), [0, len(VALUES)], context) == [stored]

@@ -1,8 +1,8 @@
-"""R11 and R12 of the reliability promises: every bit of ten small files, and every length that they can be cut to.
+"""Reliability promises R11 and R12: every bit of ten small files is flipped, and they are cut to every length.
 
-Whatever is asked of a damaged file is refused or answered as if it were whole, and `verify` reports every flip.
-`make test-all` takes a slice, always the same: a bit of every third byte, every length, 60 flips of larger files;
-`make test` a fourteenth of it. `ESFORMAT_ALL_FLIPS=1` takes all, and 100,000 of the larger ones: an hour or so on a
+Every query of a damaged file is refused or has the result of the whole file, and `verify` reports every flip. `make
+test-all` takes a fixed selection: a bit of every third byte, every length, 60 flips of larger files; `make test` takes
+a fourteenth of it. `ESFORMAT_ALL_FLIPS=1` takes all, and 100,000 flips of the larger files, in about an hour on one
 core.
 """
 
@@ -86,12 +86,12 @@ def _large(name: str) -> Sound:
 
 
 def _bits(size: int) -> list[int]:
-    """The bits to flip: all, or one of every third byte, a different one from byte to byte, or a share of those."""
+    """The bits to flip: all, or one in every third byte that varies from byte to byte, or a share of those."""
     return list(range(8 * size)) if ALL else share_of((8 * at + at * 5 % 8 for at in range(0, size, 3)), 14)
 
 
 def test_there_are_ten_small_files(small):
-    """As promised; small, as each bit costs."""
+    """The number of files is the promised one; they are small, because each bit costs time."""
     assert len(small) == 10
     assert all(len(sound.data) < 2500 for sound in small.values())
 
@@ -99,7 +99,7 @@ def test_there_are_ten_small_files(small):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_every_bit(small, name):
-    """A flipped bit is detected or changes no answer."""
+    """A flipped bit is detected or changes no result."""
     sound = small[name]
     bits = _bits(len(sound.data))
     unnoticed = [bit >> 3 for bit in bits if not sound.errors_of(make_damaged.flip(sound.data, bit))]
@@ -107,9 +107,9 @@ def test_every_bit(small, name):
 
 
 def _unprotected(data: bytes, offsets: list[int]) -> list[int]:
-    """Of bytes whose damage no question noticed, those that the specification does not name: there should be none."""
+    """The bytes whose damage no query noticed, without those that the specification excludes: there should be none."""
     unread = make_damaged.blocks_of(data, make_damaged.METADATA)[:1]  # the spare copy
-    unread += make_damaged.blocks_of(data, make_damaged.FILTER)  # without it the directory answers
+    unread += make_damaged.blocks_of(data, make_damaged.FILTER)  # without it the directory is used
     ranges = [range(make_damaged.HEADER_BYTES), *(range(block.offset, block.end) for block in unread)]
     return [offset for offset in offsets if not any(offset in named for named in ranges)]
 
@@ -117,7 +117,7 @@ def _unprotected(data: bytes, offsets: list[int]) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_verify_reports_every_bit(small, name):
-    """`verify` finds one problem for one flipped bit, wherever it is."""
+    """`verify` reports exactly one problem for one flipped bit, wherever it is."""
     data = small[name].data
     for bit in _bits(len(data)):
         report = esformat.verify(esformat.BytesSource(make_damaged.flip(data, bit)))
@@ -127,7 +127,7 @@ def test_verify_reports_every_bit(small, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_every_truncation(small, name):
-    """A file cut at any length does not open, with a clear error; `verify` says so and does not fail."""
+    """A file cut at any length is refused with a clear error; `verify` reports it and does not fail."""
     data = small[name].data
     for size in share_of(range(len(data)), 1 if ALL else 14):
         with pytest.raises(esformat.CorruptSegmentError) as caught:
@@ -139,7 +139,7 @@ def test_every_truncation(small, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_flips_of_large_files(name):
-    """Random flips of larger files: the block that they hit is refused, all else is answered as before."""
+    """After a random flip in a larger file, a query is refused or has the same result as before."""
     sound = _large(name)
     rnd = random.Random(name)
     for _ in range(FLIPS_OF_LARGE_FILES // len(LARGE)):

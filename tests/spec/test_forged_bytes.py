@@ -1,7 +1,8 @@
-"""Every byte of a file changed, all checksums mended: both readers agree, and what either refuses `verify` reports.
+"""Every byte of a file is changed and all checksums are updated: both readers agree, and `verify` reports what either
+refuses.
 
-Such bytes come from writers with faults and from people with intentions; checksums say nothing about them. A change in
-what only checkers must see (the table of rules in section 6) may give another answer; nothing may end in another error.
+Such bytes come from faulty writers and attackers; checksums do not detect them. A change that only checkers must detect
+(the table of rules in section 6) may have another result; no other kind of error may occur.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FRAME_LENGTH = range(8, 12)
 
 
 def _changes(data: bytes, place: make_damaged.Place) -> Iterator[tuple[int, int]]:
-    """Where a byte of a block changes, and to what; the magic and the length of the frame stay."""
+    """The positions and new values of bytes to change in a block; the magic and the length of the frame stay."""
     for at in range(place.offset + 4, place.end - 8):
         if at - place.offset not in FRAME_LENGTH:
             for new in sorted({0, 1, 255, data[at] ^ 1, data[at] ^ 128} - {data[at]}):
@@ -31,7 +32,7 @@ def _changes(data: bytes, place: make_damaged.Place) -> Iterator[tuple[int, int]
 
 
 def _by_the_specification(data: bytes) -> list[str] | None:
-    """All events and what the file says of itself, as the independent reader has them; None where it refuses."""
+    """All events and facts of a file according to the independent reader; None if it refuses the file."""
     try:
         file = decoded_once(data)
         indexes = [read_esdb.line(list(file.index(c["name"]))) for c in file.schema if c["indexed"]]
@@ -41,7 +42,7 @@ def _by_the_specification(data: bytes) -> list[str] | None:
 
 
 def _check(sound: Sound, forged: bytes, expected: list[str]) -> None:
-    found = dict(answers(forged, sound.asked))  # any error but an EsdbError comes through
+    found = dict(answers(forged, sound.asked))  # any error except an EsdbError passes through
     refused = [answer for answer in found.values() if isinstance(answer, esformat.EsdbError)]
     others = [name for name, answer in found.items() if name not in UNSAID and answer != sound.expected.get(name)]
     by_specification = _by_the_specification(forged)
@@ -61,7 +62,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_every_byte(name, number):
-    """A block of each kind, byte by byte, with each of five other values."""
+    """A block of each kind is changed byte by byte, with each of five other values."""
     data = make_damaged.one_event() if name == "sound" else (make_golden.FOLDER / f"{name}.esdb").read_bytes()
     sound = Sound(data)
     expected = _by_the_specification(data)

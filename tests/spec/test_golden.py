@@ -1,4 +1,4 @@
-"""Golden files through both readers: the events that went in come out, and the indexes hold what the events say."""
+"""Golden files in both readers: the original events are read, and the indexes agree with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spec_questions import decoded_once
 
 import esformat
 
-pytestmark = pytest.mark.xdist_group("golden")  # files that are read and decoded once
+pytestmark = pytest.mark.xdist_group("golden")  # files are read and decoded once
 
 NAMES = sorted(path.stem for path in make_golden.FOLDER.glob("*.esdb"))
 MOST = [pytest.param(name, marks=long) if name in ("postings", "many-spaces") else name for name in NAMES]
@@ -39,7 +39,7 @@ def _path(name: str) -> Path:
 
 
 def _columns(name: str) -> dict[str, dict[object, list[int]]]:
-    """What each index of a golden file must hold: rows by value, from the expected events alone."""
+    """The expected rows by value of each index of a golden file, computed from its events alone."""
     found: dict[str, dict[object, list[int]]] = {index: {} for index in make_golden.GOLDEN[name].indexes}
     for row, line in enumerate(_expected(name)):
         columns = json.loads(line)["columns"]
@@ -50,7 +50,7 @@ def _columns(name: str) -> dict[str, dict[object, list[int]]]:
 
 
 def test_files_are_those_of_the_generator():
-    """Every golden file says how it was made, in the generator and in the README, and none has gone missing."""
+    """The generator and the README describe every golden file, and none is missing."""
     assert sorted(make_golden.GOLDEN) == NAMES
     readme = (ROOT / "fixtures" / "README.md").read_text("utf-8")
     for name in NAMES:
@@ -59,7 +59,7 @@ def test_files_are_those_of_the_generator():
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=long) if n == "many-spaces" else n for n in NAMES])
 def test_expected_events(name):
-    """What lies beside a golden file is what its generator gives today."""
+    """The expected events beside a golden file equal the generator's current output."""
     assert [make_golden.line(event) for event in make_golden.in_order(make_golden.GOLDEN[name].make())] == _expected(
         name
     )
@@ -67,7 +67,7 @@ def test_expected_events(name):
 
 @pytest.mark.parametrize("name", MOST)
 def test_independent_reader(name):
-    """The specification's own reader gives the events, and counts what the statistics say."""
+    """The independent reader reads the events, and their number agrees with the statistics."""
     file = _decoded(name)
     assert [read_esdb.line(event) for event in file.events()] == _expected(name)
     facts = file.facts()
@@ -76,7 +76,7 @@ def test_independent_reader(name):
 
 @pytest.mark.parametrize("name", MOST)
 def test_package(name):
-    """The package gives the events, as columns forward and backward, and finds the file sound."""
+    """The package reads the events in both directions, and `verify` finds no problem."""
     with esformat.open(_path(name)) as segment:
         forward = segment.scan().to_table()
         assert [make_golden.line(event) for event in make_golden.rows(forward)] == _expected(name)
@@ -89,7 +89,7 @@ def test_package(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_spaces(name):
-    """Every space is found, with its events in order of time; neighbours of its key are not."""
+    """Every space is found with its events in time order; keys next to it are not."""
     lines = [json.loads(line) for line in _expected(name)]
     by_space: dict[str, list[dict]] = {}
     for event in lines[:: max(1, len(lines) // 500)]:
@@ -117,7 +117,7 @@ def test_spaces(name):
     ],
 )
 def test_indexes(name):
-    """Both readers find the values of every index, ascending, and exactly the events that have them."""
+    """Both readers find the values of every index, in order, and exactly the events with each value."""
     expected = _columns(name)
     file = _decoded(name)
     with esformat.open(_path(name)) as segment:
@@ -132,7 +132,7 @@ def test_indexes(name):
 
 
 def test_what_the_files_show():
-    """The golden files reach what they are there for: forms of posting lists, leaves, dictionaries, pages."""
+    """The golden files cover their purposes: forms of posting lists, leaves, dictionaries, pages."""
     postings = read_esdb.File(_path("postings").read_bytes())
     forms = {name: {form for _, _, form, _ in postings.postings(i)} for i, name in enumerate(postings.names)}
     assert forms["often"] == {2}
@@ -142,7 +142,7 @@ def test_what_the_files_show():
     assert len(set(crossing)) < len(crossing), "no run goes on from leaf to leaf"
     many = read_esdb.File(_path("many-spaces").read_bytes())
     assert sum(kind == read_esdb.FILTER for kind, _, _ in many.entries) == 3
-    assert many.block((read_esdb.DIRECTORY_ROOT, 0), read_esdb.DIRECTORY_ROOT).count == 3  # pages
+    assert many.block((read_esdb.DIRECTORY_ROOT, 0), read_esdb.DIRECTORY_ROOT).count == 3  # root with pages
     assert len(list(many.leaves())) == 547
     clicks = read_esdb.File(_path("zstd-dictionary").read_bytes())
     assert any(column.zstd for column in clicks.dictionaries[1].values())
@@ -159,7 +159,7 @@ def test_what_the_files_show():
 
 
 def test_command():
-    """The independent reader is a command of its own: events, facts, an index, and one line for what it cannot read."""
+    """The independent reader is a command: it prints events, facts, an index, and one line for an unreadable file."""
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-W", "error", str(READER), *map(str, arguments)]
@@ -178,7 +178,7 @@ def test_command():
 
 
 def test_shares_no_code():
-    """The independent reader imports nothing of the package, and nothing but one decompressor from elsewhere."""
+    """The independent reader imports nothing from the package, and only one decompressor from elsewhere."""
     code = f"import sys; sys.path.insert(0, {str(READER.parent)!r}); before = set(sys.modules); import read_esdb; "
     code += "print(*sorted({n.split('.')[0] for n in set(sys.modules) - before} - set(sys.stdlib_module_names)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "spec")
@@ -187,7 +187,7 @@ def test_shares_no_code():
 
 
 def test_golden_files_are_never_rewritten(capsys):
-    """Asking the generator for a file that is there changes nothing and says so."""
+    """The generator refuses to rewrite an existing file, and says so."""
     before = _path("one-event").read_bytes()
     assert make_golden.main(["one-event"]) == 1
     assert "never rewritten" in capsys.readouterr().err

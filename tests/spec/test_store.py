@@ -1,4 +1,4 @@
-"""Catalogs in stores: the tables and examples of `spec/store.md`, and its independent reader beside the product."""
+"""Catalogs in stores: the tables and examples of `spec/store.md`, and its independent reader."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TEXT = (ROOT / "spec" / "store.md").read_text("utf-8")
 
 
 def example(name: str) -> str:
-    """An example in text."""
+    """An example as text."""
     (found,) = re.findall(rf"<!-- example: {name} -->\n\n```json\n(.*?)```", TEXT, re.DOTALL)
     return str(found)
 
 
 def test_an_object_of_the_log():
-    """The example is what the code writes, and what both read; its table is the code's."""
+    """The code writes the example, both readers read it, and the code has the fields of the table."""
     ((name, facts, stored),) = examples(TEXT)
     assert (name, facts) == ("store log object", {"sequence": "7"})
     one = LogObject(2, 7, "5e" * 16, 1_772_000_000_000_000, 4720, pieces=[(4128, b"LFRM")])
@@ -45,13 +45,13 @@ def test_an_object_of_the_log():
 
 
 def test_the_lease():
-    """The example is what the code writes."""
+    """The code writes the example of a lease."""
     shown = example("lease")
     assert json.loads(Terms.decode(shown.encode()).encode()) == json.loads(shown)
 
 
 def product(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every event, as the independent reader shows them."""
+    """Every event, in the form of the independent reader."""
     with aggregator.open(folder.as_uri(), read_only=True) as catalog:
         for topic in catalog.topics():
             for partition in catalog.topic(topic).partitions:
@@ -62,13 +62,13 @@ def product(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def shown(found: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As JSON shows them, by topic, partition and record index."""
+    """Events as JSON, by topic, partition and record index."""
     lines = [json.loads(read_esdb.line(event)) for event in found]
     return sorted(lines, key=lambda event: (event["topic"], event["partition"], event["record_index"]))
 
 
 def test_the_independent_reader(tmp_path: Path):
-    """It sees the events that the product sees at each moment: sealed or not, erased, merged, of a second writer."""
+    """The independent reader sees the product's events at all times: sealed or not, erased, merged, of two writers."""
     folder = tmp_path / "store"
     how: dict[str, Any] = {"store": folder.as_uri(), "durability": "store", "ship_interval": "1h", "lease": "1h"}
 
@@ -104,4 +104,4 @@ def test_the_independent_reader(tmp_path: Path):
     compare(47)
     named = set(read_store.Store(folder).facts()["segments"])
     assert named
-    assert named < {path.relative_to(folder).as_posix() for path in folder.glob("segments/*/*")}  # merged ones stay
+    assert named < {path.relative_to(folder).as_posix() for path in folder.glob("segments/*/*")}  # merged ones remain

@@ -1,4 +1,4 @@
-"""The tables of the specification and the constants of the code, of the independent reader too, are the same."""
+"""The tables of the specification agree with the constants of the code and of the independent reader."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ STRUCTURES = [
 
 @pytest.mark.parametrize(("name", "code"), STRUCTURES)
 def test_fields(name, code):
-    """The code has the fields of the table: the same types in the same order, at the offsets that the table gives."""
+    """The code has the fields of the table: the same types in the same order, at the stated offsets."""
     assert code.format == struct_format(name)
     at = 0
     for row in fixed_fields(name):
@@ -64,20 +64,20 @@ def test_fields(name, code):
 
 
 def test_every_table_is_compared():
-    """A new table needs a test here."""
+    """Every table is tested here."""
     compared = {name for name, _ in STRUCTURES} | {"kinds", "codecs", "shapes", "forms", "limits", "rules", "values"}
     compared |= {"variables", "dates"}
     assert set(tables()) == compared
 
 
 def test_footer_entries_of_verify():
-    """`verify` reads the footer with its handles taken apart."""
+    """`verify` reads footer entries with the fields of their handles inline."""
     taken_apart = struct_format("footer").replace("16s", struct_format("handle")[1:])
     assert verify_opening._ENTRY.format == taken_apart
 
 
 def test_frame_ends_in_checksum():
-    """The frame's last field is the checksum: eight bytes before its end."""
+    """The last field of the frame is the checksum, eight bytes before its end."""
     last = tables()["frame"][-1]
     assert (last["offset"], last["type"]) == ("end-8", "u64")
     assert struct.calcsize(block._CHECK.format) == int(last["size"])
@@ -85,14 +85,14 @@ def test_frame_ends_in_checksum():
 
 
 def test_sizes():
-    """Fixed parts have the sizes that the tables add up to."""
+    """Header, trailer and handle have the sizes that their tables add up to."""
     assert layout.HEADER_BYTES == read_esdb.HEADER_SIZE == make_damaged.HEADER_BYTES == 16
     assert layout.TRAILER_BYTES == read_esdb.TRAILER_SIZE == make_damaged.TRAILER_BYTES == 48
     assert layout._HANDLE.size == 16
 
 
 def test_magic():
-    """The magic numbers stand in the tables of header, trailer and frame."""
+    """The magic numbers are those in the tables of header, trailer and frame."""
     in_header = bytes.fromhex(fixed_fields("header")[0]["rule"])
     assert in_header == layout.HEADER_MAGIC == read_esdb.MAGIC
     in_trailer = re.search(r"`([0-9a-f ]+)`", next(line for line in TEXT.splitlines() if line.startswith("| 40 | 8 |")))
@@ -102,40 +102,40 @@ def test_magic():
 
 
 def test_versions():
-    """The code writes the version that the specification is of."""
+    """The code writes the version of the specification."""
     assert f"version {layout.MAJOR_VERSION}.{layout.MINOR_VERSION}" in TEXT.splitlines()[0]
     rules = {row["field"]: row["rule"] for name in ("header", "trailer") for row in tables()[name]}
     assert rules["major version"] == str(layout.MAJOR_VERSION)
 
 
 def test_kinds():
-    """Kinds of blocks have their numbers."""
+    """Block kinds have the numbers of the table."""
     kinds = numbers("kinds", "kind", "name")
     assert kinds == {kind.name: kind.value for kind in layout.BlockKind}
     assert kinds == {name: getattr(read_esdb, name) for name in kinds} == {n: getattr(make_damaged, n) for n in kinds}
 
 
 def test_kinds_in_the_footer():
-    """`verify` lets the footer name the kinds that are found through it, and no other."""
+    """`verify` accepts in the footer exactly the kinds that are found through it."""
     through_footer = {row["name"] for row in tables()["kinds"] if row["found through"] == "footer"}
     assert through_footer == {kind.name for kind in verify_opening.NAMED_KINDS}
 
 
 def test_codecs():
-    """Codecs have their numbers."""
+    """Codecs have the numbers of the table."""
     assert numbers("codecs", "id", "name") == {c.name: c.value for c in codec.Codec}
     assert numbers("codecs", "id", "name") == {name: getattr(read_esdb, name) for name in ("NONE", "ZSTD", "LZ4")}
 
 
 def test_shapes():
-    """Shapes of nodes have their numbers."""
+    """Node shapes have the numbers of the table."""
     shapes = numbers("shapes", "shape", "name")
     assert shapes == {shape.name: shape.value for shape in node.Shape}
     assert shapes == {name: getattr(read_esdb, name) for name in shapes}
 
 
 def test_kinds_of_variables():
-    """Kinds of variables have their numbers, and there are as many forms of dates as the table has."""
+    """Kinds of variables have the numbers of the table, and the date forms are as many as in the table."""
     kinds = numbers("variables", "kind", "name")
     assert kinds == {kind.name: kind.value for kind in templates.Kind}
     assert kinds == {name: getattr(read_esdb, name) for name in kinds}
@@ -145,13 +145,13 @@ def test_kinds_of_variables():
 
 
 def test_forms():
-    """Forms of posting lists have their numbers."""
+    """Forms of posting lists have the numbers of the table."""
     forms = numbers("forms", "form", "name")
     assert forms == {name: getattr(postings, name) for name in forms}
 
 
 def test_limits():
-    """What is most is the same everywhere."""
+    """Every limit is the same in the table and the code."""
     most = {row["what"]: row["most"].replace(",", "") for row in tables()["limits"]}
     code = {
         "stored bytes of a block": layout.MAX_BLOCK_BYTES,
@@ -180,7 +180,7 @@ def test_limits():
 
 
 def test_numbers_in_the_text():
-    """Numbers that stand in sentences are the code's, too."""
+    """Numbers in the text equal those of the code."""
     assert f"{space_filter.PAGE_BUCKETS:,} buckets" in TEXT
     assert f"⌈{space_filter.BITS_PER_SPACE} · spaces / {8 * space_filter.BUCKET_BYTES}⌉" in TEXT
     assert " ".join(f"{salt:08x}" for salt in keys.SALTS) in TEXT
@@ -192,10 +192,10 @@ def test_numbers_in_the_text():
 
 
 def test_values():
-    """Every type is in the table of what values mean, in the shape that both readers expect it in."""
+    """Every type is in the table of values, with the shape that both readers expect."""
     text = {name: row["shape"] for row in tables()["values"] for name in re.findall(r"[a-z_]+[0-9]*", row["types"])}
     for name, (shape, _, _) in read_esdb.SIMPLE_TYPES.items():
-        largest = name.rstrip("0123456789") + "64"  # of a row such as `int8` … `int64`
+        largest = name.rstrip("0123456789") + "64"  # the last type in a row such as `int8` … `int64`
         assert name == "null" or (text.get(name) or text[largest]) == read_esdb_shape(shape), name
     kinds = {
         "time": pa.time32("s"), "timestamp": pa.timestamp("us"), "duration": pa.duration("ns"),
@@ -209,7 +209,7 @@ def test_values():
 
 @pytest.mark.parametrize("around", ["list", "struct", "map"])
 def test_nesting(around):
-    """Both readers count the same: so many types as the text says lie around another, and a map is one of them."""
+    """Both readers accept types within as many others as the text says, and no more; a map counts as one."""
     (most,) = re.findall(r"lies within at most (\d+) others", TEXT)
     kind = "int8"
     for depth in range(int(most) + 1):

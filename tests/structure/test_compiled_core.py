@@ -1,4 +1,4 @@
-"""How the compiled core is built: with which compiler, and what somebody reads who has none of what it takes."""
+"""The build of the compiled core: the choice of the compiler, and the errors if a part is missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def backend(monkeypatch):
 
 
 def test_a_compiler_that_works_is_taken(backend, monkeypatch):
-    """Nothing is asked of the package index then."""
+    """With a working compiler nothing is fetched from the package index."""
     monkeypatch.setattr(backend, "_works", lambda command: command == ["mycc", "-m64"])
     monkeypatch.setenv("CC", "mycc -m64")
     assert backend.get_requires_for_build_wheel() == []
@@ -37,7 +37,7 @@ def test_a_compiler_that_works_is_taken(backend, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a compiler of the system is asked for")
 def test_zig_where_there_is_no_compiler(backend, monkeypatch):
-    """Neither one that is missing counts as a compiler, nor one that fails."""
+    """A compiler that is missing or fails is replaced by Zig."""
     for missing in ("/no/such/compiler", shutil.which("false")):
         monkeypatch.setenv("CC", str(missing))
         (required,) = backend.get_requires_for_build_wheel()
@@ -45,14 +45,14 @@ def test_zig_where_there_is_no_compiler(backend, monkeypatch):
 
 
 def test_other_systems(backend, monkeypatch):
-    """Files are locked and read as Linux and macOS do it: Windows is told so before anything is compiled."""
+    """Windows is refused before anything is compiled: files are locked and read in the way of Linux and macOS."""
     monkeypatch.setattr(backend.sys, "platform", "win32")
     with pytest.raises(SystemExit, match="WSL"):
         backend.get_requires_for_build_wheel()
 
 
 def test_zig_for_wheels_of_old_systems(backend, monkeypatch):
-    """Whatever compiler there is: it would link to this machine's C library."""
+    """Wheels for old systems use Zig: any other compiler would link to this machine's C library."""
     monkeypatch.setattr(backend, "_works", lambda command: True)
     (required,) = backend.get_requires_for_build_wheel({"glibc": "2.17"})
     assert required.startswith("ziglang")
@@ -60,7 +60,7 @@ def test_zig_for_wheels_of_old_systems(backend, monkeypatch):
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="headers are looked for by the system's compiler")
 def test_zig_finds_headers_in_directories_by_machine(backend, monkeypatch, tmp_path):
-    """Debian's `pyconfig.h` names one below another directory of the system, where Zig does not look by itself."""
+    """Zig finds the headers in a directory per machine, which Debian's `pyconfig.h` names and Zig does not search."""
     headers, here = tmp_path / "python3", tmp_path / "some-machine"
     for folder in (headers, here):
         folder.mkdir()
@@ -71,7 +71,7 @@ def test_zig_finds_headers_in_directories_by_machine(backend, monkeypatch, tmp_p
     monkeypatch.setattr(backend.sysconfig, "get_path", lambda name: str(headers))
     monkeypatch.setattr(backend.build_meta, "build_wheel", lambda *_: os.environ["CC"])
     for name in ("CC", "LDSHARED", "CFLAGS"):
-        monkeypatch.setenv(name, "")  # set by the build, and taken back after the test
+        monkeypatch.setenv(name, "")  # set by the build, restored after the test
     command = shlex.split(backend.build_wheel("anywhere", {"glibc": "2.17"}))
     options = command[command.index("-target") + 2 :]
     read = ["cc", "-nostdinc", "-E", f"-I{headers}", *options, str(source)]
@@ -79,7 +79,7 @@ def test_zig_finds_headers_in_directories_by_machine(backend, monkeypatch, tmp_p
 
 
 def test_the_compiler_is_told_to_optimise(backend, monkeypatch):
-    """CFLAGS takes the place of Python's own options, of which a core at half the speed would miss the first."""
+    """CFLAGS, which replaces Python's own options, keeps the optimisation; without it the core has half the speed."""
     monkeypatch.delenv("CFLAGS", raising=False)
     monkeypatch.setattr(backend, "_works", lambda command: True)
     monkeypatch.setattr(backend.build_meta, "build_editable", lambda *_: shlex.join(_compile_command()))
@@ -88,21 +88,21 @@ def test_the_compiler_is_told_to_optimise(backend, monkeypatch):
 
 
 def _compile_command() -> list[str]:
-    """How setuptools would call the compiler, by what the environment says now."""
+    """The compiler command of setuptools in the current environment."""
     compiler = new_compiler()
     customize_compiler(compiler)
     return [*compiler.compiler_so]
 
 
 def test_headers_are_missing(backend, monkeypatch, tmp_path):
-    """One line says what to install, before anything is fetched."""
+    """If headers are missing, one line says what to install, before anything is fetched."""
     monkeypatch.setattr(backend.sysconfig, "get_path", lambda name: str(tmp_path))
     with pytest.raises(SystemExit, match="install python3-dev"):
         backend.get_requires_for_build_wheel()
 
 
 def test_a_checkout_that_nobody_compiled(tmp_path):
-    """It is refused in one sentence; nobody gets a slow version without asking for it."""
+    """An uncompiled checkout is refused in one sentence, so that no one gets a slow version unasked."""
     shutil.copytree(CORE, tmp_path / "esformat" / "core", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
     (tmp_path / "esformat" / "__init__.py").touch()
     command = [sys.executable, "-c", "import esformat.core.numbers"]
@@ -112,7 +112,7 @@ def test_a_checkout_that_nobody_compiled(tmp_path):
 
 
 def test_every_module_is_compiled():
-    """pyproject.toml names each module of the core, as setuptools takes no patterns there."""
+    """pyproject.toml names each module of the core, because setuptools does not accept patterns there."""
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"]
     expected = [{"name": f"esformat.core.{name}", "sources": [f"esformat/core/{name}.py"]} for name in MODULES]
     assert sorted(named, key=lambda one: one["name"]) == expected
@@ -120,7 +120,7 @@ def test_every_module_is_compiled():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_core_is_compiled_from_its_sources(name):
-    """A module that was changed since is compiled again by `make`; otherwise these tests would be of another one."""
+    """The compiled modules are newer than their sources; otherwise these tests would test an older core."""
     compiled = Path(str(import_module(f"esformat.core.{name}").__file__))
     assert compiled.suffix in (".so", ".pyd")
     assert compiled.stat().st_mtime >= (CORE / f"{name}.py").stat().st_mtime, f"{name} was changed: run `make`"

@@ -1,4 +1,4 @@
-"""What a release would upload: a wheel and a source distribution, built and tried away from the checkout."""
+"""The files of a release, a wheel and a source distribution, are built and tried outside the checkout."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def source(tmp_path_factory) -> Path:
 
 
 def test_the_source_has_what_a_build_takes(source):
-    """The backend, the core's sources and the specification, and nothing that was built here."""
+    """It has the backend, the core's sources and the specification, and nothing that was built here."""
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {".ci/backend.py", "pyproject.toml", "esformat/core/events.py", "spec/format.md", "README.md"} <= names
@@ -60,7 +60,7 @@ def test_the_source_has_what_a_build_takes(source):
 
 
 def test_a_wheel_of_it_works(source, tmp_path):
-    """Built from the source distribution, tried beside the packages that it needs."""
+    """A wheel built from the source distribution works with only the packages that it needs."""
     pip("wheel", "--no-deps", "--wheel-dir", tmp_path, source)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:

@@ -1,4 +1,4 @@
-"""Small pieces of work take as many instructions as they did, whoever else uses the machine."""
+"""Small operations take as many instructions as before, whatever else the machine does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from benchmarks import instructions
 @long
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="counts with valgrind")
 def test_no_work_takes_a_tenth_more():
-    """`python -m benchmarks.instructions --keep` keeps new counts, where more are worth it: say why."""
+    """No operation takes a tenth more. To keep higher counts, run `python -m benchmarks.instructions --keep`, and
+    say why they are worth it.
+    """
     kept = json.loads(instructions.KEPT.read_text())
     if {name: kept[name] for name in ("python", "machine")} != instructions.machine():
         pytest.skip("another Python or another machine than that of the counts")

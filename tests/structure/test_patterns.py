@@ -1,8 +1,8 @@
-"""Regular expressions are right on every Python that is supported.
+"""Regular expressions are right on every supported Python.
 
-Python 3.11 before 3.11.5, which Debian 12 has, goes on behind what the last round of a possessive repeat, `(?:…)*+`,
-had read before it failed (https://github.com/python/cpython/issues/106052). A last way that always fails,
-`(?:…|(?!))*+`, takes it back.
+Python 3.11 before 3.11.5, as in Debian 12, continues after the text that the last iteration of a possessive repeat,
+`(?:…)*+`, had read before it failed (https://github.com/python/cpython/issues/106052). An alternative that always
+fails, `(?:…|(?!))*+`, undoes that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def modules() -> Iterator[str]:
 
 
 def patterns(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
-    """Compiled expressions in a module, also in tables and classes."""
+    """The compiled expressions in a module, also in tables and classes."""
     if isinstance(value, re.Pattern):
         yield value
     elif isinstance(value, (list, tuple, set, frozenset)) and depth < 3:
@@ -47,7 +47,7 @@ def patterns(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
 
 
 def repeats(node: Any) -> Iterator[Any]:
-    """What is repeated possessively in a parsed expression, but for single characters."""
+    """The bodies of possessive repeats in a parsed expression, except single characters."""
     if isinstance(node, _parser.SubPattern):
         for operator, argument in node:
             if str(operator) == "POSSESSIVE_REPEAT":

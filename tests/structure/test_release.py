@@ -1,4 +1,4 @@
-"""`.ci/release.py`: the commit that is published, with the address it is published at."""
+"""`.ci/release.py`: the published commit contains the address at which it is published."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import release  # noqa: E402
 
 
 def test_links_of_readme_lead_to_files_of_the_tag():
-    """A package index shows README.md where no file of the repository is."""
+    """Links in README.md lead to files of the tag, because a package index shows it without the other files."""
     readme = (ROOT / "README.md").read_text()
     published = release.at_address(readme, ADDRESS, "1.2.3")
     links = re.findall(r"\]\(([^)\s]+)\)", published)

@@ -1,4 +1,4 @@
-"""`.ci/requirements.py`: what `make` has pip fetch while the core is compiled."""
+"""`.ci/requirements.py`: the packages that `make` lets pip fetch while the core is compiled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def requirements(monkeypatch):
 
 
 def test_extras_are_followed_to_their_end(requirements):
-    """However deep, each once, with what the package itself needs; others that only look like it stay as they are."""
+    """Extras are expanded completely, each once, with the package's own needs; similar names stay unchanged."""
     extras = {
         "one": ["esformat[two, three]", "a>=1"],
         "two": ["b[esformat]>=2", "esformat-more[x]"],
@@ -32,7 +32,7 @@ def test_extras_are_followed_to_their_end(requirements):
 
 @pytest.mark.parametrize("extra", ["demo", "dev", "bench", "docs", "fuzz", "release"])
 def test_those_of_the_package_are_those_that_pip_would_find(requirements, extra):
-    """Nothing is asked for under the package's own name, which is installed beside."""
+    """The requirements never include the package itself, which is installed separately."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     found = requirements(project, extra)
     assert set(project["dependencies"]) < found

@@ -1,8 +1,8 @@
-"""Who may import whom: rooms inside each package, no `aggregator` in `esformat`, few dependencies in its core.
+"""Allowed imports: rooms inside each package, no `aggregator` in `esformat`, few dependencies in its core.
 
-The tables of CONTRIBUTING.md name the rooms, lowest first. A module imports what stands in its own room and in rooms
-below it, also inside functions and for types; inside a room there is no cycle. `aggregator` imports from `esformat`
-only what that, or a package or `parts` of it, exports.
+The tables of CONTRIBUTING.md list the rooms, lowest first. A module imports only from its own room and lower ones, even
+inside functions and for types; inside a room there is no cycle. `aggregator` imports from `esformat` only what a
+package or `parts` of it exports.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pathlib import Path
 import pytest
 from sources import tree_of
 
-pytestmark = pytest.mark.xdist_group("sources")  # which are read once
+pytestmark = pytest.mark.xdist_group("sources")  # the sources are read once
 
 PACKAGE = "esformat"
 AGGREGATOR = "aggregator"
 ROOT = Path(__file__).parents[2]
 
-# Dependencies that one room owns, so that replacing one of them touches one place.
+# Dependencies that one room owns, so that replacing one affects only one place.
 OWNERS = {
     "click": {"cli"},
     "cython": {"core"},
@@ -69,10 +69,10 @@ AGGREGATOR_OWNERS = {
     "xxhash": {"storage"},
     "zstandard": {"storage"},
 }
-PARTS = {"esformat.parts", "esformat.cli.parts", "esformat.spark.parts"}  # export what users do not get
+PARTS = {"esformat.parts", "esformat.cli.parts", "esformat.spark.parts"}  # export names that are not for users
 EVERYWHERE = {"numpy", "pyarrow"}
 CORE = {*EVERYWHERE, "xxhash", "zstandard"}
-OF_PYARROW = {"cloudpickle"}  # which it imports where something else, as DataFusion, has installed it
+OF_PYARROW = {"cloudpickle"}  # imported by pyarrow if something else, such as DataFusion, has installed it
 
 
 def _modules() -> list[Path]:
@@ -93,11 +93,11 @@ def _imported(module: Path) -> tuple[str, ...]:
 
 
 def _imports_in(module: Path) -> Iterator[str]:
-    """Name every module that the file imports, wherever in the file: `a.b`, or `a.b.c` where c of a.b is a module."""
+    """Every module that the file imports, anywhere in it: `a.b`, or `a.b.c` if c of a.b is a module."""
     waiting: list[ast.AST] = [tree_of(module)]
     while waiting:
         node = waiting.pop()
-        for inside in ("body", "orelse", "finalbody", "handlers", "cases"):  # statements; expressions import nothing
+        for inside in ("body", "orelse", "finalbody", "handlers", "cases"):  # statements: expressions import nothing
             waiting += getattr(node, inside, ())
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -113,13 +113,13 @@ def _package(module: Path) -> str:
 
 
 def _inside(module: Path) -> set[str]:
-    """What a module imports of its own package."""
+    """The modules of its own package that a module imports."""
     return {name for name in _imported(module) if name.split(".")[0] == _package(module)}
 
 
 @functools.cache
 def _rooms() -> dict[str, int]:
-    """The rooms as CONTRIBUTING.md has them, each with its place in the order: `esformat.read`, `aggregator.topic`."""
+    """The rooms in CONTRIBUTING.md with their position in the order: `esformat.read`, `aggregator.topic`."""
     rooms: dict[str, int] = {}
     package = ""
     for line in (ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines():
@@ -136,7 +136,7 @@ def _rooms() -> dict[str, int]:
 
 
 def _room(name: str) -> str:
-    """The room that a module stands in: the longest name of one that the module's begins with."""
+    """The room of a module: the longest room name that its name begins with."""
     name = f"{name}.__init__" if name in (PACKAGE, AGGREGATOR) else name
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
@@ -146,12 +146,12 @@ def _room(name: str) -> str:
 
 
 def test_rooms_are_those_that_there_are():
-    """A new room needs a row in CONTRIBUTING.md; one that is gone leaves it."""
+    """CONTRIBUTING.md has a row for each room, and no others."""
     assert {_room(name) for name in DOTTED if not _holds_rooms(name)} == set(_rooms())
 
 
 def test_files_named_for_changes_are_there():
-    """The map from what one wants to change to what to open names files and folders that exist."""
+    """The map of what to open for a change names existing files and folders."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## To change X, open Y")[2].partition("\n## ")[0]
     named = re.findall(r"`([\w/.]+)`", text)
     assert len(named) > 15
@@ -159,7 +159,7 @@ def test_files_named_for_changes_are_there():
 
 
 def _holds_rooms(name: str) -> bool:
-    """Is this the `__init__` of a folder that has rooms and is none?"""
+    """Whether this is the `__init__` of a folder that contains rooms but is not one."""
     return name not in _rooms() and any(room.startswith(f"{name}.") for room in _rooms()) and "." in name
 
 
@@ -176,7 +176,7 @@ def test_imports_point_down():
 
 
 def test_dependencies_stay_with_their_owner():
-    """Each dependency is imported where its owner is and nowhere else; `esformat` never imports `aggregator`."""
+    """Each dependency is imported only by its owner; `esformat` never imports `aggregator`."""
     for name, module in DOTTED.items():
         package, room = [*name.split("."), ""][:2]
         outside = {imported.split(".")[0] for imported in _imported(module)} - {package}
@@ -187,12 +187,12 @@ def test_dependencies_stay_with_their_owner():
 
 
 def _exporting() -> dict[str, Path]:
-    """The modules whose names are for others: packages, and `parts`."""
+    """The modules with names for others: packages, and `parts`."""
     return {name: module for name, module in DOTTED.items() if module.name == "__init__.py" or name in PARTS}
 
 
 def test_aggregator_uses_what_esformat_exports():
-    """Names that an `__init__.py` of `esformat` exports, or `parts`, nothing behind them."""
+    """`aggregator` uses only names that an `__init__.py` of `esformat`, or `parts`, exports."""
     exports = _exporting()
     for name, module in DOTTED.items():
         for imported in _imported(module):
@@ -201,7 +201,7 @@ def test_aggregator_uses_what_esformat_exports():
 
 
 def test_packages_hold_imports_only():
-    """An `__init__.py` has a docstring, imports and `__all__`, no code but where its names are imported from."""
+    """An `__init__.py` has a docstring, imports and `__all__`, and no code except for lazy imports."""
     for module in _exporting().values():
         tree = tree_of(module)
         for node in tree.body[ast.get_docstring(tree) is not None :]:
@@ -212,7 +212,7 @@ def test_packages_hold_imports_only():
 
 @functools.cache
 def _lazy_packages() -> dict[str, ast.If]:
-    """Packages whose names are imported on first use, and the statement that says from where, twice."""
+    """Packages that import their names on first use, and the statement that lists the sources twice."""
     found = {}
     for name, module in _exporting().items():
         for node in tree_of(module).body:
@@ -223,7 +223,7 @@ def _lazy_packages() -> dict[str, ast.If]:
 
 @pytest.mark.parametrize("package", sorted(_lazy_packages()))
 def test_lazy_names_are_what_type_checkers_see(package):
-    """The names that a package imports on first use are those it imports for type checkers, from the same modules."""
+    """A package imports the same names, from the same modules, on first use and for type checkers."""
     node = _lazy_packages()[package]
     (assignment,) = node.orelse
     homes = ast.literal_eval(assignment.value.args[1])
@@ -246,7 +246,7 @@ def test_lazy_names_are_what_type_checkers_see(package):
 
 
 def test_import_loads_the_core_dependencies_only():
-    """`import esformat` loads the standard library, pyarrow, numpy, xxhash and zstandard: extras stay optional."""
+    """`import esformat` loads only the standard library, pyarrow, numpy, xxhash and zstandard: extras stay optional."""
     code = (
         "import json, sys; before = set(sys.modules); import esformat; "
         "[getattr(esformat, name) for name in esformat.__all__]; "
@@ -254,7 +254,7 @@ def test_import_loads_the_core_dependencies_only():
         "print(json.dumps(sorted({name.split('.')[0] for name in new})))"
     )
     run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    # The standard library keeps one module under a name of the platform: _sysconfigdata_…
+    # The standard library has a module with a name that depends on the platform: _sysconfigdata_…
     loaded = {
         name for name in json.loads(run.stdout) if not name.startswith("_sysconfigdata")
     } - sys.stdlib_module_names
@@ -285,12 +285,12 @@ STARTS = [
 
 @pytest.mark.parametrize("code", STARTS)
 def test_starts_load_nothing_slow(code):
-    """What takes most of the time of a start is not loaded: packages that only what comes then may need."""
+    """A start loads no slow package that only later work may need."""
     assert _loaded_of_slow(code) == []
 
 
 def test_help_of_verbs_loads_nothing_slow():
-    """The same for the help of every verb of both commands, one after the other in one process."""
+    """The help of every verb of both commands, run in one process, does not load one either."""
     code = (
         "from esformat.cli import main as esdb, run as run_esdb; from aggregator.cli import main, run; "
         "[run_esdb([verb, '--help']) for verb in esdb.commands if verb != 'spark']; "
@@ -311,7 +311,7 @@ MOST_MODULES = 248
 
 
 def test_start_of_a_server_loads_nothing_rare(tmp_path):
-    """What only some requests and chores need is loaded by the first of them, or a moment after the start."""
+    """The start of a server does not load what only some requests and chores need."""
     command = [sys.executable, "-v", "-m", "aggregator", "serve", str(tmp_path)]
     with subprocess.Popen([*command, "--bind", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

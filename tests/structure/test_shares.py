@@ -1,4 +1,4 @@
-"""Tests are given out to the processes that run them: each once, those of a group to one, and none is lost."""
+"""Tests are distributed to processes: each once, a group to one process, and none is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = [f"tests/test_a.py::test_{n}" + "@spark" * (n % 7 == 0) + "@sources" * (
 
 
 class Process:
-    """One that runs tests as it is told, in order."""
+    """A process that runs its tests in order."""
 
     def __init__(self) -> None:
         self.gateway = SimpleNamespace(id="one of three")
@@ -29,7 +29,7 @@ class Process:
 
 @pytest.fixture
 def shares() -> Shares:
-    """Of all these tests, for three processes that have found the same."""
+    """The shares of all these tests for three processes that have found the same ones."""
     option = SimpleNamespace(loadscopereorder=True, debug=False)
     shares = Shares(SimpleNamespace(getvalue=lambda _: ["3*popen"], option=option))
     for process in [Process() for _ in range(3)]:
@@ -40,7 +40,7 @@ def shares() -> Shares:
 
 
 def run(shares: Shares, ran: dict[str, Process], most: int = len(NAMES)) -> None:
-    """Let processes run so many tests, each as fast as it happens to be."""
+    """Let processes run up to `most` tests in random order of speed."""
     chance = random.Random(1)
     while (busy := [process for process in shares.nodes if process.waiting]) and most:
         process, most = chance.choice(busy), most - 1
@@ -51,7 +51,7 @@ def run(shares: Shares, ran: dict[str, Process], most: int = len(NAMES)) -> None
 
 
 def test_each_test_runs_once(shares):
-    """Those of a group in one process, all processes to the end."""
+    """Each test runs once, a group in one process, and all processes finish."""
     ran: dict[str, Process] = {}
     run(shares, ran)
     assert sorted(ran) == sorted(NAMES)
@@ -62,7 +62,7 @@ def test_each_test_runs_once(shares):
 
 
 def test_a_process_that_ends_is_named_with_its_test(shares):
-    """What it had not run is run by others, what it ran is not."""
+    """If a process dies, its current test is named, and others run what it had not run."""
     ran: dict[str, Process] = {}
     run(shares, ran, 500)
     dead = next(process for process in shares.nodes if process.waiting)
@@ -73,7 +73,7 @@ def test_a_process_that_ends_is_named_with_its_test(shares):
 
 
 def test_ten_at_a_time_but_for_the_last():
-    """Long shares cost little, short ones at the end let all processes end together."""
+    """Most tests are handed out in tens, which costs little; the last ones singly, so that all processes end alike."""
     names = [f"test_{n}" for n in range(ONE_BY_ONE + 95)] + ["grouped@one"]
     sizes = Counter(shares_of(names, {name: name.rpartition("@")[2] for name in names}).values())
     assert sorted(sizes.values(), reverse=True) == [TEN] * 9 + [5] + [1] * (ONE_BY_ONE + 1)

@@ -1,4 +1,4 @@
-"""Files of real and of made events stay as small beside Parquet's as they were."""
+"""Files of real and generated events keep their size in relation to Parquet's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = {
 @long
 @pytest.mark.parametrize("name", MOST)
 def test_files_stay_small(name):
-    """What a change of how columns are stored costs is seen at once, not with the next `make bench`."""
+    """No ratio exceeds the kept one, so that a change of encodings shows its cost before the next `make bench`."""
     try:
         found = sizes.measure(sizes.SETS[name](GIVEN))
     except FileNotFoundError as error:

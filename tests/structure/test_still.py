@@ -1,4 +1,4 @@
-"""Tests that look at the files of a catalog keep it still: the guard that holds them to it."""
+"""Tests that read the files of a catalog keep it still: the guard that enforces this."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import aggregator
 
 
 def test_walks_beside_the_background_are_refused(tmp_path):
-    """Copying or walking a catalog that works by itself always fails, rather than once in a thousand runs."""
+    """Copying or walking a catalog with background work always fails, rather than once in a thousand runs."""
     root = tmp_path / "data"
     with aggregator.open(root) as catalog:
         for look in (
@@ -30,7 +30,7 @@ def test_walks_beside_the_background_are_refused(tmp_path):
 
 @pytest.mark.usefixtures("quiet")
 def test_quiet_catalogs_do_what_they_are_told(tmp_path):
-    """Nothing is sealed by itself; calls seal and merge as ever."""
+    """A still catalog seals nothing in the background; explicit calls seal and merge as usual."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t", roll={"rows": 1})
         for number in range(8):

@@ -1,4 +1,4 @@
-"""For schemathesis: texts and bodies of formats that the API's description can name, but not describe."""
+"""For schemathesis: texts and bodies of formats that the API description names but cannot describe."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ for media, bodies in {
 
 @schemathesis.serializer("application/x-ndjson", "text/csv")
 def text(context: object, value: object) -> bytes:
-    """A text as it is; what is none cannot be said in these formats, so something that is wrong in them."""
+    """A string as it is; any other value, which these formats cannot express, as an invalid body."""
     return value.encode() if isinstance(value, str) else b"\xff["
 
 
 @schemathesis.hook
 def before_call(context: schemathesis.HookContext, case: schemathesis.Case, kwargs: dict) -> None:
-    """What holds for several parts of a request together, which cannot be described, and nobody waits for a minute."""
+    """Adjust requests whose parts depend on each other, which cannot be described, and shorten waits."""
     query, body, path = case.query or {}, case.body, case.operation.path
     negative = case.meta is not None and case.meta.generation.mode.is_negative
     times = [query.get(name) for name in ("time.start", "time.end")]
@@ -74,9 +74,9 @@ def before_call(context: schemathesis.HookContext, case: schemathesis.Case, kwar
         case.query |= {"time.start": times[1], "time.end": times[0]}
     if isinstance(body, dict) and isinstance(body.get("wait"), int | float) and 0 <= body["wait"] <= 60:
         case.body = body | {"wait": 0.01 if body.get("position") is not None else 0}
-    if path == "/v1/query" and isinstance(body, dict) and body.get("position") is not None:  # pages go on, old to new
+    if path == "/v1/query" and isinstance(body, dict) and body.get("position") is not None:  # oldest first
         case.body = {name: value for name, value in case.body.items() if name not in ("start", "end", "reverse")}
-    if not negative and path in ("/v1/statement", "/v1/histogram"):  # it takes examples of other routes' texts for some
+    if not negative and path in ("/v1/statement", "/v1/histogram"):  # schemathesis may use examples from other routes
         case.body = body | {"query": TEXTS["lql"][0]}
     if not negative and path == "/v1/sql" and isinstance(body, dict):
         case.body = body | {"query": TEXTS["sql"][0]}
@@ -86,25 +86,25 @@ def before_call(context: schemathesis.HookContext, case: schemathesis.Case, kwar
         case.query = {name: value for name, value in query.items() if name not in ("index", "value", "type")}
     if isinstance(body, bytes) and body in ARROW and not negative:
         kwargs["data"] = arrow(ARROW[body], columns_for(path))
-    if not negative and case.query:  # bodies have the names that they have
+    if not negative and case.query:  # the names in a body are fixed
         case.query = {name: value for name, value in query.items() if name not in ("ts", "msg")}
-    if path.endswith("/retain") and isinstance(body, dict) and "retention" in body:  # another one only in a dry run
+    if path.endswith("/retain") and isinstance(body, dict) and "retention" in body:  # a change only in a dry run
         case.query = query | {"dry_run": "true"}
     if body == "" and case.media_type == "application/x-ndjson" and (negative or path.endswith("_bulk")):
-        kwargs["data"] = b"{" if negative else TEXTS["bulk-lines"][0].encode()  # elsewhere no lines at all are fine
+        kwargs["data"] = b"{" if negative else TEXTS["bulk-lines"][0].encode()  # on other routes an empty body is valid
     if path.startswith("/loki/") and isinstance(body, bytes) and not negative:
-        kwargs["data"] = b"\0"  # a push of nothing, by snappy
+        kwargs["data"] = b"\0"  # an empty push, compressed by snappy
     if path == "/v1/tail" and "query" in query:
-        case.query |= {"query": "SELECT LIMIT 0"}  # others never end
+        case.query |= {"query": "SELECT LIMIT 0"}  # other queries never end
     if path == "/v1/cloudevents" and ":" in (case.headers or {}).get("Idempotency-Key", ""):
-        del case.headers["Idempotency-Key"]  # with it, each event needs a time
+        del case.headers["Idempotency-Key"]  # with this header each event needs a time
 
 
 ARROW = {b"stream": pa.ipc.new_stream, b"file": pa.ipc.new_file}
 
 
 def columns_for(path: str) -> pa.Table:
-    """Records with the columns that a route wants."""
+    """Records with the columns that a route requires."""
     time = pa.array([1], pa.int64())
     if path.startswith("/topic/"):
         return pa.table({"time": time, "n": [1]})

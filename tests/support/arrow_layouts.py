@@ -23,7 +23,7 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def laid_out(draw: st.DrawFn, array: pa.Array, depth: int = 0) -> pa.Array:
-    """The values of an array that lies plainly, in some layout that Arrow finds valid."""
+    """The values of an array in plain layout, in any layout that Arrow considers valid."""
     kind = array.type
     if pt.is_map(kind):
         keys, items = laid_out_plain(draw, array.keys), laid_out(draw, array.items, depth + 1)
@@ -50,12 +50,12 @@ def laid_out(draw: st.DrawFn, array: pa.Array, depth: int = 0) -> pa.Array:
 
 
 def laid_out_plain(draw: st.DrawFn, array: pa.Array) -> pa.Array:
-    """Keys of a map, which have one layout only."""
+    """The keys of a map, which have only one layout."""
     return _sliced(draw, array)
 
 
 def _sliced(draw: st.DrawFn, array: pa.Array) -> pa.Array:
-    """The array as a slice of a longer one, at times."""
+    """The array, sometimes as a slice of a longer one."""
     if not len(array) or not draw(st.booleans()):
         return array
     before, after = draw(st.integers(0, 2)), draw(st.integers(0, 2))
@@ -106,7 +106,7 @@ def _flat(draw: st.DrawFn, array: pa.Array) -> pa.Array:
 
 
 def exact(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Values as (kind, value): numbers as fractions, times as whole nanoseconds, parts as tuples of such pairs."""
+    """Values as (kind, value): numbers as fractions, times as whole nanoseconds, nested values as tuples of pairs."""
     if isinstance(array, pa.ChunkedArray):
         return [value for chunk in array.chunks for value in exact(chunk)]
     kind = array.type
@@ -165,7 +165,7 @@ def _single(value: Any) -> tuple[str, Any]:
 
 
 def same(given: Any, read: Any) -> bool:
-    """Whether what was read is what was given: the very value, or its text where the column holds other kinds, too."""
+    """Whether the read value equals the given one, or is its text if the column has values of other kinds."""
     if given is None or read is None:
         return given is None and read is None
     kind, value = given
@@ -208,7 +208,7 @@ def _same_text(given: Any, text: str) -> bool:
         with np.errstate(over="ignore"):
             floats = [float(width(text)) for width in (np.float64, np.float32, np.float16)]
         return value in [Fraction(text), *map(Fraction, filter(np.isfinite, floats))]
-    if kind.startswith(("date", "time")) and text.lstrip("-").isdigit():  # of its unit, as no calendar has it
+    if kind.startswith(("date", "time")) and text.lstrip("-").isdigit():  # outside the calendar: a number
         return any(value == int(text) * unit for unit in (1, *(10**9 // each for each in PER_SECOND.values())))
     if kind == "date":
         return Fraction(int(np.datetime64(text, "D").astype(np.int64))) == value
@@ -224,14 +224,14 @@ def _same_text(given: Any, text: str) -> bool:
 
 
 def same_json(given: Any, found: Any) -> bool:
-    """Whether a JSON value is what was given, numbers read as `Decimal`; NaN and infinities are null."""
+    """Whether a JSON value, with numbers as `Decimal`, equals the given one; NaN and infinities are null."""
     if given is None or found is None:
         return (given is None and found is None) or (given is not None and given[1] in ("nan", "inf", "-inf"))
     kind, value = given
     if kind == "list":
         return len(value) == len(found) and all(same_json(a, b) for a, b in zip(value, found, strict=True))
     if kind == "struct":
-        # members that only other rows of the column have are null, as they are in a struct
+        # members that only other rows of the column have are null, as in a struct
         others = set(found) - {name for name, _ in value}
         return all(same_json(item, found.get(name)) for name, item in value) and all(found[x] is None for x in others)
     if kind == "map":

@@ -1,4 +1,4 @@
-"""Arrow types and arrays of every kind that a segment stores, values at the edges of their types included."""
+"""Arrow types and arrays of every kind that a segment can store, including extreme values of each type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NESTED_TYPES = [
 
 @st.composite
 def types(draw: st.DrawFn, depth: int = 2) -> pa.DataType:
-    """Any type that a segment stores."""
+    """Any type that a segment can store."""
     nesting = draw(st.sampled_from(["", "", "list", "large list", "fixed list", "struct", "map"])) if depth else ""
     if not nesting:
         return draw(st.sampled_from(PLAIN_TYPES))
@@ -64,7 +64,7 @@ def _int(bits: int, *, signed: bool = True) -> st.SearchStrategy[int]:
 
 
 def _float(code: str, width: int) -> st.SearchStrategy[float]:
-    """Floats of a width; of a NaN equal to no other only its place would be compared, so there are none."""
+    """Floats of a width, without NaN, which is not equal to itself."""
     return st.floats(width=width, allow_nan=False).map(lambda x: struct.unpack(code, struct.pack(code, x))[0])
 
 
@@ -78,7 +78,7 @@ def _day_length(kind: pa.DataType) -> int:
 
 
 def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    """Values of a type, never None at the top. Those of temporal types are whole numbers: see `make_array`."""
+    """Values of a type, never None at the top level. Those of temporal types are integers: see `make_array`."""
     if pt.is_null(kind):
         return st.none()
     if pt.is_boolean(kind):
@@ -120,7 +120,7 @@ def _nested_values(kind: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 def make_array(items: list[Any], kind: pa.DataType) -> pa.Array:
-    """An array of values as `values` makes them: temporal ones are whole numbers, also beyond `datetime`."""
+    """An array of values from `values`: temporal ones are integers, also beyond `datetime`."""
     if pt.is_temporal(kind) and kind != pa.month_day_nano_interval():
         return pa.array(items, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
     if pt.is_map(kind):
@@ -147,12 +147,12 @@ def make_array(items: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def type_of_list(kind: pa.DataType) -> type:
-    """The class of arrays of a list type."""
+    """The array class of a list type."""
     return pa.LargeListArray if pt.is_large_list(kind) else pa.ListArray
 
 
 def _zero(kind: pa.DataType) -> Any:
-    """Some value of a type, to stand beneath a null of its parent."""
+    """Some value of a type, to be stored beneath a null of its parent."""
     if pt.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
         return {f.name: None if f.nullable else _zero(f.type) for f in fields}
@@ -176,7 +176,7 @@ def _zero(kind: pa.DataType) -> Any:
 
 
 def _offsets(items: list[Any], kind: pa.DataType) -> pa.Array:
-    """Where each list begins; a null offset makes the list null."""
+    """The offset of each list; a null offset makes the list null."""
     edges, at = [], 0
     for item in items:
         edges.append(None if item is None else at)
@@ -192,7 +192,7 @@ def _bitmap(items: list[Any]) -> pa.Buffer | None:
 
 @st.composite
 def array_of(draw: st.DrawFn, kind: pa.DataType, max_size: int = 12) -> pa.Array:
-    """Arrays of a type, with and without nulls; some are slices of longer ones, as Arrow arrays often are."""
+    """Arrays of a type, with and without nulls; some are slices of longer ones, as is common in Arrow."""
     item = values(kind)
     if draw(st.booleans()):
         item = st.none() | item

@@ -1,4 +1,4 @@
-"""A TCP proxy that breaks connections where a test says so: between a real client and a real server."""
+"""A TCP proxy between a real client and a real server that breaks connections as a test requires."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a connection: it is cut after so many bytes to the server, or from it; answers are slowed.
+    """What happens to a connection: it is cut after a number of bytes to or from the server; responses are delayed.
 
-    unmeasured: answers do not say how long they are, so that they end where the connection does.
+    unmeasured: responses have no length, so that they end with the connection.
     """
 
     up_bytes: int | None = None
@@ -26,7 +26,7 @@ class Fate:
 
 
 class BreakingProxy:
-    """Listens on `url` and passes bytes on to `target`. `fate_of` decides by the number of the connection, from 0."""
+    """Listens on `url` and forwards bytes to `target`. `fate_of` receives the number of the connection, from 0."""
 
     def __init__(self, target: str, fate_of: Callable[[int], Fate]) -> None:
         host, _, port = target.removeprefix("http://").partition(":")
@@ -38,7 +38,7 @@ class BreakingProxy:
         self._open: list[socket.socket] = []
 
     def cut(self) -> None:
-        """End the connections that are open."""
+        """End the open connections."""
         for each in self._open:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -51,7 +51,7 @@ class BreakingProxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone would not wake the thread that accepts
+            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone would not wake the accepting thread
         self._listener.close()
         for each in self._open:
             each.close()
@@ -88,4 +88,4 @@ def _pump(source: socket.socket, sink: socket.socket, limit: int | None, delay_s
     for each in (source, sink):
         with contextlib.suppress(OSError):
             each.shutdown(socket.SHUT_RDWR)
-    source.close()  # the other thread closes the other one
+    source.close()  # the other thread closes the sink

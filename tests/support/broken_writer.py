@@ -1,6 +1,6 @@
-"""A writer that breaks one rule of the format: all its checksums and handles are right, and something else is not.
+"""A writer that breaks one rule of the format: all checksums and handles are valid, but something else is not.
 
-`BROKEN` has, for each rule, how to patch the writer, and words of the problem that `verify` must report.
+`BROKEN` has, for each rule, a patch of the writer and words of the problem that `verify` must report.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from esformat.write.builder import SegmentBuilder
 
 
 def _wrap(patch, owner, name, make):
-    """Put `make(original)` in the place of a function."""
+    """Replace a function by `make(original)`."""
     patch.setattr(owner, name, make(getattr(owner, name)))
 
 
 def _postings(change):
-    """Change (events, form, numbers) of the first value for which that gives anything."""
+    """Change (events, form, numbers) of the first value for which `change` returns something."""
 
     def breaks(patch):
         def make(choose):
@@ -48,7 +48,7 @@ def _postings(change):
 
 
 def _spans(change):
-    """Change what the directory says of each data block."""
+    """Change the directory's span of each data block."""
 
     def breaks(patch):
         def make(add):
@@ -67,7 +67,7 @@ def _statistics(**changes):
 
 
 def _metadata(**changes):
-    """Another metadata block at the end than the spare one."""
+    """Change the metadata block at the end, so that it differs from the spare one."""
 
     def breaks(patch):
         def make(finish):
@@ -97,7 +97,7 @@ def _footer(change):
 
 
 def _between(stored: bytes):
-    """Bytes that nothing leads to, before the first data block."""
+    """Write unreferenced bytes before the first data block."""
 
     def breaks(patch):
         def make(start):
@@ -115,7 +115,7 @@ def _between(stored: bytes):
 
 
 def _leaf(change):
-    """Change the runs that a leaf is written with."""
+    """Change the runs of a leaf."""
 
     def breaks(patch):
         _wrap(patch, builder, "encode_leaf", lambda encode: lambda runs, *rest: encode(change(runs), *rest))
@@ -141,7 +141,7 @@ def _pages(change):
 
 
 def _index_without(rank):
-    """An index that knows nothing of one value of its column."""
+    """Leave out one value of the column from the index."""
 
     def breaks(patch):
         def make(add):
@@ -163,7 +163,7 @@ def _filter(change):
 
 
 def no_sorting(patch):
-    """Events in the order in which they were added."""
+    """Keep events in the order in which they were added."""
     patch.setattr(ordered_rows, "sort_order", lambda *_: None)
 
 
@@ -172,7 +172,7 @@ def _opening_offset(patch):
 
 
 def _codes(patch):
-    """Rows name values that the dictionary does not have."""
+    """Use codes that the dictionary does not have."""
     _wrap(patch, block_encoder, "encode_codes", lambda encode: lambda codes, *rest: encode(codes + 100, *rest))
 
 
@@ -187,7 +187,7 @@ def _zstd_checksums(patch):
 
 
 def _two_dictionaries(patch):
-    """A spare dictionary that is not the first: another value."""
+    """Write a spare dictionary that differs from the first by a value."""
 
     def make(encode):
         calls = []
@@ -204,7 +204,7 @@ def _two_dictionaries(patch):
 
 
 def null_slots(patch):
-    """Whatever stood in the memory of a null is stored."""
+    """Store the memory contents beneath nulls."""
 
     def make(numbers_of):
         def changed(array):

@@ -1,4 +1,4 @@
-"""A real browser, headless: the machine's own Chromium, and what it finds wrong with a page."""
+"""A real, headless browser: the machine's Chromium, and the errors that it finds in a page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PATIENCE_MS = 60_000
 
 @contextlib.contextmanager
 def browsing() -> Iterator[Any]:
-    """A browser. Skips the test where the machine has none."""
+    """A browser. Skips the test if the machine has none."""
     found = next((path for name in _NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip("needs Chromium: apt-get install chromium")
@@ -56,10 +56,10 @@ def browsing() -> Iterator[Any]:
 
 
 class Tab:
-    """A page of its own in the browser, and all that went wrong in it."""
+    """A separate page in the browser, and all errors that occur in it."""
 
     def __init__(self, browser: Any, **options: Any) -> None:
-        """options: of the browser's context."""
+        """options: those of the browser's context."""
         self.context = browser.new_context(**{"viewport": WIDE, "timezone_id": "UTC", **options})
         self.page = self.context.new_page()
         self.page.set_default_timeout(PATIENCE_MS)
@@ -72,7 +72,7 @@ class Tab:
         self.page.on("request", self._request)
 
     def at(self, url: str) -> Self:
-        """Begin to look at a server, as if nobody had looked at anything before."""
+        """Begin to use a server, with no errors recorded so far."""
         self.url = url
         self.wrong.clear()
         self.expected.clear()
@@ -89,35 +89,36 @@ class Tab:
             self.wrong.append(f"request to another host: {request.url}")
 
     def open(self, view: str = "", **params: str) -> Any:
-        """Open a view by its address; gives the page."""
+        """Open a view by its address; return the page."""
         query = f"?{urlencode(params)}" if params else ""
         self.page.goto(f"{self.url}/#/{view}{query}")
         return self.page
 
     def explore(self, **params: str) -> Any:
-        """Open Explore, and wait until its answer is there."""
+        """Open Explore, and wait until its result is shown."""
         page = self.open("explore", **params)
         self.settled()
         return page
 
     def settled(self) -> None:
-        """Wait until Explore has its answer, or says what is wrong."""
+        """Wait until Explore shows its result or an error."""
         self.until("document.querySelector('.explore')?.dataset.answers === location.hash")
 
     def until(self, condition: str) -> None:
-        """Wait until an expression of JavaScript is true. (Playwright's own waiting needs `eval`, which the page's
-        policy forbids.) The page itself looks again and again: to ask it each time costs all of three processes.
+        """Wait until a JavaScript expression is true. (Playwright's own waiting needs `eval`, which the page's
+        policy forbids.) The page itself repeats the check: a request from here for each check is expensive for three
+        processes.
         """
         end = time.monotonic() + PATIENCE_MS / 1000
         while not self.page.evaluate(_WAITING.replace("CONDITION", condition)):
             assert time.monotonic() < end, f"still not: {condition}\n{self.page.inner_text('body')[:2000]}"
 
     def rows(self) -> list[str]:
-        """The text of each row in sight."""
+        """The text of each visible row."""
         return [text.strip() for text in self.page.locator(".row-head").all_inner_texts()]
 
     def leave(self) -> None:
-        """Forget all of the server's page but its files. Raises AssertionError where something went wrong in it."""
+        """Clear everything of the server's page except its files. Raises AssertionError if an error occurred in it."""
         if self.page.url != _NOWHERE:
             self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
             self.page.goto(_NOWHERE)
@@ -125,5 +126,5 @@ class Tab:
 
 
 def saved(download: Any) -> bytes:
-    """The file that was downloaded."""
+    """The contents of the downloaded file."""
     return Path(download.path()).read_bytes()

@@ -1,4 +1,4 @@
-"""Certificates for tests as files: an authority, and what it signs."""
+"""Certificate files for tests: an authority and the certificates that it signs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import trustme
 
 
 class CertificateAuthority:
-    """Signs certificates for 127.0.0.1, of servers and clients."""
+    """Signs certificates of servers and clients for 127.0.0.1."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -17,7 +17,7 @@ class CertificateAuthority:
         self._authority.cert_pem.write_to_path(self.certificate)
 
     def issue(self, name: str) -> tuple[Path, Path]:
-        """Files of a certificate and its key."""
+        """The files of a new certificate and its key."""
         issued = self._authority.issue_cert("127.0.0.1")
         certificate, key = self._directory / f"{name}.pem", self._directory / f"{name}.key"
         issued.cert_chain_pems[0].write_to_path(certificate)

@@ -1,4 +1,4 @@
-"""A file of clicks as they are: skewed spaces, JSON payloads, two indexes, times nearly in order; and as a frame."""
+"""A file of realistic clicks: skewed spaces, JSON payloads, two indexes, nearly ordered times; also as a frame."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPES = ["page", "search", "cart", "purchase", "signup"]
 
 
 def click_table(count: int, seed: int = 7) -> pa.Table:
-    """Events in order of arrival: about one space for 25, times with jitter and ties."""
+    """Events in order of arrival: about 25 per space, times with jitter and ties."""
     rng = np.random.default_rng(seed)
     spaces = np.minimum(rng.zipf(1.3, count), count // 25)
     times = 1_403_534_919_000_000 + np.arange(count) * 1000 + rng.integers(-50, 50, count) * 1000
@@ -41,27 +41,27 @@ def click_table(count: int, seed: int = 7) -> pa.Table:
 
 
 def write_clicks(path: Path, table: pa.Table, **options: object) -> None:
-    """Write a click table with both indexes."""
+    """Write a table of clicks with both indexes."""
     with esformat.create(path, indexes=["type", "country"], **options) as writer:
         writer.add_table(table)
 
 
 def in_file_order(table: pa.Table) -> pd.DataFrame:
-    """The events of a table in the order of a segment, times as µs."""
+    """The events of a table in segment order, with times in µs."""
     frame = table.set_column(2, "timestamp", table["timestamp"].cast(pa.int64())).to_pandas()
     return frame.sort_values(["space", "grouping", "timestamp"], kind="stable", ignore_index=True)
 
 
 def frame_of(scan: esformat.Scan) -> pd.DataFrame:
-    """A scan's rows, times as µs."""
+    """A scan's rows, with times in µs."""
     table = scan.to_table()
     return table.set_column(2, "timestamp", table["timestamp"].cast(pa.int64())).to_pandas()
 
 
 def frame_of_events(scan: esformat.Scan) -> pd.DataFrame:
-    """The same from the scan's events."""
+    """The same rows from the scan's events."""
     rows = [(e.space, e.grouping, e.timestamp, e.data, e.indexes.get("type"), e.indexes.get("country")) for e in scan]
-    import pandas as pd  # here: the process that starts those of the tests has no need of it
+    import pandas as pd  # imported here because the process that starts test processes does not need it
 
     frame = pd.DataFrame(rows, columns=["space", "grouping", "timestamp", "data", "type", "country"])
     return frame.astype({"timestamp": "int64"})

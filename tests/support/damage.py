@@ -1,4 +1,4 @@
-"""Bytes cut short and flipped, and what a reader may make of them."""
+"""Bytes cut short and flipped, and checks of the results of reading them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def flips(stored: bytes) -> Iterator[bytes]:
 
 
 def assert_refused(stored: bytes, read: Callable[[bytes], object]) -> None:
-    """Every cut and every flip is refused: with an error that says whose fault it is, and never with another."""
+    """Assert that every cut and every flip is refused with one of REFUSALS."""
     for damaged in (*cuts(stored), *flips(stored)):
         try:
             found = read(damaged)
@@ -33,7 +33,7 @@ def assert_refused(stored: bytes, read: Callable[[bytes], object]) -> None:
 
 
 def assert_refused_or_read(stored: bytes, read: Callable[[bytes], object]) -> None:
-    """Every cut and flip of bytes beneath a checksum is refused, or read without another error; some are refused."""
+    """Assert that every cut and flip beneath a checksum is refused or read without another error; some are refused."""
     refused = 0
     for damaged in (*cuts(stored), *flips(stored)):
         try:

@@ -1,6 +1,6 @@
-"""How much a run of the tests tries: a share with `make test`, everything with `make test-all`, which sets TESTS=all.
+"""The extent of a test run: a share with `make test`, everything with `make test-all`, which sets TESTS=all.
 
-ESFORMAT_EXAMPLES=50 makes each property try fifty times as many examples as it would.
+ESFORMAT_EXAMPLES=50 makes each property try fifty times as many examples.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ long = pytest.mark.skipif(not ALL, reason="long, so only with `make test-all`")
 
 
 def share_of(cases: Iterable[Case], one_in: int) -> list[Case]:
-    """All of these cases, or one in so many: always the same, from all over them."""
+    """All of these cases, or one in `one_in`: a fixed, even selection."""
     return list(cases)[:: 1 if ALL else one_in]
 
 
 def pairs_of(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """All combinations of these values, or some in which any two values of two axes still meet: always the same."""
+    """All combinations of these values, or a fixed selection in which any two values of two axes still meet."""
     every = list(product(*axes))
     if ALL:
         return every
@@ -41,17 +41,17 @@ def pairs_of(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
 
 
 def example_count(of_all: int) -> int:
-    """How many examples this run tries where `make test-all` tries so many."""
+    """The number of examples of this run, given the number for `make test-all`."""
     return max(1, int(max(of_all * _SHARE, min(of_all, _AT_LEAST)) * _TIMES))
 
 
 def examples(of_all: int, **others: Any) -> settings:
-    """Settings of a property that `make test-all` tries so many examples of."""
+    """Settings of a property with the number of examples for `make test-all`."""
     return settings(max_examples=example_count(of_all), **others)
 
 
-# Others use this machine, too: how long an example takes says nothing about the code. `make test` tries the same
-# examples each time, so that it says something about a change; `make test-all` looks for new ones.
+# The duration of an example says nothing about the code, because other processes use this machine, too. `make test`
+# uses the same examples each time, so that its result reflects a change; `make test-all` searches for new ones.
 settings.register_profile(
     "tests",
     max_examples=example_count(100),

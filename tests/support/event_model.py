@@ -1,4 +1,4 @@
-"""A segment as a plain list: what every verb must answer, written down without any cleverness."""
+"""A segment as a plain list: the expected result of every method, in simple code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """One event. Keys are bytes whatever the segment calls them; `values` has every column of the segment."""
+    """One event. Keys are always bytes; `values` has every column of the segment."""
 
     space: bytes
     grouping: bytes
@@ -34,7 +34,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Question:
-    """What a scan is asked. `space` None: the whole segment."""
+    """The arguments of a scan. A `space` of None means the whole segment."""
 
     space: bytes | None = None
     grouping: bytes | None = None
@@ -47,23 +47,23 @@ class Question:
 
 
 class Model:
-    """The answers of a segment that was given `rows` in that order."""
+    """The expected results of a segment of `rows` in this order of arrival."""
 
     def __init__(self, columns: tuple[Column, ...], rows: list[Row], *, binary_keys: bool) -> None:
         self.columns = columns
         self.binary_keys = binary_keys
-        self.rows = sorted(rows, key=attrgetter("space", "grouping", "timestamp"))  # stable: ties keep their arrival
+        self.rows = sorted(rows, key=attrgetter("space", "grouping", "timestamp"))  # stable: ties keep arrival
 
     def shown(self, key: bytes) -> str | bytes:
-        """A key as the segment shows it."""
+        """A key as the segment returns it."""
         return key if self.binary_keys else key.decode()
 
     def names(self) -> tuple[str, ...]:
-        """All columns of the segment."""
+        """The names of all columns of the segment."""
         return (*KEYS, *(column.name for column in self.columns))
 
     def scan(self, asked: Question) -> list[Row]:
-        """The rows that answer a question, in order."""
+        """The rows of a scan, in order."""
         found = [
             row
             for row in self.rows
@@ -74,29 +74,29 @@ class Model:
             and all(row.values[name] == value for name, value in asked.conditions.items())
         ]
         if asked.space is not None:
-            found.sort(key=attrgetter("timestamp"))  # all groupings of a space merged by time, ties in file order
+            found.sort(key=attrgetter("timestamp"))  # all groupings of a space are merged by time, ties in file order
         if asked.reverse:
             found.reverse()
         return found[: asked.limit]
 
     def spaces(self, prefix: bytes = b"") -> dict[Any, int]:
-        """Spaces, ascending, and their events."""
+        """Spaces in order, with their numbers of events."""
         counts = Counter(row.space for row in self.rows if row.space.startswith(prefix))
         return {self.shown(key): counts[key] for key in sorted(counts)}
 
     def groupings(self, space: bytes) -> dict[Any, int]:
-        """Groupings of a space, ascending, and their events."""
+        """The groupings of a space in order, with their numbers of events."""
         counts = Counter(row.grouping for row in self.rows if row.space == space)
         return {self.shown(key): counts[key] for key in sorted(counts)}
 
     def index_values(self, name: str) -> dict[Any, int]:
-        """Values of an index, ascending (text by its bytes), and their events."""
+        """The values of an index in order (text by its bytes), with their numbers of events."""
         counts = Counter(row.values[name] for row in self.rows if row.values[name] is not None)
         order = sorted(counts, key=lambda value: value.encode() if isinstance(value, str) else value)
         return {value: counts[value] for value in order}
 
     def event(self, row: Row, columns: tuple[str, ...] | None) -> tuple[Any, ...]:
-        """The six facts of a row's event, of a scan with those columns."""
+        """The six attributes of a row's event, in a scan with these columns."""
         shown = {column.name for column in self.columns} if columns is None else set(columns)
         others = [column for column in self.columns if column.name in shown and column.name != "data"]
         return (
@@ -109,19 +109,19 @@ class Model:
         )
 
     def record(self, row: Row, columns: tuple[str, ...] | None) -> dict[str, Any]:
-        """A row of a scan's table, times as whole numbers."""
+        """A row of a scan's table, with times as integers."""
         keys = {"space": self.shown(row.space), "grouping": self.shown(row.grouping), "timestamp": row.timestamp}
         record = keys | row.values
         return {name: record[name] for name in columns or self.names()}
 
 
 def event_facts(event: Any) -> tuple[Any, ...]:
-    """The six facts of an event."""
+    """The six attributes of an event."""
     return (event.space, event.grouping, event.timestamp, event.data, event.indexes, event.columns)
 
 
 def table_records(table: pa.Table) -> list[dict[str, Any]]:
-    """A table's rows, times as whole numbers: `datetime` ends at the year 9999."""
+    """A table's rows, with times as integers, because `datetime` ends at the year 9999."""
     if "timestamp" in table.column_names:
         place = table.column_names.index("timestamp")
         table = table.set_column(place, "timestamp", table["timestamp"].cast(pa.int64()))

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: events of any kind, the ways to write them, and questions about them."""
+"""Hypothesis strategies: events of all kinds, the ways to write them, and queries for them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of a segment; `default`: those that a writer assumes for its indexes, so no schema is given."""
+    """The columns of a segment; `default`: those that a writer assumes from its indexes, without a schema."""
 
     columns: tuple[Column, ...]
     default: bool = False
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """Names of the indexed columns."""
+        """The names of the indexed columns."""
         return tuple(column.name for column in self.columns if column.indexed)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as Arrow has them."""
+        """The columns as an Arrow schema."""
         return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
 
 
@@ -127,7 +127,7 @@ PIECES = st.builds(
 
 @dataclass(frozen=True)
 class Recording:
-    """Events in order of arrival, and how they are written and read."""
+    """Events in order of arrival, and the settings with which they are written and read."""
 
     layout: Layout
     binary_keys: bool
@@ -141,7 +141,7 @@ class Recording:
 
     @property
     def model(self) -> Model:
-        """What the file must answer."""
+        """The expected results of the file."""
         return Model(self.layout.columns, self.rows, binary_keys=self.binary_keys)
 
 
@@ -150,7 +150,7 @@ FORMS = ("events", "table", "batch", "stream", "dictionaries", "chunks")
 
 @st.composite
 def recordings(draw: st.DrawFn) -> Recording:
-    """Up to a few hundred events of a few spaces, groupings, times and values."""
+    """Up to a few hundred events with few different spaces, groupings, times and values."""
     layout = LAYOUTS[draw(st.sampled_from(sorted(LAYOUTS)))]
     binary_keys = draw(st.booleans())
     keys = BINARY_KEYS if binary_keys else TEXT_KEYS
@@ -169,7 +169,7 @@ def recordings(draw: st.DrawFn) -> Recording:
         st.fixed_dictionaries({name: st.sampled_from(pool) for name, pool in pools.items()}),
     )
     rows = draw(st.lists(row, max_size=25))
-    for _ in range(draw(st.sampled_from([0, 0, 1, 3]))):  # more of the same: twice or eight times as many
+    for _ in range(draw(st.sampled_from([0, 0, 1, 3]))):  # repeat the rows, up to eight times as many
         step = draw(st.integers(0, 2))
         later = [Row(r.space, r.grouping, min(r.timestamp + step, HIGHEST), r.values) for r in rows]
         rows = rows + later
@@ -188,7 +188,7 @@ def recordings(draw: st.DrawFn) -> Recording:
 
 @st.composite
 def questions(draw: st.DrawFn, recording: Recording) -> Question:
-    """A question about a recording, mostly one with an answer."""
+    """A query for a recording, usually one with results."""
     rows = recording.rows
     keys = BINARY_KEYS if recording.binary_keys else TEXT_KEYS
     moment = st.none() | st.integers(LOWEST, HIGHEST)
@@ -217,7 +217,7 @@ def questions(draw: st.DrawFn, recording: Recording) -> Question:
 
 
 def arrow_table(recording: Recording, rows: list[Row], form: str) -> pa.Table:
-    """Rows as a table; how it is put together depends on the form."""
+    """Rows as a table, built according to the form."""
     key_type = pa.binary() if recording.binary_keys else pa.string()
     shown = recording.model.shown
     fields = [pa.field("space", key_type)]
@@ -239,7 +239,7 @@ def arrow_table(recording: Recording, rows: list[Row], form: str) -> pa.Table:
 
 
 def add_rows(writer: esformat.Writer, recording: Recording, rows: list[Row], form: str) -> None:
-    """Hand rows to a writer in one of the FORMS."""
+    """Add rows to a writer in one of the FORMS."""
     if form == "events":
         others = [column for column in recording.layout.columns if column.name != "data"]
         for row in rows:
@@ -265,7 +265,7 @@ def add_rows(writer: esformat.Writer, recording: Recording, rows: list[Row], for
 
 
 def write_recording(recording: Recording, path: Path, **options: Any) -> None:
-    """Write a recording's events, in order, in the forms it says."""
+    """Write a recording's events in order, in the forms that it names."""
     layout = recording.layout
     with esformat.create(
         path,

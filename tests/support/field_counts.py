@@ -1,4 +1,4 @@
-"""The fields of documents, each of which is read."""
+"""The fields of documents, from reading each one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that the Go ESDB wrote, and what is in them."""
+"""The files that the Go ESDB wrote, and their contents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STREAMS = ("stream_open", "stream_closed", "stream_torn")
 
 
 class Listed(NamedTuple):
-    """An event as a list has it. Keys are bytes."""
+    """An event as in the lists of events. Keys are bytes."""
 
     space: bytes
     grouping: bytes
@@ -48,21 +48,21 @@ def _listed(event: dict[str, Any]) -> Listed:
 
 
 def in_order(events: list[Listed], *, reverse: bool = False) -> list[Listed]:
-    """Events in the order of a scan of an archive: ties as they were added, both ways."""
+    """Events in the scan order of an archive: ties in the order of addition, in both directions."""
     return sorted(events, key=lambda event: event[:3], reverse=reverse)
 
 
 def shown(events: Any) -> list[Listed]:
-    """Events of a scan in the same form."""
+    """The events of a scan in the same form."""
     return [Listed(as_bytes(e.space), as_bytes(e.grouping), e.timestamp, e.data, e.indexes) for e in events]
 
 
 def as_bytes(key: str | bytes) -> bytes:
-    """A key of an event, which is text or bytes."""
+    """A key of an event, which is text or bytes, as bytes."""
     return key.encode() if isinstance(key, str) else key
 
 
-# ------------------------------------------------------------ files as Go writes them, of what our writer refuses
+# ------------------------------------------------------------ files as Go writes them, which our writer refuses to do
 
 
 Added = tuple[bytes, int, str | bytes, dict[str, str]]
@@ -70,7 +70,7 @@ Added = tuple[bytes, int, str | bytes, dict[str, str]]
 
 
 def go_archive(spaces: dict[bytes, list[Added]]) -> bytes:
-    """An archive of small spaces, by key: events as they were added."""
+    """An archive of small spaces, by key, with events in the order of addition."""
     stored = b""
     places = []
     for key, events in sorted(spaces.items()):
@@ -107,10 +107,10 @@ def _keys(indexes: dict[str, str]) -> list[bytes]:
 
 
 def go_stream(events: list[tuple[bytes, dict[str, str]]]) -> bytes:
-    """A stream that was not closed: payload and indexes of each event."""
+    """An unclosed stream, from the payload and indexes of each event."""
     stored, tails = b"ESDBstream", {}
     for data, indexes in events:
-        entries = {key[1:]: tails.get(key, 0) for key in _keys(indexes)}  # Go keeps them in a map
+        entries = {key[1:]: tails.get(key, 0) for key in _keys(indexes)}  # Go uses a map
         body = encode(len(data)) + data + encode(len(entries))
         body += b"".join(encode(len(key)) + key + encode(before) for key, before in entries.items())
         tails |= dict.fromkeys(_keys(indexes), len(stored))

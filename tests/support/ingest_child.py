@@ -1,7 +1,7 @@
-"""A process that ingests until it is killed, and says on stdout what was acknowledged.
+"""A process that ingests until it is killed, and prints what was acknowledged.
 
-Every batch is named after its thread and number and sent twice, the second time as a retry. Run as
-`python ingest_child.py ROOT DURABILITY ROLL_ROWS THREADS`; lines are `partition producer sequence first last`.
+Every batch is named after its thread and number and sent twice, the second time as a retry. Run as `python
+ingest_child.py ROOT DURABILITY ROLL_ROWS THREADS`; lines are `partition producer sequence first last`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PARTITIONS = 3
 
 
 def batch(producer: str, sequence: int) -> pa.Table:
-    """The events of a batch: up to 50, all told apart by their payload."""
+    """The events of a batch: up to 50, each with a distinct payload."""
     count = 1 + sequence * 7 % 50
     data = [b"%s/%d/%d" % (producer.encode(), sequence, number) for number in range(count)]
     spaces = [f"space-{(sequence + number) % 11}" for number in range(count)]

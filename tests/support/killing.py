@@ -1,6 +1,7 @@
-"""Batches sent three times each to a server that is killed and started again meanwhile, and what is stored then.
+"""Batches are sent three times each to a server that is killed and restarted meanwhile; then the stored events are
+checked.
 
-The tests do it a few times; `python -m killing --kills 100` in this directory, or `make soak`, as often as wanted.
+The tests do it a few times; `python -m killing --kills 100` in this directory, or `make soak`, any number of times.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from aggregator.client import Client, Retry
 PATIENT = Retry(deadline_s=120.0, first_s=0.01, longest_s=0.2)
 SENDERS = 4
 SENDINGS = 3
-LEAST_BATCHES = 12  # of each sender, however slow the machine is
+LEAST_BATCHES = 12  # per sender, however slow the machine is
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was done: batches acknowledged, conflicts refused, events stored."""
+    """The counts of acknowledged batches, refused conflicts and stored events."""
 
     batches: int
     conflicts: int
@@ -37,7 +38,7 @@ class Report:
 
 
 def batch(producer: str, sequence: int) -> pa.Table:
-    """Events that are told apart by their payload."""
+    """Events with distinct payloads."""
     count = 1 + sequence * 7 % 40
     data = [f"{producer}/{sequence}/{number}".encode() for number in range(count)]
     spaces = [f"space-{number % 11}" for number in range(count)]
@@ -45,7 +46,7 @@ def batch(producer: str, sequence: int) -> pa.Table:
 
 
 class Sender(threading.Thread):
-    """Sends batch after batch to a partition, each three times, and now and then another one under a known key."""
+    """Sends batch after batch to a partition, three times each, and sometimes a different one under a known key."""
 
     def __init__(self, url: str, number: int, stop: threading.Event) -> None:
         super().__init__(name=f"sender-{number}")
@@ -81,7 +82,7 @@ class Sender(threading.Thread):
 
 
 def exactly_once(data: Path, kills: int, chance: random.Random) -> Report:
-    """Let senders work while the server is killed so often; AssertionError where anything is missing or twice."""
+    """Kill the server `kills` times while senders work. Raises AssertionError if an event is missing or duplicate."""
     with aggregator.open(data) as catalog:
         catalog.create_topic("t", roll={"rows": 500})
     stop = threading.Event()

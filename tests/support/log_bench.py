@@ -1,4 +1,4 @@
-"""A log in the hands of tests: entries of a few bytes, and what came of them."""
+"""A log for tests: entries of a few bytes, and their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = EventsPrefix(1).encode()
 
 
 class Bench:
-    """A log whose partitions count their events, as the catalog does."""
+    """A log whose partitions count their events, as in the catalog."""
 
     def __init__(self, directory: Path, durability: str = "fsync", file_bytes: int = 64 << 20) -> None:
         directory.mkdir(exist_ok=True)
@@ -35,7 +35,7 @@ class Bench:
         )
 
     def entry(self, partition: int, payload: bytes, key: Any = None, joins: Any = None) -> BenchEntry:
-        """One batch: each byte of the payload is an event."""
+        """A batch in which each byte of the payload is an event."""
         return BenchEntry(self, partition, payload, key, joins)
 
     def append(self, partition: int, payload: bytes) -> None:
@@ -43,7 +43,7 @@ class Bench:
 
 
 class BenchEntry(Entry):
-    """One batch of a bench's log."""
+    """A batch of a bench's log."""
 
     def __init__(self, bench: Bench, partition: int, payload: bytes, key: Any, joins: Any) -> None:
         super().__init__(partition, len(payload), defines=(partition, 1), key=key, joins=joins)
@@ -75,7 +75,7 @@ class BenchEntry(Entry):
 
 
 def read_back(directory: Path) -> tuple[Recovered, list[tuple[int, int, bytes]]]:
-    """What a directory's log holds: partition, first record index and payload of each batch."""
+    """The contents of a directory's log: partition, first record index and payload of each batch."""
     batches = []
 
     def take(frame: Any) -> None:

@@ -1,4 +1,4 @@
-"""Batches that no gate would let in, written into a closed catalog's log as frames of its format."""
+"""Invalid batches, which the catalog would refuse, written directly to a closed catalog's log as valid frames."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LONG = 70_000
 
 
 def log_by_hand(root, topic, batch, *, producer="", sequence=0, columns=None, partition="0"):
-    """Append a batch to the log of a closed catalog as it is; gives the record index of its first event.
+    """Append a batch to the log of a closed catalog without a check; return the record index of its first event.
 
-    batch: in the columns of the topic's newest schema, or, with `columns`, in those of a schema of its own, which the
-    log then defines as a newer one of the same family.
+    batch: has the columns of the topic's newest schema or, with `columns`, those of a separate schema, which the log
+    then defines as a newer one of the same family.
     """
     with aggregator.open(root, read_only=True) as catalog:
         catalog.topics()
@@ -56,13 +56,13 @@ def newest_columns(root, topic) -> EventSchema:
 
 
 def events(schema: EventSchema, rows) -> pa.RecordBatch:
-    """Rows, mappings of columns, as a batch of the schema, unchecked."""
+    """Rows, as mappings of columns, as an unchecked batch of the schema."""
     filled = [{"grouping": ""} | row for row in rows]
     return pa.RecordBatch.from_pylist(filled, schema=schema.arrow)
 
 
 def stored_anywhere(root, text: bytes) -> list[str]:
-    """Files of a catalog in whose bytes a text stands."""
+    """The files of a catalog whose bytes contain a text."""
     return sorted(
         str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and text in path.read_bytes()
     )

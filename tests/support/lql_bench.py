@@ -1,4 +1,4 @@
-"""Measure the evaluator: `python -m tests.aggregator.lql_bench [RECORDS]`. In-memory batches of 128-byte messages."""
+"""Measure the evaluator: `python -m tests.support.lql_bench [RECORDS]`. In-memory batches of 128-byte messages."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def best(work):
-    """Seconds of the fastest of three runs, and what the work gave."""
+    """The seconds of the fastest of three runs, and the result of the work."""
     taken = []
     for _ in range(3):
         begin = time.perf_counter()

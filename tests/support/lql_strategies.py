@@ -1,4 +1,4 @@
-"""Hypothesis strategies for syntax trees: only trees that some text stands for."""
+"""Hypothesis strategies for syntax trees: only trees that some text produces."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from aggregator.lql.parse.tree import (
     any_of,
 )
 
-# Signs that mean something to the language are drawn often.
+# Characters with a meaning in the language are drawn often.
 SIGNS = "\"'`{}=,\\ \n\t*?[]()<>!.:;/-_%&|~0aA\0åß\U0001f600"
 texts = st.text(st.one_of(st.sampled_from(SIGNS), st.characters(exclude_categories=["Cs"])), max_size=12)
 words = st.sampled_from(["a", "name", "limit", "like", "not", "k8s.io/x", "fields:q", "größe", "7up", "count", "order"])
@@ -107,7 +107,7 @@ several = st.lists(measures, min_size=1, max_size=4, unique=True).map(tuple).fil
 
 @st.composite
 def measured_selects(draw):
-    """SELECT of measures, perhaps by keys and in the order of one of them."""
+    """SELECT of measures, perhaps by keys and ordered by one of the measures."""
     asked, keys = draw(several), draw(st.lists(group_keys, max_size=2).map(tuple))
     most_first = draw(st.one_of(st.none(), st.booleans())) if keys else None
     order_by = Measure() if most_first is None else draw(st.sampled_from([*asked, Measure()]))

@@ -1,4 +1,4 @@
-"""Payloads that nothing makes smaller, all at once: NumPy takes longer for a call than for a thousand bytes."""
+"""Incompressible payloads, made in one call: for NumPy a call takes longer than a thousand bytes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import pyarrow as pa
 
 
 def noise(random: np.random.Generator, count: int, size: int) -> pa.Array:
-    """So many payloads of so many bytes."""
+    """`count` random payloads of `size` bytes."""
     held = pa.py_buffer(random.bytes(count * size))
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), count, [None, held]).cast(pa.binary())

@@ -1,4 +1,4 @@
-"""A real S3 endpoint for tests: started once, seen by every S3 client through the environment."""
+"""A real S3 endpoint for tests: started once, and found by every S3 client through the environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def _endpoint() -> Iterator[S3Endpoint]:
-    from benchmarks.s3_endpoint import S3Endpoint  # loads moto and boto3: half a second, in each process of the tests
+    from benchmarks.s3_endpoint import S3Endpoint  # loads moto and boto3: half a second in each test process
 
     with S3Endpoint() as endpoint:
         yield endpoint
@@ -23,7 +23,7 @@ def _endpoint() -> Iterator[S3Endpoint]:
 
 @pytest.fixture
 def s3(_endpoint: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Endpoint]:
-    """The endpoint, answering at once and refusing nothing."""
+    """The endpoint, without delays or refusals."""
     for name, value in _endpoint.environment.items():
         monkeypatch.setenv(name, value)
     yield _endpoint
@@ -41,12 +41,12 @@ def bucket(s3: S3Endpoint) -> str:
 
 @pytest.fixture
 def unshipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catalogs put their segments into their stores and nothing else: what lies there is what a test has put."""
+    """Catalogs upload only their segments to their stores, so that the remaining objects are those of the test."""
     monkeypatch.setattr("aggregator.engine.writer.WriterEngine._attach", lambda self: None)
 
 
 def keys(s3: S3Endpoint, bucket: str) -> list[str]:
-    """What lies in a bucket, as another client sees it."""
+    """The keys in a bucket, as another client sees them."""
     return [item["Key"] for item in s3.client.list_objects_v2(Bucket=bucket).get("Contents", [])]
 
 
@@ -56,7 +56,7 @@ def uploads(s3: S3Endpoint, bucket: str) -> list[str]:
 
 
 def arrow_filesystem(s3: S3Endpoint) -> Any:
-    """Arrow's filesystem on the endpoint, made by the caller rather than from a URI."""
+    """Arrow's filesystem on the endpoint, constructed directly rather than from a URI."""
     return pyarrow.fs.S3FileSystem(
         endpoint_override=s3.url.removeprefix("http://"), scheme="http", region="us-east-1",
         access_key="testing", secret_key="testing",

@@ -1,4 +1,4 @@
-"""Events with payloads that share shapes, and some that do not: what templates are found for."""
+"""Events with payloads of common shapes, for which templates are found, and some without."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ URLS = [f"/page/{n}" for n in range(40)]
 
 
 def payload(rnd: random.Random, name: str = "") -> bytes:
-    """One JSON object with values of each kind."""
+    """A JSON object with values of each kind."""
     made: dict[str, Any] = {
         "url": rnd.choice(URLS),
         "session": rnd.randbytes(8).hex(),
@@ -37,7 +37,7 @@ def payload(rnd: random.Random, name: str = "") -> bytes:
 
 
 def payload_table(count: int, seed: int = 1) -> pa.Table:
-    """Events of some spaces: payloads as binary and as text, with nulls, and with some that have no template."""
+    """Events of some spaces: payloads as binary and text, with nulls, and with some that fit no template."""
     rnd = random.Random(seed)
     odd = [b"", b"{}", b"not JSON", b'{"url":1}', b"\xff\xfe" * 9]
     data = [rnd.choice(odd) if rnd.random() < 0.02 else payload(rnd) for _ in range(count)]
@@ -54,7 +54,7 @@ def payload_table(count: int, seed: int = 1) -> pa.Table:
 
 
 def write_payloads(path: Path, table: pa.Table, **options: Any) -> pa.Table:
-    """Write events to a segment; gives them in the order of the file."""
+    """Write events to a segment; return them in file order."""
     with esformat.create(path, indexes=["type"], templates=True, **options) as writer:
         writer.add_table(table)
     return table.sort_by([("space", "ascending"), ("timestamp", "ascending")])

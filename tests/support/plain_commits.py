@@ -1,4 +1,4 @@
-"""`Commits` in plain Python: the model of the compiled one, and for tests in which the disk fails at a call of `os`."""
+"""`Commits` in plain Python: a model of the compiled one, for tests in which a call of `os` fails."""
 
 from __future__ import annotations
 

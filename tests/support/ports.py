@@ -1,4 +1,4 @@
-"""Ports of this machine at which nobody listens, for servers that are told theirs and for those that are away."""
+"""Unused ports of this machine, for servers that need a fixed port and for servers that are down."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import contextlib
 import random
 import socket
 
-_FROM, _TO = 15_000, 30_000  # below those that the system gives to connections and listeners of anybody
+_FROM, _TO = 15_000, 30_000  # below those that the system assigns to connections and listeners
 
 
 def free_port() -> int:
-    """One that is free for TCP and UDP, and stays so."""
+    """A port that is free for TCP and UDP, and stays so."""
     while True:
         port = random.SystemRandom().randrange(_FROM, _TO)
         with contextlib.suppress(OSError), socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:

@@ -1,6 +1,6 @@
-"""A process that reads a catalog again and again while it is written to, until its standard input ends.
+"""A process that reads a catalog repeatedly while it is written to, until its standard input ends.
 
-Run as `python reading_child.py ROOT PAUSE_S`; says how many scans were whole, or what was wrong.
+Run as `python reading_child.py ROOT PAUSE_S`; prints the number of complete scans, or the error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from esformat.parts import hide_pandas
 
 
 def read_until(stopped: Callable[[], bool], topic: aggregator.Topic, pause_s: float) -> int:
-    """Scan by record index, by time and by space until told to stop; gives how often. Raises AssertionError."""
+    """Scan by record index, by time and by space until stopped; return the number of scans. Raises AssertionError."""
     scans = 0
     while not stopped():
         for partition in topic.partitions:
@@ -35,14 +35,14 @@ def read_until(stopped: Callable[[], bool], topic: aggregator.Topic, pause_s: fl
 
 
 def check_whole(table: pa.Table) -> None:
-    """Of each partition there is every event from the first that is there to the last, once."""
+    """Check that each partition has every event between its first and last one exactly once."""
     for partition in table["partition"].unique():
         indexes = np.sort(table.filter(pc.equal(table["partition"], partition))["record_index"].to_numpy())
         assert (np.diff(indexes) == 1).all(), f"{len(indexes)} events between {indexes[0]} and {indexes[-1]}"
 
 
 def slowly(scan: aggregator.Scan, pause_s: float) -> pa.Table:
-    """What a scan gives, with a pause after its first batch: what was there when it began goes meanwhile."""
+    """The result of a scan, with a pause after its first batch, so that what it reads is replaced meanwhile."""
     reader = scan.to_reader()
     batches = []
     for batch in reader:

@@ -1,4 +1,4 @@
-"""What the tests of tools share: segments of a model's rows, and the check that a file answers like a model."""
+"""Helpers for tests of tools: segments of a model's rows, and a check that a file agrees with a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CODECS = ("zstd", "lz4", "none")
 
 
 def write_rows(path: Path, recording: Recording, rows: list[Row], codec: str = "zstd") -> Path:
-    """A segment of these rows, with the columns and indexes of a recording."""
+    """Write a segment of these rows, with the columns and indexes of a recording."""
     layout: Layout = recording.layout
     with esformat.create(
         path,
@@ -30,12 +30,12 @@ def write_rows(path: Path, recording: Recording, rows: list[Row], codec: str = "
 
 
 def model_of(recording: Recording, rows: list[Row]) -> Model:
-    """What a segment of these rows must answer."""
+    """The expected results of a segment of these rows."""
     return Model(recording.layout.columns, rows, binary_keys=recording.binary_keys)
 
 
 def check_segment(path: Path, recording: Recording, rows: list[Row]) -> None:
-    """A file breaks no rule of the format, and has the events and the indexes of the rows, in their order."""
+    """Check that a file is valid, and has the events and indexes of the rows, in order."""
     report = esformat.verify(path)
     assert report.ok, list(map(str, report.problems))
     model = model_of(recording, rows)
@@ -58,7 +58,7 @@ def phrases(rnd: random.Random, count: int) -> list[bytes]:
 
 
 def dealt(rows: list[Row], parts: int) -> st.SearchStrategy[list[list[Row]]]:
-    """The rows dealt to so many files, each in the order of arrival."""
+    """The rows distributed over `parts` files, each in order of arrival."""
 
     def deal(places: list[int]) -> list[list[Row]]:
         return [[row for row, place in zip(rows, places, strict=True) if place == part] for part in range(parts)]

@@ -1,4 +1,4 @@
-"""The real server, in a thread of the test or in a process of its own, on a free port."""
+"""The real server on a free port, in a thread of the test or in a separate process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDS_S = 60.0
 
 @contextlib.contextmanager
 def served(path: Path, settings: Settings | None = None, **limits: Any) -> Iterator[RunningServer]:
-    """A server over the catalog in `path`, on a free port."""
+    """A server of the catalog in `path`, on a free port."""
     settings = settings or Settings()
     settings = replace(settings, http=replace(settings.http, bind=ANY_PORT))
     if limits:
@@ -36,10 +36,10 @@ def served(path: Path, settings: Settings | None = None, **limits: Any) -> Itera
 
 
 class Spawned:
-    """A server in a process of its own: `url`, `process`, and after it stopped `told`, the lines of its log."""
+    """A server in a separate process: `url`, `process`, and once stopped `told`, the lines of its log."""
 
     def __init__(self, path: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
-        """Started when this returns."""
+        """Return when the server has started."""
         command = [sys.executable, "-m", "aggregator", "serve", str(path), "--bind", ANY_PORT, "--log-format", "json"]
         self.process = subprocess.Popen(
             [*command, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
@@ -55,7 +55,7 @@ class Spawned:
         self.url = self.told[-1]["address"]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal, and give the exit status; of one that goes on all the same, that of a kill."""
+        """Send a signal, and return the exit status; if the process continues, kill it."""
         self.process.send_signal(number)
         assert self.process.stderr is not None
         giving_up = threading.Timer(ENDS_S, self.process.kill)

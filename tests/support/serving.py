@@ -1,4 +1,4 @@
-"""`aggregator serve` as a process of its own, which a test can kill and start again on the same port."""
+"""`aggregator serve` as a separate process, which a test can kill and restart on the same port."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READY_S = 120.0
 
 
 class Serving:
-    """The server over the catalog in `path`. A context manager; `kill` and `start` in between."""
+    """The server of the catalog in `path`. A context manager, with `kill` and `start` in between."""
 
     def __init__(self, path: Path, *options: str) -> None:
         self._address = f"127.0.0.1:{free_port()}"
@@ -28,7 +28,7 @@ class Serving:
         self.kills = 0
 
     def start(self) -> None:
-        """Start it, and wait until it takes requests."""
+        """Start the server, and wait until it accepts requests."""
         environment = os.environ | {"PYTHONPATH": str(_ROOT)}
         self.process = subprocess.Popen(self._command, env=environment, cwd=_ROOT, stderr=subprocess.DEVNULL)
         end = time.monotonic() + _READY_S
@@ -36,13 +36,13 @@ class Serving:
             try:
                 urllib.request.urlopen(f"{self.url}/readyz", timeout=5).close()
                 return
-            except OSError:  # also that no answer came in time
+            except OSError:  # also if no response came in time
                 assert self.process.poll() is None, "the server did not start"
                 time.sleep(0.02)
         raise AssertionError("the server is not ready")
 
     def kill(self) -> None:
-        """Kill it where it stands."""
+        """Kill the server immediately."""
         self.process.send_signal(signal.SIGKILL)
         assert self.process.wait() == -signal.SIGKILL
         self.kills += 1

@@ -1,4 +1,4 @@
-"""Which process of pytest-xdist runs which tests: those of a group together, the others ten at a time."""
+"""The distribution of tests to the processes of pytest-xdist: a group stays together, other tests go in tens."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ ONE_BY_ONE = 300
 
 
 def shares_of(names: Sequence[str], group_of: dict[str, str]) -> dict[str, str]:
-    """The share of each test: its group or, of tests in no group, ten that follow each other."""
+    """The share of each test: its group or, for tests without one, ten consecutive tests."""
     alone = [name for name in names if group_of[name] == name]
     many = max(0, len(alone) - ONE_BY_ONE)
     return group_of | {name: f"ten {at // TEN}" for at, name in enumerate(alone[:many])}
 
 
 class Shares(LoadGroupScheduling):
-    """xdist's own, without what takes a time that grows with the square of the number of tests.
+    """xdist's scheduler without the parts that take quadratic time in the number of tests.
 
-    That one gives out tests one by one, looks for each in the list of all, and after each counts all that it gave out.
+    The original hands out tests singly, searches each in the list of all, and after each counts all that it handed out.
     """
 
     def schedule(self) -> None:
-        """Give each process its first share, and from the second call on more where one has little left."""
+        """Give each process its first share, and from the second call on more to processes with little left."""
         if self.collection is None:
             names = next(iter(self.registered_collections.values()))
             group_of = {name: super(Shares, self)._split_scope(name) for name in names}
@@ -36,7 +36,7 @@ class Shares(LoadGroupScheduling):
         super().schedule()
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-        """Note that a test has run, and forget a share when all of its tests have."""
+        """Record that a test has run, and drop a share whose tests have all run."""
         name = self.registered_collections[node][item_index]
         shares, share = self.assigned_work[node], self._shares[name]
         shares[share][name] = True
@@ -53,7 +53,7 @@ class Shares(LoadGroupScheduling):
         node.send_runtest_some([self._places[name] for name, done in tests.items() if not done])
 
 
-@pytest.hookimpl(optionalhook=True)  # without xdist nobody asks
+@pytest.hookimpl(optionalhook=True)  # not called without xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Shares | None:
-    """Take these shares for `--dist loadgroup`."""
+    """Use these shares for `--dist loadgroup`."""
     return Shares(config, log) if config.getvalue("dist") == "loadgroup" else None

@@ -1,4 +1,4 @@
-"""Catalogs with a store, and what somebody elsewhere sees of them."""
+"""Catalogs with a store, and what a reader elsewhere sees of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SOON: dict[str, Any] = {"ship_interval": "20ms", "lease": "1s"}
 
 
 def events(first: int, count: int = 10) -> list[dict[str, Any]]:
-    """Events whose payload is their number."""
+    """Events with their number as the payload."""
     return [
         {"space": f"s{number % 3}", "grouping": "g", "timestamp": number, "payload": b"%d" % number}
         for number in range(first, first + count)
@@ -19,7 +19,7 @@ def events(first: int, count: int = 10) -> list[dict[str, Any]]:
 
 
 def numbers(catalog: Catalog, topic: str = "t") -> list[int]:
-    """The payloads in a topic."""
+    """The payloads in a topic, as numbers."""
     if topic not in catalog.topics():
         return []
     found = catalog.topic(topic).scan().to_table()
@@ -27,6 +27,6 @@ def numbers(catalog: Catalog, topic: str = "t") -> list[int]:
 
 
 def seen_anywhere(address: str, topic: str = "t") -> list[int]:
-    """What somebody who comes with nothing reads from a store."""
+    """The events that a reader without local files reads from a store."""
     with aggregator.open(address, read_only=True) as reader:
         return numbers(reader, topic)

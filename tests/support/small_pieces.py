@@ -1,7 +1,7 @@
-"""Files cut into many small pieces, so that a few events reach every path of the reader and the writer.
+"""Files with many small blocks, so that a few events reach every path of the reader and the writer.
 
-The sizes below are constants of the package, measured for real files; here they are set to a handful of rows, blocks
-or bytes. This is the one place that knows where they live.
+The sizes below are constants of the package, chosen for real files; here they are reduced to a few rows, blocks or
+bytes. Only this module knows where they are defined.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ PLACES = {
 
 @dataclass(frozen=True)
 class Pieces:
-    """How small the pieces are; None leaves a size as it is."""
+    """The reduced sizes; None leaves a size unchanged."""
 
     block_rows: int | None = None
     block_bytes: int | None = None
@@ -115,7 +115,7 @@ class Pieces:
 
 @contextmanager
 def cut_small(sizes: Pieces) -> Iterator[None]:
-    """Write and read with pieces of those sizes."""
+    """Write and read with these sizes."""
     with pytest.MonkeyPatch.context() as patch:
         for field in fields(sizes):
             size = getattr(sizes, field.name)

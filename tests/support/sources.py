@@ -1,4 +1,4 @@
-"""The sources of both packages, read once by each process."""
+"""The source code of both packages, read once per process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 @functools.cache
 def tree_of(module: Path) -> ast.Module:
-    """What stands in a file of Python."""
+    """The syntax tree of a Python file."""
     collecting = gc.isenabled()
-    gc.disable()  # looking for garbage among all nodes, again and again, takes three times as long as parsing
+    gc.disable()  # garbage collection among all nodes takes three times as long as parsing
     try:
         return ast.parse(module.read_text("utf-8"))
     finally:

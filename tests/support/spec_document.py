@@ -1,4 +1,4 @@
-"""What a page of `spec/` says, `format.md` unless another is given, read out of its tables and examples."""
+"""The tables and examples of a page in `spec/`, by default `format.md`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIELD_CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q", "handl
 
 
 def tables(text: str = TEXT) -> dict[str, list[dict[str, str]]]:
-    """Every marked table: its rows by column title, code marks taken off."""
+    """Every marked table: its rows by column title, without code marks."""
     found = {}
     for match in _TABLE.finditer(text):
         titles, _, *rows = [_cells(line) for line in match["lines"].splitlines()]
@@ -30,7 +30,7 @@ def _cells(line: str) -> list[str]:
 
 
 def examples(text: str = TEXT) -> list[tuple[str, dict[str, str], bytes]]:
-    """Every marked example: what it shows, its facts (`offset=4096`), its bytes."""
+    """Every marked example: its name, facts (`offset=4096`) and bytes."""
     return [
         (match["name"], dict(fact.split("=") for fact in match["facts"].split()), bytes.fromhex(match["hex"]))
         for match in _EXAMPLE.finditer(text)
@@ -38,12 +38,12 @@ def examples(text: str = TEXT) -> list[tuple[str, dict[str, str], bytes]]:
 
 
 def fixed_fields(name: str, text: str = TEXT) -> list[dict[str, str]]:
-    """The rows of a table that stand at a fixed offset and have a fixed size, from its first byte on."""
+    """The rows of a table with a fixed offset and size, from its first byte on."""
     return [row for row in tables(text)[name] if row["offset"].isdecimal() and row["size"].isdecimal()]
 
 
 def struct_format(name: str, text: str = TEXT) -> str:
-    """The fixed fields of a table as the `struct` module writes them."""
+    """The fixed fields of a table as a format of the `struct` module."""
     codes = [FIELD_CODES.get(row["type"]) or f"{row['size']}s" for row in fixed_fields(name, text)]
     return "<" + "".join(codes)
 

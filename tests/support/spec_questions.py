@@ -1,4 +1,4 @@
-"""All that can be asked of a file, as plain values: a damaged file's answers are held against the sound one's."""
+"""All queries of a file as plain values, to compare a damaged file's results with the whole file's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Question = Callable[[esformat.Segment], Any]
 
 
 def decoded_once(data: bytes) -> read_esdb.File:
-    """A file for the independent reader, which decodes all blocks again for the events, the counts and each index."""
+    """A file for the independent reader, which otherwise decodes all blocks again for each query."""
     file = read_esdb.File(data)
     blocks = list(file.data_blocks())
     file.data_blocks = lambda: iter(blocks)  # type: ignore[method-assign]
@@ -28,7 +28,7 @@ def _events(scan: Any) -> list[Any]:
 def _shown(event: Any) -> str:
     try:
         return repr(event.columns)
-    except OverflowError:  # a date that Python's own cannot hold
+    except OverflowError:  # a date beyond Python's range
         return "beyond Python"
 
 
@@ -37,7 +37,7 @@ def _table(scan: Any) -> list[str]:
 
 
 def questions(data: bytes) -> dict[str, Question]:
-    """What to ask of the file in `data`, and of damaged ones made from it."""
+    """The queries for the file in `data` and for damaged copies of it."""
     with esformat.open(esformat.BytesSource(data)) as segment:
         spaces = list(segment.spaces())
         values = {name: list(segment.index_values(name)) for name in segment.indexes}
@@ -65,7 +65,7 @@ def questions(data: bytes) -> dict[str, Question]:
 
 
 def answers(data: bytes, asked: dict[str, Question]) -> Iterator[tuple[str, Any]]:
-    """What a file answers to each question; an `EsdbError` where it refuses. Other errors come through."""
+    """The result of each query, or the `EsdbError` that refuses it. Other errors pass through."""
     try:
         segment = esformat.open(esformat.BytesSource(data))
     except esformat.EsdbError as error:
@@ -80,7 +80,7 @@ def answers(data: bytes, asked: dict[str, Question]) -> Iterator[tuple[str, Any]
 
 
 class Sound:
-    """A sound file: what it answers, and how a damaged one is held against it."""
+    """A valid file: its results, and the comparison with a damaged copy."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -90,7 +90,7 @@ class Sound:
         assert not refused, refused
 
     def errors_of(self, damaged: bytes) -> list[esformat.EsdbError]:
-        """The refusals of a damaged file. AssertionError for an answer that is not the sound file's."""
+        """The refusals of a damaged file. Raises AssertionError for a result that differs from the valid file's."""
         errors = []
         for name, answer in answers(damaged, self.asked):
             if isinstance(answer, esformat.EsdbError):

@@ -1,4 +1,4 @@
-"""A catalog whose files change only by the calls of a test, and a guard for tests that look at those of another."""
+"""A catalog whose files change only by calls of a test, and a guard for tests that read the files of other catalogs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LIBRARY = str(Path(os.__file__).parent)
 
 
 def still(catalog: aggregator.Catalog) -> aggregator.Catalog:
-    """End what a catalog does by itself: seals, merges, copies of the manifest. Calls do what they did before."""
+    """Stop a catalog's background work: seals, merges, copies of the manifest. Explicit calls still do them."""
     catalog._backend.scheduler.stop()
     return catalog
 
 
 @contextlib.contextmanager
 def no_background() -> Iterator[None]:
-    """Catalogs that are opened meanwhile do nothing by themselves from their first moment."""
+    """Catalogs that are opened within this context do no background work at all."""
     begin = Scheduler.__init__
 
     def begin_and_end(self: Scheduler, *given: Any, **named: Any) -> None:
@@ -41,7 +41,7 @@ def no_background() -> Iterator[None]:
 
 
 def files_of(root: Path) -> dict[Path, os.stat_result]:
-    """The files below a directory, also while it changes: those that vanish meanwhile are left out."""
+    """The files below a directory, even while it changes: files that disappear meanwhile are left out."""
     found = {}
     for folder, _, names in os.walk(root):
         for name in names:
@@ -53,16 +53,16 @@ def files_of(root: Path) -> dict[Path, os.stat_result]:
 def guard_walks() -> None:
     """Refuse, from now on, that a test copies or walks all files of a catalog that is open and not `still`.
 
-    The background renames files at any time: such a test fails once in a thousand runs, so let it always fail. A walk
-    for names alone, such as `*.esdb`, is let be. No audit hook: with one in Python, CPython 3.11 refuses a trace
-    function while another thread is given one, and under coverage threads end before they begin.
+    The background work renames files at any time: such a test fails once in a thousand runs, so it should always fail.
+    A walk for certain names, such as `*.esdb`, is allowed. Audit hooks are not used: with one in Python, CPython 3.11
+    refuses a trace function while another thread sets one, and under coverage threads end before they begin.
     """
     for owner, name in ((shutil, "copytree"), (shutil, "copyfile"), (Path, "glob"), (Path, "rglob")):
         setattr(owner, name, _guarded(getattr(owner, name)))
 
 
 def _guarded(walk: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the standard library that looks first whether a test may ask it."""
+    """A function of the standard library that first checks whether a test may call it."""
 
     @functools.wraps(walk)
     def guarded(source: Any, *given: Any, **named: Any) -> Any:
@@ -82,7 +82,7 @@ def _check(source: Any) -> None:
 
 
 def _is_of_a_test(frame: FrameType | None) -> bool:
-    """Whether a test, or what helps it, asked the standard library for it."""
+    """Whether a test or its helper called the standard library."""
     while frame is not None and frame.f_code.co_filename.startswith((_LIBRARY, "<", __file__)):
         if "site-packages" in frame.f_code.co_filename:
             return False
@@ -91,7 +91,7 @@ def _is_of_a_test(frame: FrameType | None) -> bool:
 
 
 def _busy_roots() -> Iterator[Path]:
-    """Roots of the catalogs that have their background work in this process."""
+    """The roots of the catalogs with active background work in this process."""
     for thread in threading.enumerate():
         if thread.name == "aggregator-maintenance":
             work = getattr(getattr(thread, "_target", None), "__self__", None)

@@ -1,4 +1,4 @@
-"""Tables of templates and rows of them, for properties; and what they stand for, in a few lines."""
+"""Tables of templates and rows of them for properties, and the values that they represent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def variables(draw: st.DrawFn) -> Variable:
 
 @st.composite
 def tables(draw: st.DrawFn) -> TemplateTable:
-    """Some templates; the last one takes any value."""
+    """Some templates; the last one matches any value."""
     held = draw(st.lists(variables(), max_size=5))
     made = []
     for _ in range(draw(st.integers(0, 4))):
@@ -50,7 +50,7 @@ def tables(draw: st.DrawFn) -> TemplateTable:
 
 
 def values_of(variable: Variable) -> st.SearchStrategy[Any]:
-    """What a variable can hold."""
+    """The values of a variable."""
     if variable.kind is Kind.STRING:
         return TEXTS
     if variable.kind is Kind.ENUM:
@@ -78,7 +78,7 @@ def rows_of(draw: st.DrawFn, table: TemplateTable) -> list[Row]:
 
 
 def text_of(table: TemplateTable, row: Row) -> bytes | None:
-    """The value that a row is, by the independent reader."""
+    """The value of a row according to the independent reader."""
     if row is None:
         return None
     template, values = table.templates[row[0]], row[1]
@@ -95,7 +95,7 @@ Columns = list[Any]
 
 
 def columns_of(table: TemplateTable, rows: list[Row]) -> Columns:
-    """What the variables of a table hold in some rows."""
+    """The values of a table's variables in some rows."""
     columns: Columns = []
     for number, variable in enumerate(table.variables):
         held = [row[1][number] for row in rows if row is not None and number in row[1]]
@@ -107,7 +107,7 @@ def columns_of(table: TemplateTable, rows: list[Row]) -> Columns:
 
 
 def stored_columns(columns: Columns, bits_cost: float = 1.0) -> bytes:
-    """Columns as a node of templates has them behind its codes."""
+    """Columns as in a node of templates, where they follow its codes."""
     plain = make_compressor(Codec.NONE)
     context = EncodeContext(plain, plain)
     return b"".join(
@@ -127,7 +127,7 @@ def codes_of(rows: list[Row]) -> npt.NDArray[np.int64]:
 def opened_rows(
     table: TemplateTable, columns: Columns, codes: npt.NDArray[np.int64], bits_cost: float = 1.0
 ) -> tuple[TemplateRows, list[Any]]:
-    """Some rows, opened behind two other bytes; their strings, as they are given; numbers of planes are held."""
+    """Rows opened after two other bytes, and their strings; numbers stored in planes are decoded."""
     body = b"ab" + stored_columns(columns, bits_cost)
     rows = TemplateRows(table.compiled(), body, 2, codes, 1 << 20)
     assert rows.end == len(body)

@@ -1,4 +1,4 @@
-"""Waiting for what another thread or process does."""
+"""Waiting for other threads and processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PATIENCE_S = 120.0
 
 
 def until(holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Return as soon as it holds."""
+    """Return as soon as `holds` returns true."""
     end = time.monotonic() + patience_s
     while not holds():
         assert time.monotonic() < end, "it did not come to pass"
@@ -19,7 +19,7 @@ def until(holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
 
 
 def at_best(measure: Callable[[], float], enough: float, tries: int = 20) -> float:
-    """The least that is measured in several tries, the last of which is good enough: others use this machine, too."""
+    """The smallest of several measurements, up to the first that is good enough: the machine has other work, too."""
     least = math.inf
     for _ in range(tries):
         least = min(least, measure())

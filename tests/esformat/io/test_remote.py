@@ -121,9 +121,7 @@ def test_point_history_within_two_round_trips(s3, stored, big, question):
 
 
 def round_trips(requests):
-    """The longest chain of requests that waited for each other. A request that a busy machine sends late may be
-    counted too.
-    """
+    """The longest chain of requests that waited for each other. A busy machine may add a request that is sent late."""
     chains = []
     for request in sorted(requests, key=lambda r: r.began):
         before = [length for ended, length in chains if ended <= request.began]

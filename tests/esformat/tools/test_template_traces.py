@@ -1,4 +1,4 @@
-"""Templates in files that tools make from others: the same events, and nothing of erased ones."""
+"""Templates in files that tools derive from others: the same events, and no traces of erased ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from esformat import tools
 
 
 def _texts(path) -> bytes:
-    """All that the templates of a file say."""
+    """All texts in the templates of a file."""
     found = []
     for columns in read_esdb.File(path.read_bytes()).dictionaries.values():
         for entry in columns.values():
@@ -32,7 +32,7 @@ def _events(path):
 
 @pytest.fixture(scope="module")
 def secret(tmp_path_factory):
-    """A file in which one space has a value and a template of its own."""
+    """A file in which one space has its own value and template."""
     path = tmp_path_factory.mktemp("secret") / "s.esdb"
     rnd = random.Random(2)
     table = payload_table(5000)
@@ -56,7 +56,7 @@ def secret(tmp_path_factory):
 
 
 def test_erased_values_are_overwritten(secret, tmp_path):
-    """What only erased events had stands in no template any more; the others' events are the same."""
+    """Texts that only erased events had are in no template; the other events stay the same."""
     out = tmp_path / "o.esdb"
     report = tools.erase(secret, out, ["zz"])
     assert report.ok
@@ -72,7 +72,7 @@ def test_erased_values_are_overwritten(secret, tmp_path):
 
 
 def test_erased_literals_with_a_nul(tmp_path):
-    """What only an erased event said goes, though its parts stand in templates of others, one behind the other."""
+    """A text of an erased event is removed even if its parts occur in adjacent literals of other templates."""
     path, out = tmp_path / "l.esdb", tmp_path / "o.esdb"
     rnd = random.Random(3)
     kept = [b"loading of %d ms" % rnd.randrange(10**6) for _ in range(6000)]
@@ -88,7 +88,7 @@ def test_erased_literals_with_a_nul(tmp_path):
 
 
 def test_erasing_others_leaves_it(secret, tmp_path):
-    """What kept events have stays."""
+    """Erasing other spaces keeps the texts of the remaining events."""
     out = tmp_path / "o.esdb"
     tools.erase(secret, out, ["s01", "s02"])
     assert _events(out) == [event for event in _events(secret) if event["space"] not in ("s01", "s02")]
@@ -96,7 +96,7 @@ def test_erasing_others_leaves_it(secret, tmp_path):
 
 
 def test_recompressed(secret, tmp_path):
-    """With templates again, or without where the codec has none."""
+    """A recompressed file has templates if its codec supports them."""
     for codec in ("zstd", "lz4", "none"):
         out = tmp_path / f"{codec}.esdb"
         tools.recompress(secret, out, codec=codec, templates=codec == "zstd")
@@ -105,7 +105,7 @@ def test_recompressed(secret, tmp_path):
 
 
 def test_merged(secret, tmp_path):
-    """Each file's blocks with their own templates, interleaved ones with the first file's."""
+    """Each file's blocks keep their templates; interleaved ones get those of the first file."""
     other, out = tmp_path / "other.esdb", tmp_path / "o.esdb"
     write_payloads(other, payload_table(4000, seed=9))
     tools.merge([secret, other], out)
@@ -116,7 +116,7 @@ def test_merged(secret, tmp_path):
 
 
 def test_split_and_repaired(secret, tmp_path):
-    """A file that lost a byte gives all but one block's events."""
+    """A repaired file with one damaged byte has all events except those of one block."""
     damaged = bytearray(secret.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     broken, out = tmp_path / "b.esdb", tmp_path / "o.esdb"

@@ -1,4 +1,4 @@
-"""How sorted rows are cut into blocks and how columns are stored: decided once per file, on its own rows."""
+"""The division of sorted rows into blocks, and the encoding of columns, which is chosen once per file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from esformat.write.block_encoder import (
 @examples(100)
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 7), st.sampled_from([1, 20, 60, 1000]))
 def test_blocks_are_cut_by_rows_and_bytes(sizes, block_rows, block_bytes):
-    """As many rows as both limits allow; a row that is larger than a block has one of its own."""
+    """A block has as many rows as both limits allow; a row larger than a block gets its own."""
     with cut_small(Pieces(block_bytes=block_bytes)):
         edges = cut_blocks(np.array(sizes, np.int64), len(sizes), block_rows)
     assert edges[0] == 0
@@ -55,7 +55,7 @@ def test_blocks_are_cut_by_rows_and_bytes(sizes, block_rows, block_bytes):
 
 @pytest.mark.parametrize(("rows", "edges"), [(0, [0]), (1, [0, 1]), (3, [0, 3]), (4, [0, 3, 4]), (6, [0, 3, 6])])
 def test_small_rows_are_cut_by_number_alone(rows, edges):
-    """Every block full but the last."""
+    """Small rows fill every block except the last."""
     assert cut_blocks(None, rows, 3) == edges
 
 
@@ -66,11 +66,11 @@ def values(count: int, size: int = 3) -> pa.Array:
 
 CODES = [
     (values(5), 10_000, True),
-    (values(0), 10_000, False),  # nothing but nulls
+    (values(0), 10_000, False),  # only nulls
     (values(5), block_encoder.BLOCK_ROWS - 1, False),  # a dictionary costs more than so few rows save
     (values(5), block_encoder.BLOCK_ROWS, True),
     (values(2500), 10_000, True),
-    (values(2501), 10_000, False),  # not repeated enough
+    (values(2501), 10_000, False),  # too few repetitions
     (values(MAX_DICTIONARY_VALUES), 10**6, True),
     (values(MAX_DICTIONARY_VALUES + 1), 10**6, False),
     (values(160, 100), 10**6, True),
@@ -80,19 +80,19 @@ CODES = [
 
 @pytest.mark.parametrize(("distinct", "rows", "wanted"), CODES, ids=range(len(CODES)))
 def test_text_that_is_stored_as_codes(distinct, rows, wanted):
-    """Few, short and repeated values."""
+    """Few, short and repeated values are stored as codes."""
     assert wants_codes(distinct, rows) == wanted
 
 
 def test_types_that_may_be_stored_as_codes():
-    """Text only."""
+    """Only text may be stored as codes."""
     assert may_want_codes(pa.string())
     assert may_want_codes(pa.large_string())
     assert not any(map(may_want_codes, [pa.binary(), pa.int64(), pa.bool_(), pa.list_(pa.string())]))
 
 
 def test_bytes_of_rows():
-    """A function of the row alone: payloads, lists by their elements, one byte for codes that stand for something."""
+    """The size of a row depends on the row alone: payloads, elements of lists, one byte for each known code."""
     nested = pa.array([[1] * 8, [], None, [2] * 8])
     pairs = pa.array([{"a": "xy", "b": 1}, None, {"a": None, "b": None}, {"a": "", "b": 2}])
     fixed = pa.array([[1, 2], None, [3, 4], [5, 6]], pa.list_(pa.int16(), 2))
@@ -115,7 +115,7 @@ def test_bytes_of_rows():
     st.lists(st.integers(1, 50), max_size=60), st.integers(1, 4), st.sampled_from([20, 60, 1000]), st.integers(1, 60)
 )
 def test_tasks_do_not_depend_on_what_comes_later(sizes, blocks, task_bytes, known):
-    """Every task but the last is the same when only the first rows are known."""
+    """Every task except the last is the same if only the first rows are known."""
     with cut_small(Pieces(block_bytes=40, task_blocks=blocks, task_bytes=task_bytes)):
 
         def tasks(some):
@@ -130,7 +130,7 @@ def test_tasks_do_not_depend_on_what_comes_later(sizes, blocks, task_bytes, know
 
 
 def test_small_rows_make_the_same_tasks():
-    """Whether their sizes are looked at or not."""
+    """Small rows have the same tasks whether or not their sizes are computed."""
     with cut_small(Pieces(block_rows=4, task_blocks=3, task_bytes=120, block_bytes=40)):
         assert rows_are_small(10)
         assert not rows_are_small(11)
@@ -140,7 +140,7 @@ def test_small_rows_make_the_same_tasks():
 
 
 def test_values_that_a_dictionary_lacks():
-    """Their block holds values, the others codes; both come back."""
+    """A block with values outside the dictionary stores values, other blocks codes; both are read back."""
     schema = EventSchema((Field("x", pa.string()),))
     known = pa.array(["a", "b"])
     column = pa.array(["a", None, "b", "b", "new", "a", None, "a"])
@@ -161,7 +161,7 @@ def test_values_that_a_dictionary_lacks():
 
 
 def test_noisy_planes_are_left_raw():
-    """Numbers whose low bytes are noise keep them uncompressed; nothing is measured for codec none."""
+    """Numbers with random low bytes keep those uncompressed; for codec none nothing is measured."""
     rng = np.random.default_rng(1)
     schema = EventSchema((Field("noise", pa.int64()), Field("calm", pa.int64()), Field("text", pa.string())))
     columns = [

@@ -1,4 +1,4 @@
-"""How columns are stored depends on the events and their order, not on how they were handed over."""
+"""The encoding of columns depends on the events and their order, not on the batches in which they were added."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACES = SCHEMA.positions
 
 
 def chosen(table: pa.Table, cuts: list[int], codec: Codec = Codec.ZSTD) -> tuple:
-    """What is decided on a table that arrives in pieces, values told at the end."""
+    """The choices for a table that is added in slices, with all values known at the end."""
     choice = FormatChoice(SCHEMA, codec, None, templates=True)
     for first, last in zip([0, *cuts], [*cuts, len(table)], strict=True):
         choice.see(table.slice(first, last - first))
@@ -39,14 +39,14 @@ def chosen(table: pa.Table, cuts: list[int], codec: Codec = Codec.ZSTD) -> tuple
 @examples(25)
 @given(st.lists(st.integers(0, 6000), max_size=6).map(sorted), st.booleans())
 def test_pieces_do_not_matter(cuts, in_order):
-    """Any cuts, in order or not."""
+    """The choices are the same for all slices, in order or not."""
     with cut_small(SIZES):
         table = ORDERED if in_order else TABLE
         assert chosen(table, cuts) == chosen(table, [])
 
 
 def test_what_is_decided():
-    """Payloads get templates, few values become codes; every value counts."""
+    """Payloads get templates, few distinct values become codes; all values count."""
     in_order, made = chosen(TABLE, [])
     assert not in_order
     assert set(made) == {PLACES["data"], PLACES["type"], PLACES["country"]}
@@ -57,7 +57,7 @@ def test_what_is_decided():
 
 
 def test_events_in_order_are_decided_by_the_first():
-    """What comes after the window changes nothing, in order or not; an event out of order within it does."""
+    """Events after the window change nothing, in order or not; an event out of order within it does."""
     with cut_small(SIZES):
         decided = chosen(ORDERED, [])
         assert decided[0]
@@ -67,7 +67,7 @@ def test_events_in_order_are_decided_by_the_first():
 
 
 def test_large_events_make_a_short_window():
-    """Their bytes count."""
+    """The window is limited by bytes, too."""
     with cut_small(Pieces(window_rows=10**6, window_bytes=100_000)):
         assert chosen(ORDERED, [])[0]
         assert not chosen(ORDERED.slice(0, 500), [])[0]
@@ -75,7 +75,7 @@ def test_large_events_make_a_short_window():
 
 @pytest.mark.parametrize("table", [TABLE, ORDERED], ids=["not in order", "in order"])
 def test_copies_are_apart(table):
-    """What a copy sees is not seen by the original, and the other way round."""
+    """A copy and the original do not see each other's later events."""
     with cut_small(SIZES):
         choice = FormatChoice(SCHEMA, Codec.ZSTD, None)
         choice.see(table.slice(0, 1000))

@@ -1,4 +1,4 @@
-"""An index is the same whether it is written at once or from chunks of rows."""
+"""An index has the same bytes whether written from all rows or from chunks."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ KINDS = {"text": pa.string(), "numbers": pa.int64()}
 
 
 class Sink(bytearray):
-    """Keeps what is written."""
+    """Collects the written bytes."""
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Append bytes."""
         self.extend(data)
 
 
 def built(kind: pa.DataType, block_rows: list[int], add) -> bytes:
-    """A file whose data blocks are empty shells, with the index that `add` writes."""
+    """A file with empty data blocks and the index that `add` writes."""
     schema = EventSchema((Field("x", kind, indexed=True),))
     sink = Sink()
     builder = SegmentBuilder(sink, Metadata(schema, "none", None, {}), BlockFormat(schema, Codec.NONE, None, {}, {}))
@@ -46,7 +46,7 @@ def built(kind: pa.DataType, block_rows: list[int], add) -> bytes:
 
 
 def cut(values: pa.Array, codes: np.ndarray, edges: list[int]) -> list[IndexRows]:
-    """The rows of each value, cut at `edges` of all of them one after another."""
+    """The rows of each value, in chunks that end at `edges` of all rows in order of value."""
     order = np.argsort(codes, kind="stable")
     order = order[codes[order] >= 0]
     chunks = []
@@ -64,7 +64,7 @@ def cut(values: pa.Array, codes: np.ndarray, edges: list[int]) -> list[IndexRows
     st.data(),
 )
 def test_streamed_index_has_the_same_bytes(block_rows, kind, data):
-    """However the rows are cut into chunks: within a value, several times in one value, or empty."""
+    """Chunks may end within a value, several times within one value, and be empty."""
     count = sum(block_rows)
     codes = np.array(data.draw(st.lists(st.integers(-1, 5), min_size=count, max_size=count)), np.int64)
     values = pa.array([10, 20, 30, 40, 50, 60], pa.int64())
@@ -83,5 +83,5 @@ def test_streamed_index_has_the_same_bytes(block_rows, kind, data):
     ("rows", "blocks"), [([0], [0]), ([0, 1, 2], [0, 1]), ([2, 3, 9], [1, 2]), ([5, 6, 7], [2])], ids=str
 )
 def test_blocks_of_rows(rows, blocks):
-    """Each block once, ascending."""
+    """Each block is listed once, ascending."""
     assert blocks_of(np.array(rows), np.array([0, 2, 5])).tolist() == blocks

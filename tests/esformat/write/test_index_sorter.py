@@ -1,4 +1,4 @@
-"""Rows of an index by value: the same from runs in files as from one sort in memory."""
+"""Rows of an index by value are the same from runs on disk as from one sort in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = {
 
 
 def whole(chunks: list[IndexRows]) -> list[tuple[object, list[int]]]:
-    """Chunks as values with their rows, those of a value that goes on put together."""
+    """Chunks as values with their rows, joined if a value spans several."""
     found: list[tuple[object, list[int]]] = []
     for chunk in chunks:
         assert (chunk.counts > 0).all()
@@ -50,7 +50,7 @@ def expected(column: pa.Array) -> list[tuple[object, list[int]]]:
 @examples(150)
 @given(st.sampled_from(sorted(KINDS)), st.lists(st.integers(-1, 6), max_size=120), st.data())
 def test_runs_are_one_sort(tmp_path_factory, kind, codes, data):
-    """Whatever fits in memory, however small the chunks are, and through any number of merges."""
+    """Runs of any size, in small chunks and through any number of merges, equal one sort."""
     arrow, pool = KINDS[kind]
     column = pa.array([None if code < 0 else pool[code] for code in codes], arrow)
     step = data.draw(st.sampled_from([1, 7, 50]))
@@ -67,7 +67,7 @@ def test_runs_are_one_sort(tmp_path_factory, kind, codes, data):
 
 
 def test_long_values_are_cut_by_bytes(tmp_path):
-    """A chunk holds few values that are long."""
+    """A chunk has fewer values if they are long."""
     column = pa.array([f"{n % 30:02}" + "x" * 20_000 for n in range(300)])
     runs = IndexRuns(tmp_path, 400_000)
     for first in range(0, 300, 20):
@@ -80,7 +80,7 @@ def test_long_values_are_cut_by_bytes(tmp_path):
 
 @pytest.mark.parametrize("values", [3, 70_000])
 def test_rows_of_values(values):
-    """Nulls and values that do not occur are left out; few and many values."""
+    """Nulls and absent values are left out, with few and many values."""
     ranks = np.array([2, -1, 0, 2, -1, 0])
     part = group_rows(Ranked(ranks, pa.array(range(values))), 100)
     assert part.values.to_pylist() == [0, 2]

@@ -1,4 +1,4 @@
-"""What callers hand to a writer: checked before anything is kept, with errors that say what and where."""
+"""Tables and events that callers pass to a writer are checked first; errors say what is wrong and where."""
 
 # ruff: noqa: E501 - tables read better in one line per case
 
@@ -30,7 +30,7 @@ US = pa.timestamp("us", "UTC")
 
 
 def table(**columns: object) -> pa.Table:
-    """Two good events, with some columns replaced; None removes one."""
+    """Two valid events with some columns replaced; None removes one."""
     good = {"space": ["a", "b"], "timestamp": pa.array([1, 2], US), "data": [b"x", b"y"]}
     return pa.table({name: column for name, column in (good | columns).items() if column is not None})
 
@@ -56,7 +56,7 @@ GOOD = [
 
 @pytest.mark.parametrize(("columns", "name", "expected"), [c[1:] for c in GOOD], ids=[c[0] for c in GOOD])
 def test_tables_are_brought_to_the_schema(columns, name, expected):
-    """Columns in the schema's order and types, whatever way they lay in memory."""
+    """Tables get the schema's column order and types, whatever their memory layout."""
     checked = check_table(table(**columns), SCHEMA)
     assert checked.schema.equals(SCHEMA.arrow)
     assert checked[name].to_pylist() == expected
@@ -74,7 +74,7 @@ TIMES = [
 
 @pytest.mark.parametrize(("times", "expected"), [c[1:] for c in TIMES], ids=[c[0] for c in TIMES])
 def test_times(times, expected):
-    """Moments of any unit, kept to the microsecond."""
+    """Times of any unit are kept to the microsecond."""
     checked = check_table(table(timestamp=times), SCHEMA)
     assert checked["timestamp"].cast(pa.int64()).to_pylist() == expected
 
@@ -108,27 +108,27 @@ BAD = [
 
 @pytest.mark.parametrize(("columns", "message"), [c[1:] for c in BAD], ids=[c[0] for c in BAD])
 def test_tables_that_do_not_fit(columns, message):
-    """Each says which column, where there is one the row, and what to do."""
+    """A table that does not fit is refused with the column, the row if there is one, and a fix."""
     with pytest.raises(InvalidEventError, match=message):
         check_table(table(**columns), SCHEMA)
 
 
 def test_row_of_a_bad_key_counts_over_chunks():
-    """The row is that of the table, not of a chunk."""
+    """The row in the error counts over the whole table, not within a chunk."""
     chunked = pa.chunked_array([["a", "b"], ["c", None]])
     with pytest.raises(InvalidEventError, match="null in row 3"):
         check_table(pa.table({"space": chunked, "timestamp": pa.array([1, 2, 3, 4])}), SCHEMA)
 
 
 def test_two_columns_of_one_name():
-    """Which one would it be?"""
+    """Two columns with one name are refused."""
     doubled = pa.Table.from_arrays([pa.array(["a"])] * 2 + [pa.array([1])], names=["space", "space", "timestamp"])
     with pytest.raises(InvalidEventError, match="unique"):
         check_table(doubled, SCHEMA)
 
 
 def test_tables_with_broken_memory():
-    """Offsets that point nowhere are found before they are followed."""
+    """Invalid offsets are detected before they are used."""
     offsets = pa.py_buffer(struct.pack("<3i", 0, 2**31 - 1, 2))
     broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"ab")])
     with pytest.raises(InvalidEventError, match="the table is broken"):
@@ -136,7 +136,7 @@ def test_tables_with_broken_memory():
 
 
 def test_text_that_is_not_utf_8():
-    """Text columns are not taken at their word."""
+    """Bytes declared as text are checked."""
     lying = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
     for columns in ({"space": lying, "timestamp": [1]}, {"space": ["a"], "timestamp": [1], "type": lying}):
         with pytest.raises(InvalidEventError, match="the table is broken"):
@@ -144,14 +144,14 @@ def test_text_that_is_not_utf_8():
 
 
 def test_required_columns():
-    """A column that may not be null must be there, unless it is `data`."""
+    """A column that may not be null must exist, except `data`."""
     schema = EventSchema((Field("n", pa.int8(), nullable=False),))
     with pytest.raises(InvalidEventError, match="no column 'n'; the segment's schema requires it"):
         check_table(pa.table({"space": ["a"], "timestamp": [1]}), schema)
 
 
 class OnlyStream:
-    """Something that can only be read as a stream."""
+    """An object that can only be read as a stream."""
 
     def __init__(self, table):
         self._table = table
@@ -161,7 +161,7 @@ class OnlyStream:
 
 
 class OnlyArray:
-    """Something that is one batch."""
+    """An object that is a single batch."""
 
     def __init__(self, batch):
         self._batch = batch
@@ -171,7 +171,7 @@ class OnlyArray:
 
 
 def test_anything_with_an_arrow_interface():
-    """Tables, batches, readers, streams, arrays of structs."""
+    """Tables, batches, readers, streams and struct arrays are accepted."""
     expected = table()
     (batch,) = expected.to_batches()
     for given in (expected, batch, expected.to_reader(), OnlyStream(expected), OnlyArray(batch)):
@@ -182,13 +182,13 @@ def test_anything_with_an_arrow_interface():
     "given", [None, 5, "a,b", [{"space": "a"}], np.zeros(3), {"space": ["a"]}], ids=lambda x: type(x).__name__
 )
 def test_what_is_no_table(given):
-    """The message names its type and what would do."""
+    """Other objects are refused with their type and the accepted ones."""
     with pytest.raises(InvalidEventError, match=f"from {type(given).__name__}; give a pyarrow table, or anything"):
         to_arrow(given)
 
 
 def test_stream_that_breaks_off():
-    """An error of the source reaches the caller as pyarrow tells it: it is not the events' fault."""
+    """An error of the stream is raised as pyarrow reports it, not as a fault of the events."""
 
     def batches():
         yield table().to_batches()[0]
@@ -217,7 +217,7 @@ WAYS = [
 
 @pytest.mark.parametrize("array", WAYS, ids=lambda array: str(array.type).replace("\n", " "))
 def test_ways_of_lying_in_memory(array):
-    """Dictionaries, run ends, views, extensions: the same values and nulls come out plain."""
+    """Dictionaries, run ends, views and extensions become plain values and nulls."""
     given = pa.table({"space": ["a"] * len(array), "timestamp": range(len(array)), "x": array})
     schema = make_schema(given.schema, [], binary_keys=False)
     checked = check_table(given, schema)
@@ -228,7 +228,7 @@ def test_ways_of_lying_in_memory(array):
 
 
 def test_slices_of_list_views():
-    """Views may lie anywhere in their values, in any order."""
+    """List views may point anywhere in their values, in any order."""
     views = pa.ListViewArray.from_arrays(
         pa.array([3, 0, 1], pa.int32()), pa.array([1, 2, 0], pa.int32()), pa.array([5, 6, 7, 8])
     )
@@ -238,7 +238,7 @@ def test_slices_of_list_views():
 
 
 def test_nulls_that_hide_in_a_dictionary():
-    """A key may be null although its code is not."""
+    """A key that is null through its dictionary or run end is refused."""
     hidden = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None]))
     with pytest.raises(InvalidEventError, match="column 'space' is null in row 1"):
         check_table(table(space=hidden), SCHEMA)
@@ -251,7 +251,7 @@ def test_nulls_that_hide_in_a_dictionary():
 
 
 def test_run_ends_within_lists():
-    """They become plain values, as everywhere."""
+    """Run ends within lists become plain values."""
     inner = pa.RunEndEncodedArray.from_arrays([2, 3], pa.array(["a", "b"]))
     nested = pa.ListArray.from_arrays(pa.array([0, 3], pa.int32()), inner)
     given = pa.table({"space": ["a"], "timestamp": [1], "x": nested})
@@ -260,7 +260,7 @@ def test_run_ends_within_lists():
 
 
 def test_one_large_value_among_many_small_ones():
-    """A dictionary of few bytes can stand for a terabyte: refused before anything is allocated."""
+    """A small dictionary that would expand to a terabyte is refused before anything is allocated."""
     values = pa.array(["x" * (1 << 20), *map(str, range(10_000))], pa.large_string())
     rows = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), values)
     with pytest.raises(InvalidEventError, match="its values take more than 2147483647 bytes; give smaller batches"):
@@ -273,7 +273,7 @@ def test_one_large_value_among_many_small_ones():
 def added(
     schema: EventSchema = SCHEMA, space="a", data=b"x", timestamp=1, grouping="", indexes=None, columns=None
 ) -> dict:
-    """The row that one event becomes."""
+    """The row made from one event."""
     rows = EventRows(schema)
     rows.add(space, data, timestamp, grouping, indexes, columns)
     assert len(rows) == 1
@@ -305,7 +305,7 @@ ONE_BY_ONE = [
 
 @pytest.mark.parametrize(("given", "name", "expected"), ONE_BY_ONE, ids=map(str, range(len(ONE_BY_ONE))))
 def test_events_one_at_a_time(given, name, expected):
-    """Keys and payloads in any of Python's forms."""
+    """Keys and payloads are accepted in all of Python's forms."""
     assert added(**given)[name] == expected
 
 
@@ -343,7 +343,7 @@ BAD_EVENTS = [
 
 @pytest.mark.parametrize(("given", "message"), BAD_EVENTS, ids=str)
 def test_events_that_do_not_fit(given, message):
-    """Each is refused when it comes, with what was found and what was expected; nothing of it is kept."""
+    """A wrong event is refused immediately with what was found and expected; nothing of it is kept."""
     rows = EventRows(SCHEMA)
     event = {"space": "a", "data": b"x", "timestamp": 1, "grouping": "", "indexes": None, "columns": None}
     rows.add(*event.values())
@@ -355,7 +355,7 @@ def test_events_that_do_not_fit(given, message):
 
 @pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.duration("ns"), US, pa.timestamp("s"), pa.duration("s")])
 def test_whole_numbers_as_times(kind):
-    """All 64 bits, though Python has no such times; of the least ones in nanoseconds pandas has none."""
+    """Integers are accepted as times over all 64 bits, even if Python or pandas cannot represent them."""
     given = [-(2**63), -(2**63) + 1, -1, 2**63 - 1]
     rows = EventRows(EventSchema((Field("at", kind),)))
     for value in given:
@@ -366,14 +366,14 @@ def test_whole_numbers_as_times(kind):
 
 
 def test_numpy_numbers_are_no_times():
-    """Arrow has not implemented them, and says so by an error of its own kind."""
+    """NumPy integers are refused as times with an InvalidEventError, because Arrow does not support them."""
     rows = EventRows(EventSchema((Field("at", US),)))
     with pytest.raises(InvalidEventError, match="column 'at' must be timestamp"):
         rows.add("a", None, 1, "", None, {"at": np.int64(3)})
 
 
 def test_binary_keys():
-    """Any bytes; text means its UTF-8 bytes."""
+    """Binary keys may be any bytes; text stands for its UTF-8 bytes."""
     assert added(BINARY, space=b"\xff\0")["space"] == b"\xff\0"
     assert added(BINARY, space="é")["space"] == "é".encode()
     with pytest.raises(InvalidEventError, match="space must be bytes, not int"):
@@ -383,7 +383,7 @@ def test_binary_keys():
 
 
 def test_data_that_may_be_null():
-    """None is null where the schema allows it."""
+    """None as data is null if the schema allows it."""
     assert added(BINARY, data=None)["data"] is None
     assert added(BINARY, data=b"")["data"] == b""
 
@@ -396,21 +396,21 @@ DATA_TYPES = [
 
 @pytest.mark.parametrize(("kind", "given", "expected"), DATA_TYPES, ids=str)
 def test_data_of_other_types(kind, given, expected):
-    """A column that is called `data` may be of any type."""
+    """A column named `data` may have any type."""
     assert added(EventSchema((Field("data", kind),)), data=given)["data"] == expected
     with pytest.raises(InvalidEventError, match=r"data'? must be"):
         added(EventSchema((Field("data", kind),)), data=object())
 
 
 def test_schema_without_data():
-    """There is nowhere to put it."""
+    """Data is refused if the schema has no such column."""
     with pytest.raises(InvalidEventError, match="no 'data' column; give columns= instead"):
         added(EventSchema((Field("n", pa.int8()),)), data=b"x")
     assert added(EventSchema((Field("n", pa.int8()),)), data=None, columns={"n": 1})["n"] == 1
 
 
 def test_column_that_must_not_be_null():
-    """Left out or None, it is refused."""
+    """A required column that is missing or None is refused."""
     schema = EventSchema((Field("n", pa.int8(), nullable=False),))
     for columns in (None, {}, {"n": None}):
         with pytest.raises(InvalidEventError, match="column 'n' must not be null"):
@@ -418,7 +418,7 @@ def test_column_that_must_not_be_null():
 
 
 def test_rows_are_taken_in_good_time():
-    """After so many events or bytes."""
+    """Rows must be taken after a number of events or bytes."""
     rows = EventRows(SCHEMA, 5000)
     rows.FLUSH_EVENTS = 3
     for data, full in ((b"", False), (b"", False), (b"", True)):
@@ -433,7 +433,7 @@ def test_rows_are_taken_in_good_time():
 
 
 def test_messages_do_not_break_lines():
-    """One line each, as the command line prints them."""
+    """Every error is one line, as the command line prints it."""
     for given, _ in BAD_EVENTS:
         with pytest.raises(InvalidEventError) as caught:
             added(**given)
@@ -442,7 +442,7 @@ def test_messages_do_not_break_lines():
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
 def test_dictionary_of_views(kind):
-    """Polars gives categories as a dictionary of views."""
+    """A dictionary of views, as from Polars categories, is accepted."""
     values = pa.array(["x", "yy"]).cast(kind)
     column = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0], pa.uint32()), values)
     schema = make_schema(pa.schema([("v", column.type)]), (), binary_keys=False)
@@ -453,7 +453,7 @@ def test_dictionary_of_views(kind):
 
 @pytest.mark.parametrize("read", [to_arrow, stream_of])
 def test_what_arrow_cannot_make_a_table_of(read):
-    """A column alone, values of several types in one, or what pandas refuses, is told as events that do not fit."""
+    """Input that Arrow or pandas cannot convert is refused as InvalidEventError with the reason."""
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"space": ["a", "b"], "x": [1, "y"]})
     for given, reason in (

@@ -1,4 +1,4 @@
-"""Templates of earlier files: taken where they fit, and with nothing of those files' events."""
+"""Templates of earlier files are reused if they fit, without texts of those files' events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _matched(table, values):
 @examples(150)
 @given(st.data())
 def test_what_values_use_of_a_table(data):
-    """Each is taken by the same template as before; and whatever the rest says stands in one of them."""
+    """Each value takes the same template as before, and every remaining text occurs in some value."""
     table = data.draw(tables())
     values = [text_of(table, row) for row in data.draw(rows_of(table))]
     values += data.draw(st.lists(st.none() | st.binary(max_size=4), max_size=3))
@@ -54,14 +54,14 @@ def test_what_values_use_of_a_table(data):
 
 
 def test_what_stands_across_two_literals_is_not_said():
-    """A template stays only for what a literal of another one says, not for what two say behind each other."""
+    """A template is kept only for literals that occur in a single literal of the values' templates, not across two."""
     number, whole = Variable(Kind.INTEGER), Variable(Kind.STRING)
     said, other = Template((b"a ", b" b"), (0,)), Template((b"a \0 b",), ())
     table = TemplateTable((number, whole), (said, other, Template((b"", b""), (1,))))
     assert used_part(table, _matched(table, [b"a 1 b"])).templates == (said, table.templates[-1])
 
 
-@cache  # to make them takes ten times as long as to find templates for them
+@cache  # making the samples takes ten times as long as finding templates for them
 def _rows(first, count):
     return [payload(random.Random(n)) for n in range(first, first + count)]
 
@@ -73,7 +73,7 @@ def _sample(first, count=3000, names=("ann", "bob", "cid")):
 
 @pytest.fixture
 def looks(monkeypatch):
-    """How often templates are looked for."""
+    """The calls that search for templates."""
     seen = []
     find = template_choice.find_templates
     monkeypatch.setattr(template_choice, "find_templates", lambda *of: seen.append(of) or find(*of))
@@ -90,12 +90,12 @@ def _texts(table):
 
 
 def test_files_of_one_kind(looks):
-    """The second one's are those of the first, without what only its events said; and so on, for a while."""
+    """Later files reuse the first one's templates without its texts, up to a number of files."""
     known = KnownColumn()
     first = _chosen(_sample(0), known)
     assert any(b"bob" in text for text in _texts(first))
     for number in range(1, MOST_FILES + 1):
-        table = _chosen(_sample(3000 * (1 + number % 3), names=("ann", "cid")), known)  # three kinds of others, in turn
+        table = _chosen(_sample(3000 * (1 + number % 3), names=("ann", "cid")), known)  # three samples in turn
         assert not any(b"bob" in text for text in _texts(table))
         assert any(b"ann" in text for text in _texts(table))
         assert len(looks) == 1
@@ -104,7 +104,7 @@ def test_files_of_one_kind(looks):
 
 
 def test_files_of_another_kind(looks):
-    """New templates are looked for where the known ones fit worse, unless the file is small."""
+    """New templates are sought if the known ones fit worse, unless the file is small."""
     other = pa.array([b"GET /%d HTTP/1.1 %d ms from 10.0.0.%d" % (n * n, n % 97, n % 251) for n in range(3000)])
     known = KnownColumn(least_bytes=1 << 20)
     assert _chosen(_sample(0), known, 100 << 10) is None
@@ -112,13 +112,13 @@ def test_files_of_another_kind(looks):
     assert _chosen(_sample(0), known) == known.table
     assert known.table is not None
     assert _chosen(other, known, 1000 << 10) is None
-    assert (len(looks), known.table) == (1, None)  # a next small one need not try them
+    assert (len(looks), known.table) == (1, None)  # the next small file need not try them
     assert any(b"HTTP" in text for text in _texts(_chosen(other, known)))
     assert (len(looks), _chosen(_sample(0), known, 1000 << 10)) == (2, None)
 
 
 def test_files_without_templates(looks):
-    """It is looked for them ever more rarely."""
+    """If no templates are found, the searches become rarer."""
     noise = pa.array([random.Random(n).randbytes(100) for n in range(1000)])
     known, when = KnownColumn(), []
     for number in range(100):
@@ -129,7 +129,7 @@ def test_files_without_templates(looks):
 
 
 def test_files_in_turn(tmp_path, looks):
-    """Each comes back; where they alone say what is in a file, nothing of another one's events is in it."""
+    """Files in turn are read back; a file has no texts that only another one's events had."""
     known = KnownTemplates()
     assert not known.any_known
     for number, names in enumerate([("ann", "bob", "cid"), ("ann", "cid"), ("dan",)]):

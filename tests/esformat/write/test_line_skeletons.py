@@ -1,4 +1,4 @@
-"""Templates found in samples of lines of text: what lines have in common, and that the same lines come back."""
+"""Templates found in samples of text lines, and the lines restored from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from esformat.write.skeletons import find_templates
 
 
 def shown(table, number):
-    """A template as text, each slot with its kind."""
+    """A template as text, with the kind of each slot."""
     template = table.templates[number]
     parts = [template.literals[0]]
     for slot, literal in zip(template.slots, template.literals[1:], strict=True):
@@ -37,7 +37,7 @@ def web_line(rnd, n):
 
 
 def system_line(rnd, n):
-    """A line of one of several programs, one of which says anything."""
+    """A line of one of several programs, one of which writes arbitrary text."""
     head = f"Jun {n % 3 + 14} 15:{n // 60 % 60:02}:{n % 60:02} combo "
     kind = rnd.choice([0, 0, 0, 1, 2, 2, 2, 3])
     if kind == 0:
@@ -58,7 +58,7 @@ def lines_of(make, count=3000):
 
 
 def test_lines_of_a_web_server():
-    """Addresses, dates, words of a few and numbers; a `-` in the place of a number makes templates of its own."""
+    """Addresses, dates, enumerated words and numbers are found; a `-` instead of a number has its own templates."""
     table = find_templates(lines_of(web_line))
     rest = ' HTTP/1.1" <enum> '
     assert shown(table, 0).startswith('<integer>.<integer>.<integer>.<integer> - - [<date> +0000] "<enum> ')
@@ -69,7 +69,7 @@ def test_lines_of_a_web_server():
 
 
 def test_lines_of_several_programs():
-    """Each has templates; what has none has the same head, and the rest as text."""
+    """Each program gets templates; other lines share the common head, with the rest as text."""
     table = find_templates(lines_of(system_line))
     made = [shown(table, number) for number in range(len(table.templates))]
     head = "Jun <enum> <enum>:<enum>:<enum> combo "
@@ -94,13 +94,13 @@ def test_heads_share_variables():
 
 
 def test_the_same_sample_the_same_templates():
-    """In any process."""
+    """The same sample has the same templates."""
     lines = lines_of(system_line)
     assert find_templates(lines) == find_templates(list(lines))
 
 
 def test_texts_without_anything_in_common():
-    """Prose and random bytes have none that pay."""
+    """Prose and random bytes have no worthwhile templates."""
     rnd = random.Random(1)
     prose = [
         " ".join("".join(rnd.choices("abcdefghij", k=6)) for _ in range(rnd.randrange(3, 40))).encode()
@@ -114,7 +114,7 @@ def test_texts_without_anything_in_common():
 
 @pytest.mark.parametrize("make", [web_line, system_line])
 def test_smaller_files_and_the_same_lines(tmp_path, make):
-    """Files hold the same bytes, also of lines that the sample had none of, and take half of the room."""
+    """Files with templates have the same lines, also those missing from the sample, in at most half the size."""
     lines = [*lines_of(make, 20_000 if ALL else 8_000), b"", b"?", b'a "quoted \\" text', b"\xff\x00", b" two  spaces "]
     table = pa.table({"space": ["a"] * len(lines), "timestamp": range(len(lines)), "data": lines})
     sizes = []
@@ -135,11 +135,11 @@ words = st.sampled_from(
 )
 
 
-@example([b"a a", b'" "x y"'], 32)  # of which two words touch
+@example([b"a a", b'" "x y"'], 32)  # two of the words are adjacent
 @examples(200)
 @given(st.lists(st.lists(words, max_size=6).map(b" ".join), max_size=12), st.integers(1, 40))
 def test_any_lines(lines, times):
-    """Whatever is found takes every line of the sample apart and gives it back."""
+    """Any templates that are found match every line of the sample and restore it."""
     table = find_templates(lines * times)
     if table is None:
         return

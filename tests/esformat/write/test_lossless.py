@@ -1,4 +1,4 @@
-"""Values in a column of another type: whole, or refused, whichever way they come."""
+"""A value for a column of another type is stored in full or refused, however it is added."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def append(path, kind, value):
 
 @pytest.mark.parametrize(("kind", "value"), LOST, ids=str)
 def test_part_of_a_value_is_not_stored(tmp_path, kind, value):
-    """Arrow takes them and drops the rest; files refuse them, and streams keep them as text beside the column."""
+    """Values of which Arrow would drop a part are refused by files; streams keep them as text beside the column."""
     assert pa.scalar(value, kind).is_valid
     assert losing(kind)(value)
     with pytest.raises(esformat.InvalidEventError):
@@ -91,9 +91,9 @@ ODD = [
 
 @pytest.mark.parametrize(("kind", "value"), [*LOST, *ODD], ids=str)
 def test_what_is_lost_is_misread(kind, value):
-    """Whoever asks for values that are taken for others hears of it, too; nothing is wrong with null."""
+    """Values that lose a part are also reported as misread in types that can be misread; null is neither."""
     misread = pa.types.is_nested(kind) or pa.types.is_temporal(kind) or pa.types.is_floating(kind)
-    plain = kind in (pa.list_(pa.string()), pa.list_(pa.uint8()), pa.map_(pa.string(), pa.int64()))  # never misread
+    plain = kind in (pa.list_(pa.string()), pa.list_(pa.uint8()), pa.map_(pa.string(), pa.int64()))  # not misread
     assert are_misread([None, value], kind) == (misread and not plain)
     assert losing(kind)(value)
     assert not losing(kind)(None)
@@ -116,7 +116,7 @@ def test_what_is_lost_is_misread(kind, value):
     ids=str,
 )
 def test_what_is_only_misread(kind, value):
-    """Arrow keeps all of it, but it is neither a time nor an object."""
+    """Values that Arrow keeps in full, but in another meaning, are reported as misread only."""
     assert pa.scalar(value, kind).is_valid
     assert not losing(kind)(value)
     assert are_misread([value], kind)
@@ -136,14 +136,14 @@ def test_what_is_only_misread(kind, value):
     ids=str,
 )
 def test_what_is_read_as_it_is(kind, value):
-    """These are what they seem."""
+    """Ordinary values are neither lost nor misread."""
     assert not losing(kind)(value)
     assert not are_misread([value], kind)
 
 
 @pytest.mark.parametrize(("kind", "value", "stored"), KEPT, ids=str)
 def test_whole_values_are_stored(tmp_path, kind, value, stored):
-    """What nothing is lost of is stored; in files a float is the nearest one."""
+    """Values without loss are stored; in files a float becomes the nearest one."""
     assert write(tmp_path / "a.esdb", kind, value) == stored
     rounded = kind == pa.float32() and stored != value
     assert append(tmp_path / "c", kind, value) == ((None, ["v"]) if rounded else (stored, []))
@@ -163,7 +163,7 @@ def test_whole_values_are_stored(tmp_path, kind, value, stored):
     ids=_type_of,
 )
 def test_columns_that_would_lose(kind, column):
-    """Of columns as well: members without a place, digits, numbers that would become infinite."""
+    """Casts of columns that would lose members or digits, or overflow to infinity, are refused."""
     assert column.cast(kind).type == kind
     with pytest.raises(pa.ArrowInvalid):
         cast_exactly(column, kind)
@@ -184,5 +184,5 @@ def test_columns_that_would_lose(kind, column):
     ids=_type_of,
 )
 def test_columns_that_do_not_lose(kind, column):
-    """What Arrow's own cast gives."""
+    """A lossless cast equals Arrow's own."""
     assert str(cast_exactly(column, kind)) == str(column.cast(kind))

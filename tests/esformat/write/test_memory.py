@@ -1,4 +1,4 @@
-"""Shares of a budget."""
+"""The division of a memory budget."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from esformat.write.memory import DEFAULT_MEMORY, Budget
 
 
 def test_shares_fit():
-    """What is alive at one time is less than the whole: three steps, what is encoded, a chunk of each run, postings."""
+    """Three steps, tasks in progress, a chunk of each run and the posting lists fit into the budget together."""
     assert Budget.of(None).memory == DEFAULT_MEMORY
     for memory in ("16MiB", "256MiB", "1GiB", "64GiB"):
         budget = Budget.of(memory)
@@ -20,7 +20,7 @@ def test_shares_fit():
 
 @pytest.mark.parametrize("memory", [0, -5, "1023KiB"], ids=str)
 def test_too_little(tmp_path, memory):
-    """Refused before anything is there."""
+    """Too small a budget is refused before any file is created."""
     with pytest.raises(UsageError, match=r"is too little; give at least 1 MiB|memory: invalid size -5"):
         esformat.create(tmp_path / "a.esdb", memory=memory)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Merging sorted runs is a stable sort of all their events, however little of them is looked at at once."""
+"""Merging sorted runs is a stable sort of all events, however few are in memory at the same time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVENTS = st.lists(st.lists(st.tuples(KEYS, st.sampled_from([b"", b"g"]), TIMES),
 
 
 def run_of(directory: Path, events: list, first: int, chunk_bytes: int, pool: ThreadPoolExecutor) -> SpilledRun:
-    """A run of some events, which arrived from number `first` on."""
+    """A run of events, numbered from `first` in order of arrival."""
     run = SpilledRun(directory)
     if events:
         columns = [pa.array(column, kind) for column, kind in zip(zip(*events, strict=True), KINDS, strict=True)]
@@ -55,7 +55,7 @@ def seen(rows: SortedRows) -> list:
 @examples(150)
 @given(EVENTS, st.sampled_from([1, 100, 1000]), st.sampled_from([1, 300, 3000]))
 def test_merging_is_sorting(tmp_path_factory, runs, chunk_bytes, step_bytes):
-    """By space, grouping and time; ties by run, then by place in it."""
+    """Events are ordered by space, grouping and time; ties by run, then by position in the run."""
     directory = tmp_path_factory.mktemp("merge")
     everything, opened = [], []
     with ThreadPoolExecutor(2) as pool:
@@ -77,7 +77,7 @@ def test_merging_is_sorting(tmp_path_factory, runs, chunk_bytes, step_bytes):
 
 
 def test_earlier_events_come_first(tmp_path):
-    """Rows that are put in front stay there, before their equals."""
+    """Rows put in front stay there, before equal ones."""
     with ThreadPoolExecutor(1) as pool:
         run = run_of(tmp_path, [(b"a", b"", 1), (b"b", b"", 2)], 10, 1000, pool)
         first = run_of(tmp_path, [(b"a", b"", 0), (b"a", b"", 1)], 0, 1000, pool)
@@ -90,7 +90,7 @@ def test_earlier_events_come_first(tmp_path):
 
 @pytest.mark.parametrize("empty", [[], [[]], [[], []]])
 def test_nothing_to_merge(tmp_path, empty):
-    """Done from the start."""
+    """A merge of empty runs is done immediately."""
     with ThreadPoolExecutor(1) as pool:
         runs = [run_of(tmp_path, events, 0, 100, pool) for events in empty]
     assert RunMerge(runs, SCHEMA, 100).done

@@ -1,4 +1,4 @@
-"""Rows of several batches in an order, a piece at a time."""
+"""Rows of several batches in a given order, in slices."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from esformat.write.ordered_pieces import ordered_pieces, pieces_of
 
 
 def batch(first: int, sizes: list[int]) -> pa.RecordBatch:
-    """Numbered rows with payloads of so many bytes."""
+    """Numbered rows with payloads of these sizes."""
     return pa.record_batch({"row": np.arange(first, first + len(sizes)), "data": pa.array([b"x" * n for n in sizes])})
 
 
 @given(st.lists(st.lists(st.integers(0, 90), max_size=6), min_size=1, max_size=5), st.integers(1, 5), st.randoms())
 def test_any_order(sizes, most_rows, random):
-    """Every row once, in the order that was asked for, however large; pieces have few rows and bytes."""
+    """Every row is returned once, in the given order; slices have limited rows and bytes."""
     starts = np.cumsum([0, *map(len, sizes)])
     batches = [batch(int(start), mine) for start, mine in zip(starts, sizes, strict=False)]
     order = list(range(int(starts[-1])))

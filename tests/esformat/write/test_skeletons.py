@@ -1,4 +1,4 @@
-"""Templates found in samples of JSON objects: what they are, and that they take the objects that they came from."""
+"""Templates found in samples of JSON objects, and that they match those objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from esformat.write.template_tables import LEAST_ROWS
 
 
 def _objects(count, **fields):
-    """Objects whose fields are made by functions of their number."""
+    """Objects whose fields are functions of their number."""
     return [json.dumps({name: make(i) for name, make in fields.items()}).encode() for i in range(count)]
 
 
@@ -24,7 +24,7 @@ _NUMBERS = [Variable(Kind.INTEGER), Variable(Kind.HEX, 4)]
 
 
 def hex_of(seed, size):
-    """So many bytes that nobody can guess."""
+    """Random bytes in hexadecimal."""
     return random.Random(seed).randbytes(size).hex()
 
 
@@ -61,12 +61,12 @@ def _variables(rows):
     ],
 )  # fmt: skip
 def test_kinds(make, variables):
-    """Each value by the variables that fit it; what is the same in all rows is part of the literals."""
+    """Each field gets the variables that fit it; constant text is part of the literals."""
     assert _variables(_objects(400, value=make, other=lambda i: f"{i}!{i}"))[:-1] == variables
 
 
 def test_a_template():
-    """Literals have keys, quotes and what values have in common; the last template takes any row."""
+    """Literals have keys, quotes and the common parts of values; the last template matches any row."""
     table = find_templates(_objects(200, n=lambda i: i, user=lambda i: f"user-{i}"))
     assert table.templates[0] == Template((b'{"n": ', b', "user": "user-', b'"}'), (0, 1))
     assert table.templates[-1] == Template((b"", b""), (len(table.variables) - 1,))
@@ -74,14 +74,14 @@ def test_a_template():
 
 
 def test_the_same_path_is_the_same_variable():
-    """In objects with and without a field before it."""
+    """The same path is the same variable in objects with and without a field before it."""
     rows = _objects(200, n=lambda i: i) + _objects(100, a=lambda i: i, n=lambda i: i)
     table = find_templates(rows)
     assert table.templates[0].slots[0] == table.templates[1].slots[1]
 
 
 def test_values_that_are_seen_once():
-    """There are likely others: a template that takes these still has the enumerations of other fields."""
+    """A field with rare values also gets a template with strings, in which other fields keep their enumerations."""
     rows = _objects(400, page=lambda i: f"/{'ab' * (i % 30)}" if i < 399 else "/rare", kind=lambda i: "xy"[i % 2])
     table = find_templates(rows)
     kinds = [[table.variables[slot].kind for slot in template.slots] for template in table.templates]
@@ -89,7 +89,7 @@ def test_values_that_are_seen_once():
 
 
 def test_the_same_sample_the_same_templates():
-    """In any process; a sample that is larger than what is looked at is looked at all over."""
+    """The same sample has the same templates; a large sample is inspected throughout."""
     rows = [payload(random.Random(n)) for n in range(2000)]
     assert find_templates(rows) == find_templates(list(rows))
     many = _objects(20_000, n=lambda i: i, late=lambda i: "a" if i < 19_000 else "b")
@@ -102,19 +102,19 @@ def test_the_same_sample_the_same_templates():
      [b'{"a": %d}' % i for i in range(LEAST_ROWS - 1)], [b'{"%d": 1}' % i for i in range(1000)], [b'{"a": '] * 100],
 )  # fmt: skip
 def test_no_templates(rows):
-    """Where there are no objects, or no two alike."""
+    """Without objects, or without two alike, there are no templates."""
     assert find_templates(rows) is None
 
 
 def test_many_shapes():
-    """Only the most frequent ones have templates."""
+    """Only the most frequent shapes get templates."""
     rows = [b'{"%s": %d}' % (b"k" * (n % 200 + 1), n) for n in range(8000)]
     table = find_templates(rows)
     assert table is None or len(table.templates) <= 3 * MOST_SKELETONS + 1
 
 
 def test_lists_of_any_length_are_one_value():
-    """Where their elements would make too many shapes."""
+    """A list of varying length is one value if its elements would make too many shapes."""
     rows = _objects(600, tags=lambda i: [f"t{n}" for n in range(i % 50)], n=lambda i: i)
     table = find_templates(rows)
     assert len(table.templates) <= 4

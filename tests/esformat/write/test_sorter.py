@@ -1,4 +1,4 @@
-"""Events in any order within any memory: the same file, whichever way they took."""
+"""Events in any order are written to the same file with any memory limit."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ KEYS = [("space", "ascending"), ("grouping", "ascending"), ("timestamp", "ascend
 
 
 def ordered(table: pa.Table) -> pa.Table:
-    """A table in the order of a segment."""
+    """A table in segment order."""
     return table.sort_by(KEYS)
 
 
 def moved(table: pa.Table, row: int, to: int) -> pa.Table:
-    """A table one row of which comes elsewhere."""
+    """A table with one row moved."""
     order = list(range(len(table)))
     order.insert(to, order.pop(row))
     return table.take(order)
 
 
 def written(path: Path, table: pa.Table, memory: int, cuts: int = 100) -> bytes:
-    """The file of a table that is handed over in slices."""
+    """The file of a table that is added in slices."""
     with esformat.create(path, indexes=["type", "country"], memory=memory, overwrite=True, threads=2) as writer:
         for first in range(0, len(table), cuts):
             writer.add_table(table.slice(first, cuts))
@@ -61,7 +61,7 @@ def written(path: Path, table: pa.Table, memory: int, cuts: int = 100) -> bytes:
 
 @pytest.fixture(scope="module")
 def clicks() -> pa.Table:
-    """Some events in order of arrival, one of them large."""
+    """Events in order of arrival, one of them large."""
     table = click_table(2000)
     data = table["data"].to_pylist()
     data[1234] = b"x" * 50_000
@@ -70,7 +70,7 @@ def clicks() -> pa.Table:
 
 @pytest.fixture
 def count(monkeypatch):
-    """How many times each thing happened."""
+    """Count spills, stops, compactions and streamed writes."""
     counts = {"spilled": 0, "stopped": 0, "compacted": 0, "streamed": 0}
 
     def counted(owner: type, name: str, what: str) -> None:
@@ -91,7 +91,7 @@ def count(monkeypatch):
 
 @pytest.mark.parametrize("order", share_of(ORDERS, 3))
 def test_same_bytes_in_any_memory(tmp_path, clicks, order, count):
-    """Held, spilled, or streamed with a late event; and the file holds what it must."""
+    """The file is the same with events in memory, spilled, or streamed with a late event."""
     table = ORDERS[order](clicks)
     with cut_small(SMALL):
         whole = written(tmp_path / "whole.esdb", table, 1 << 30)
@@ -109,7 +109,7 @@ def test_same_bytes_in_any_memory(tmp_path, clicks, order, count):
 
 
 def test_events_in_order_are_not_spilled(tmp_path, clicks, count):
-    """Once the first ones told how they are stored, each is written as it comes; what is held stays small."""
+    """Ordered events are written as they arrive once their encoding is chosen, without a spill."""
     with cut_small(replace(SMALL, row_overhead=1, column_overhead=1)):
         path = tmp_path / "a.esdb"
         with esformat.create(path, memory=200_000, indexes=["type"]) as writer:
@@ -134,7 +134,7 @@ TINY = {
 @examples(60)
 @given(recordings(), st.sampled_from([1, 300, 3000, 30_000]), st.booleans(), st.data())
 def test_any_events_any_memory(tmp_path_factory, recording: Recording, memory: int, in_order: bool, data):
-    """Events of every kind, ties included, cut into all kinds of pieces."""
+    """Any events, including ties, with blocks and chunks of all sizes."""
     directory = tmp_path_factory.mktemp("sorter")
     if in_order:
         rows = sorted(recording.rows, key=lambda row: (row.space, row.grouping, row.timestamp))
@@ -171,7 +171,7 @@ BEFORE = {"nothing": 0, "a little": 150, "a lot": 1200}
     ),
 )
 def test_a_stream_is_taken_whole_or_not_at_all(tmp_path, clicks, before, order, bad):
-    """Whatever was spilled or written of it meanwhile; and the bytes are as if nobody had tried."""
+    """A failed stream leaves nothing, whatever was spilled or written; the file has the same bytes as without it."""
     table = ORDERS[order](clicks)
     first, rest = table.slice(0, BEFORE[before]), table.slice(BEFORE[before])
     if bad == "bad batch":
@@ -194,7 +194,7 @@ def test_a_stream_is_taken_whole_or_not_at_all(tmp_path, clicks, before, order, 
 
 
 def test_where_a_large_table_is_wrong(tmp_path, clicks):
-    """The message counts from the piece that was looked at, and says where that began."""
+    """The error counts rows within the slice that was checked, and has the row at which it begins."""
     spaces = clicks["space"].to_pylist()
     spaces[1700] = None
     broken = clicks.set_column(0, "space", pa.array(spaces))
@@ -210,7 +210,7 @@ def test_where_a_large_table_is_wrong(tmp_path, clicks):
 
 @long
 def test_tied_events_beyond_memory(tmp_path):
-    """All of one key and one time: order of arrival, through any number of runs."""
+    """Events with the same key and time keep their order of arrival through any number of runs."""
     count = 5000
     table = pa.table({"space": ["a"] * count, "timestamp": [7] * count, "n": pa.array(range(count))})
     with cut_small(replace(SMALL, row_overhead=1)), esformat.create(tmp_path / "a.esdb", memory=20_000) as writer:
@@ -282,9 +282,9 @@ print(status("VmHWM") - before, total >> 20)
     ],
 )
 def test_memory_stays_bounded(tmp_path, kind, memory, most_mib, events):
-    """Many events with an index of as many values, large events, long keys: more than fits, in no order.
+    """Unsorted events beyond the limit use bounded memory: many with a unique index value, large ones, and long keys.
 
-    Without a bound they take 140 MiB, 300 and 320.
+    Without a limit they take 140, 300 and 320 MiB.
     """
     environment = os.environ | {"PYTHONPATH": str(Path(esformat.__file__).parents[1])}
     command = [sys.executable, "-c", MEASURED, str(tmp_path / "a.esdb"), kind, memory]

@@ -1,4 +1,4 @@
-"""Tables in pieces: nothing is lost, streams are read no further than they are asked for."""
+"""Tables in slices: nothing is lost, and streams are read only on demand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("piece_bytes", share_of([1, 100, 5000, 1 << 20], 2))
 def test_pieces_are_the_table(form, piece_bytes):
-    """In order, and no larger than they may be unless they are one row."""
+    """Slices are in order, and no larger than allowed unless they have one row."""
     with cut_small(Pieces(group_rows=100)):
         pieces = list(pieces_of(FORMS[form](), piece_bytes))
     assert pa.concat_tables(pieces).combine_chunks().equals(TABLE.combine_chunks())
@@ -37,14 +37,14 @@ def test_pieces_are_the_table(form, piece_bytes):
     "empty", [TABLE.slice(0, 0), TABLE.slice(0, 0).to_reader(), pa.RecordBatch.from_pylist([], TABLE.schema)]
 )
 def test_nothing_is_one_piece(empty):
-    """It still says which columns there are."""
+    """An empty table is one slice, with its schema."""
     (piece,) = pieces_of(empty, 100)
     assert piece.schema == TABLE.schema
     assert len(piece) == 0
 
 
 def test_streams_are_not_read_ahead():
-    """A batch is asked for when its piece is."""
+    """A batch of a stream is read when its slice is requested."""
     read = []
 
     def batches():
@@ -61,12 +61,12 @@ def test_streams_are_not_read_ahead():
 
 
 def test_shared_dictionaries_are_not_cut_to_nothing():
-    """Where halves hold the same large dictionary, halving saves nothing."""
+    """Rows that share a large dictionary are not split further, which would save nothing."""
     table = pa.table({"a": pa.array(["x" * 1000 + str(n) for n in range(100)]).dictionary_encode()})
     assert len(list(pieces_of(table, 1000))) == 1
 
 
 def test_no_table():
-    """Refused, with what would do."""
+    """Other objects are refused with the accepted ones."""
     with pytest.raises(InvalidEventError, match="cannot read events from int; give a pyarrow table"):
         next(pieces_of(5, 100))

@@ -1,4 +1,4 @@
-"""Tasks in threads: results in order, never more under way than may be."""
+"""Tasks in threads: results in order, with a limited number in progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from esformat.write.tasks import InFlight
 
 @pytest.mark.parametrize(("most_tasks", "most_bytes", "expected"), [(3, 1000, 3), (100, 25, 2), (100, 5, 1)])
 def test_results_come_in_order_and_bounded(most_tasks, most_bytes, expected):
-    """By number and by what they hold; a single one may hold more."""
+    """Tasks in progress are limited by number and bytes; a single one may exceed the bytes."""
     held, most, lock = 0, 0, threading.Lock()
 
     def work(number):
@@ -38,7 +38,7 @@ def test_results_come_in_order_and_bounded(most_tasks, most_bytes, expected):
 
 
 def test_errors_come_out():
-    """In the place of the result; what is forgotten is not waited for."""
+    """An error is raised in place of its result; cancelled tasks are not waited for."""
 
     def fail():
         raise ValueError("no")

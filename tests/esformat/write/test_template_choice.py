@@ -1,4 +1,4 @@
-"""Whether templates are taken: where they make a column a tenth smaller."""
+"""Templates are used if they make a column at least a tenth smaller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAMPLE = pa.array(ROWS, pa.binary())
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string()])
 def test_payloads_that_share_their_shape(kind):
-    """They become a fifth smaller, and come back."""
+    """Payloads with a common shape become a fifth smaller, and are read back."""
     sample = SAMPLE.cast(kind)
     chosen = choose_dictionary(3, sample, 50 << 20, Codec.ZSTD, None, templates=True)
     assert (chosen.column, chosen.templates is None) == (3, False)
@@ -39,7 +39,7 @@ def test_payloads_that_share_their_shape(kind):
 
 
 def test_values_of_which_most_cannot_be_guessed():
-    """Hexadecimal digits take half of their characters, as they do with zstd: that the rest takes little is enough."""
+    """Random hexadecimal digits take half their characters, as with zstd; savings elsewhere are enough."""
     token = random.Random(1).randbytes
     sample = pa.array([b'{"kind":"%s","id":"%s"}' % (b"abc"[n % 3 :], token(24).hex().encode()) for n in range(3000)])
     chosen = choose_dictionary(0, sample, 50 << 20, Codec.ZSTD, None, templates=True)
@@ -61,14 +61,14 @@ def test_values_of_which_most_cannot_be_guessed():
     ids=["lz4", "none", "small", "few", "noise", "no rows"],
 )
 def test_no_templates_where_they_do_not_pay(sample, byte_count, codec):
-    """Other codecs, small columns, noise; and without being asked for, never."""
+    """Other codecs, small columns and noise get no templates, nor does any column unless requested."""
     assert getattr(choose_dictionary(0, sample, byte_count, codec, None), "templates", None) is None
     chosen = choose_dictionary(0, sample, byte_count, codec, None, templates=True)
     assert chosen is None or chosen.templates is None
 
 
 def test_types():
-    """Text and binary alone."""
+    """Only text and binary columns may have templates."""
     assert may_have_templates(pa.binary())
     assert may_have_templates(pa.string())
     assert not any(map(may_have_templates, [pa.large_binary(), pa.binary(4), pa.int64(), pa.list_(pa.string())]))
@@ -79,7 +79,7 @@ def test_types():
     [("zstd", None, True), ("zstd", False, False), ("lz4", None, False), ("none", None, False)],
 )
 def test_the_default(tmp_path, codec, asked, used):
-    """Templates with zstd, unless told otherwise."""
+    """By default templates are used with zstd."""
     with esformat.create(tmp_path / "a.esdb", codec=codec, templates=asked) as writer:
         writer.add_table(pa.table({"space": ["a"] * len(ROWS), "timestamp": range(len(ROWS)), "data": SAMPLE}))
     file = read_esdb.File((tmp_path / "a.esdb").read_bytes())
@@ -88,6 +88,6 @@ def test_the_default(tmp_path, codec, asked, used):
 
 
 def test_only_with_zstd(tmp_path):
-    """Their strings would not be compressed."""
+    """Templates require zstd, which compresses their strings."""
     with pytest.raises(esformat.UsageError, match='templates go with codec "zstd"'):
         esformat.create(tmp_path / "a.esdb", codec="lz4", templates=True)

@@ -1,4 +1,4 @@
-"""`create` and `Writer`: wrong use is refused at once, errors keep what was there, same input gives same bytes."""
+"""`create` and `Writer`: wrong use is refused immediately, errors keep earlier events, equal input has equal bytes."""
 
 # ruff: noqa: E501 - tables read better in one line per case
 
@@ -30,23 +30,23 @@ from esformat.format import frame as block
 
 @pytest.fixture
 def path(tmp_path):
-    """Where the file under test goes, alone in its directory."""
+    """The path of the file under test, alone in its directory."""
     return tmp_path / "a.esdb"
 
 
 def names(path: Path) -> list[str]:
-    """Everything in the directory of a path."""
+    """The names of everything in the directory of a path."""
     return sorted(other.name for other in path.parent.iterdir())
 
 
 def spaces_of(path: Path) -> dict:
-    """Spaces and their counts in a finished file."""
+    """The spaces of a finished file with their counts."""
     with esformat.open(path) as segment:
         return dict(segment.spaces().items())
 
 
 def table(space="t", count=2, **columns) -> pa.Table:
-    """Some good events."""
+    """Some valid events."""
     return pa.table({"space": [space] * count, "timestamp": pa.array(range(count), pa.int64())} | columns)
 
 
@@ -80,14 +80,14 @@ WRONG_CREATIONS = [
 
 @pytest.mark.parametrize(("options", "message"), WRONG_CREATIONS, ids=str)
 def test_wrong_options(path, options, message):
-    """Each is refused before anything is there, with what was found and what would do."""
+    """Wrong options are refused before a file is created, with what was found and what is valid."""
     with pytest.raises(UsageError, match=message):
         esformat.create(path, **options)
     assert names(path) == []
 
 
 def test_schema_that_cannot_be_stored(path):
-    """A schema is the caller's event, so to say."""
+    """A schema that cannot be stored is an InvalidEventError."""
     with pytest.raises(InvalidEventError, match=r"'a'.*cannot be stored"):
         esformat.create(path, schema=pa.schema([("a", pa.sparse_union([pa.field("x", pa.int8())]))]))
     assert names(path) == []
@@ -95,7 +95,7 @@ def test_schema_that_cannot_be_stored(path):
 
 @pytest.mark.parametrize("end", ["finish", "abort"])
 def test_after_the_end(path, end):
-    """Every verb of a finished or aborted writer says that it is; ending twice is fine."""
+    """A finished or aborted writer refuses further events; ending twice has no effect."""
     writer = esformat.create(path)
     writer.add("a", timestamp=1)
     getattr(writer, end)()
@@ -131,7 +131,7 @@ FAILING = [
 @pytest.mark.parametrize("fail", FAILING, ids=range(len(FAILING)))
 @pytest.mark.parametrize("before", ["event", "table"])
 def test_what_fails_changes_nothing(path, fail, before):
-    """After a refused event or table the earlier ones are there, and the writer goes on."""
+    """A refused event or table keeps the earlier ones, and the writer continues."""
     with esformat.create(path, indexes=["type"]) as writer:
         if before == "event":
             writer.add("first", b"1", timestamp=1, indexes={"type": "x"})
@@ -149,7 +149,7 @@ def test_what_fails_changes_nothing(path, fail, before):
 
 
 def test_refused_first_table_decides_nothing(path):
-    """The columns of a table that was not taken are forgotten."""
+    """A refused first table does not determine the columns."""
     with esformat.create(path) as writer:
         with pytest.raises(InvalidEventError):
             writer.add_table(pa.table({"space": ["a"], "timestamp": ["never"], "x": [1]}))
@@ -159,7 +159,7 @@ def test_refused_first_table_decides_nothing(path):
 
 
 def test_index_that_the_first_table_does_not_have(path):
-    """The message names the columns that are there."""
+    """An index on a missing column is refused with the existing ones."""
     with esformat.create(path, indexes=["type"]) as writer:
         with pytest.raises(UsageError, match="no column 'type' to index; the columns are space, timestamp"):
             writer.add_table(table())
@@ -168,7 +168,7 @@ def test_index_that_the_first_table_does_not_have(path):
 
 
 class FailingNumber:
-    """Raises an error when it is read."""
+    """Raises an error when read."""
 
     def __init__(self, error):
         self._error = error
@@ -179,14 +179,14 @@ class FailingNumber:
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, GeneratorExit])
 def test_leaving_by_an_error(path, error):
-    """Nothing is published, nothing is left, and the error goes on its way."""
+    """An exception in the `with` block passes through; nothing is published and nothing remains."""
     with pytest.raises(error), esformat.create(path) as writer:
         writer.add("a", timestamp=FailingNumber(error))
     assert names(path) == []
 
 
 def test_forgotten_writer(path):
-    """One that is never finished leaves nothing when it is gone."""
+    """A writer that is never finished leaves nothing once it is garbage-collected."""
     writer = esformat.create(path)
     writer.add("a", timestamp=1)
     assert len(names(path)) == 1
@@ -196,7 +196,7 @@ def test_forgotten_writer(path):
 
 
 def test_finishing_fails(path):
-    """If the name was taken meanwhile, the writer is over and has left nothing."""
+    """If the name was taken meanwhile, `finish` fails, closes the writer and leaves nothing."""
     writer = esformat.create(path)
     writer.add("a", timestamp=1)
     path.write_bytes(b"other")
@@ -210,7 +210,7 @@ def test_finishing_fails(path):
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_existing_file(path, overwrite):
-    """It is an error, or it is replaced when the new one is complete; readers of the old one go on reading it."""
+    """An existing file is an error, or is replaced when the new one is complete; its readers continue to read it."""
     with esformat.create(path) as writer:
         writer.add("old", timestamp=1)
     if not overwrite:
@@ -230,7 +230,7 @@ def test_existing_file(path, overwrite):
 
 
 def test_no_events(path):
-    """A file without events is a file; also with indexes, groupings and a schema."""
+    """A file without events is valid, also with indexes, groupings and a schema."""
     for number, options in enumerate(
         [{}, {"indexes": ["type"]}, {"codec": "none"}, {"schema": pa.schema([("n", pa.int8())]), "indexes": ["n"]}]
     ):
@@ -254,7 +254,7 @@ def test_no_events(path):
 
 
 def test_statistics_and_counts(path):
-    """What the writer knows when it has finished is what the file says."""
+    """The statistics of a finished writer agree with the file."""
     with esformat.create(path, indexes=["type"]) as writer:
         assert writer.statistics is None
         writer.add("a", timestamp=5, indexes={"type": "x"})
@@ -272,7 +272,7 @@ def test_statistics_and_counts(path):
 
 
 def test_properties_and_options_are_kept(path):
-    """Text of any kind, codec and level."""
+    """Properties with any text, codec and level are stored."""
     properties = {"source": "shop", "ключ": "\0\n значение"}
     with esformat.create(path, properties=properties, level=7, keys="binary") as writer:
         writer.add(b"\xff", timestamp=1)
@@ -283,7 +283,7 @@ def test_properties_and_options_are_kept(path):
 
 
 def test_levels_make_smaller_files(path):
-    """A level is heeded."""
+    """A higher level makes smaller files."""
     rng = np.random.default_rng(3)
     words = [b"word%d " % n for n in range(300)]
     data = [b"".join(words[k] for k in rng.integers(0, 300, 40)) for _ in range(2000)]
@@ -298,7 +298,7 @@ def test_levels_make_smaller_files(path):
 
 
 def test_larger_frames_hold_the_same_events(path):
-    """They are smaller in all, and a file says how large its own are; one of the usual size says nothing of it."""
+    """Larger frames make smaller files with the same events; a file records a frame size other than the default."""
     rng = np.random.default_rng(4)
     data = [f"order {n} of {rng.integers(1 << 40)} took {n % 7} ms".encode() for n in range(3000)]
     table = pa.table({"space": ["a"] * 3000, "timestamp": range(3000), "data": data})
@@ -314,11 +314,11 @@ def test_larger_frames_hold_the_same_events(path):
         assert esformat.verify(target).ok
         sizes.append(target.stat().st_size)
     assert sizes[1] > sizes[2] > sizes[3]
-    assert 0 <= sizes[2] - sizes[0] <= 100  # its metadata, twice
+    assert 0 <= sizes[2] - sizes[0] <= 100  # in its metadata, which is stored twice
 
 
 def test_events_and_tables_arrive_in_order(path):
-    """Ties keep the order in which they came, whichever verb brought them."""
+    """Ties keep their order of arrival, whichever method added them."""
     with esformat.create(path) as writer:
         writer.add("a", b"0", timestamp=1)
         writer.add_table(pa.table({"space": ["a", "a"], "timestamp": [1, 1], "data": [b"1", b"2"]}))
@@ -350,7 +350,7 @@ TABLES = {
 
 @pytest.mark.parametrize("make", TABLES.values(), ids=TABLES.keys())
 def test_tables_of_other_libraries(path, make):
-    """Anything that speaks Arrow, as it is."""
+    """Objects of other libraries with an Arrow interface are accepted directly."""
     with esformat.create(path, indexes=["type"]) as writer:
         writer.add_table(make())
     with esformat.open(path) as segment:
@@ -358,7 +358,7 @@ def test_tables_of_other_libraries(path, make):
 
 
 def test_a_segment_is_a_table_too(path):
-    """What a scan gives can be written as it is."""
+    """A scan can be written directly."""
     with esformat.create(path, indexes=["type"]) as writer:
         writer.add_table(pa.table(COLUMNS))
     again = path.with_name("again.esdb")
@@ -369,7 +369,7 @@ def test_a_segment_is_a_table_too(path):
 
 
 def test_large_events(path):
-    """Many megabytes in one event, between small ones; keys of 64 KiB."""
+    """Events of many megabytes among small ones, and keys of 64 KiB, are read back."""
     large, key = np.random.default_rng(1).bytes(12 << 20), "k" * 65536
     with esformat.create(path) as writer:
         for n, data in enumerate([b"a", large, b"b", b"", large[::-1]]):
@@ -381,7 +381,7 @@ def test_large_events(path):
 
 
 def test_blocks_that_no_reader_would_take(path, monkeypatch):
-    """An event that makes a block too large is refused, and nothing is published: the limit is 1 GiB, here less."""
+    """An event beyond the block size (1 GiB, here less) is refused, and nothing is published."""
     monkeypatch.setattr(block, "MAX_BLOCK_BYTES", 4000)
     noise = np.random.default_rng(1).bytes(5000)
     writer = esformat.create(path)
@@ -390,12 +390,12 @@ def test_blocks_that_no_reader_would_take(path, monkeypatch):
         writer.finish()
     assert names(path) == []
     with esformat.create(path) as writer:
-        writer.add("a", bytes(500_000), timestamp=1)  # compressed it is small
+        writer.add("a", bytes(500_000), timestamp=1)  # small when compressed
     assert spaces_of(path) == {"a": 1}
 
 
 def test_index_values_of_many_kilobytes(path):
-    """They do not make index pages too large."""
+    """Index values of many kilobytes do not make index pages too large."""
     values = [f"{n:05}" + "v" * 30_000 for n in range(300)]
     with esformat.create(path, indexes=["x"], codec="none") as writer:
         writer.add_table(pa.table({"space": ["a"] * 300, "timestamp": range(300), "x": values}))
@@ -405,13 +405,13 @@ def test_index_values_of_many_kilobytes(path):
         assert [event.timestamp for event in segment.scan_index("x", values[77])] == [77]
 
 
-# ---------------------------------------------------------------- the same bytes
+# ---------------------------------------------------------------- equal bytes
 
 
 @examples(25)
 @given(recordings(), st.sampled_from([1, 2, 5]))
 def test_same_events_same_bytes(tmp_path_factory, recording: Recording, threads: int):
-    """However many threads encode, and in whatever pieces the events were handed over."""
+    """The file does not depend on the number of threads, nor on the batches in which events were added."""
     directory = tmp_path_factory.mktemp("same")
     whole = [("table", len(recording.rows))]
     ways = [
@@ -427,7 +427,7 @@ def test_same_events_same_bytes(tmp_path_factory, recording: Recording, threads:
 
 
 def vars_of(recording: Recording, **changes: object) -> Recording:
-    """A recording with some of its settings changed."""
+    """A recording with some settings changed."""
     return Recording(**(vars(recording) | changes))
 
 
@@ -444,7 +444,7 @@ with esformat.create(sys.argv[1], indexes=["type", "country"]) as writer:
 
 
 def test_same_bytes_in_every_process(tmp_path):
-    """Nothing depends on the process, its hash seed or the time."""
+    """The file does not depend on the process, its hash seed or the time."""
     sums = set()
     for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(esformat.__file__).parents[1])}

@@ -1,4 +1,4 @@
-"""zstd dictionaries of columns: trained where they pay for themselves."""
+"""zstd dictionaries of columns are trained if they save more than they cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHARED = RANDOM.bytes(150)
 
 
 def test_a_dictionary_that_pays_for_itself():
-    """Payloads that share their structure get one; the same input gives the same one."""
+    """Payloads with a common structure get a dictionary; the same input gives the same one."""
     dictionary = train_on(CLICKS, 50 << 20, Codec.ZSTD, None)
     assert 0 < len(dictionary) <= ZSTD_DICTIONARY_BYTES
     assert train_on(CLICKS, 50 << 20, Codec.ZSTD, None) == dictionary
@@ -37,12 +37,12 @@ def test_a_dictionary_that_pays_for_itself():
     ids=["lz4", "none", "small", "noise", "little in common", "empty payloads", "no rows"],
 )
 def test_no_dictionary_where_none_pays(sample, byte_count, codec):
-    """Other codecs, small columns, noise, payloads of which little is shared."""
+    """Other codecs, small columns, noise, and payloads with little in common get none."""
     assert train_on(sample, byte_count, codec, None) == b""
 
 
 def test_tried_on_what_it_was_not_trained_on():
-    """Frames that only those share which it was trained on tell nothing of the rest of the column."""
+    """A dictionary is tested on frames other than those it was trained on."""
     noise = np.random.default_rng(1)
     shared = noise.bytes(800)
     frames = [noise.bytes(4096) if number % TRIED == 0 else shared + noise.bytes(3296) for number in range(300)]

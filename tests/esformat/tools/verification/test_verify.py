@@ -1,6 +1,6 @@
-"""`verify`: each rule of the format is checked, one damaged block is one problem, and no bytes make it fail.
+"""`verify`: each rule of the format is checked, a damaged block is one problem, and no bytes make it fail.
 
-Damage by bits and cuts is in `tests/spec/`. Here are files of a writer that breaks a rule, with all checksums right.
+Damage by bits and cuts is in `tests/spec/`. These files break a rule but have valid checksums.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _write(folder, table: pa.Table | None = None, **options) -> esformat.BytesSo
 
 @pytest.mark.parametrize("rule", share_of(BROKEN, 2))
 def test_broken_rule(tmp_path, monkeypatch, rule):
-    """A file that breaks one rule of the format is not sound, though its checksums are right; the report says why."""
+    """A file that breaks one rule despite valid checksums is reported with the reason."""
     breaks, words = BROKEN[rule]
     with monkeypatch.context() as patch:
         breaks(patch)
@@ -57,7 +57,7 @@ def test_broken_rule(tmp_path, monkeypatch, rule):
 
 
 def test_sound_file(tmp_path):
-    """The same file of a writer that breaks none: no problem, and the facts of the report."""
+    """The same file without a broken rule has no problem, and the report has its facts."""
     source = _write(tmp_path)
     seen: list[tuple[int, int]] = []
     report = esformat.verify(source, progress=lambda done, total: seen.append((done, total)))
@@ -70,7 +70,7 @@ def test_sound_file(tmp_path):
 
 
 def test_times_within_a_run(tmp_path, monkeypatch):
-    """Time does not go back within a run, neither inside a block nor from one to the next."""
+    """Timestamps must not decrease within a run, neither inside a block nor from one to the next."""
     for block_rows in (1, 5):
         table = pa.table({"space": ["a"] * 5, "timestamp": pa.array([5, 4, 3, 9, 8], pa.int64())})
         with monkeypatch.context() as patch:
@@ -85,7 +85,7 @@ def test_times_within_a_run(tmp_path, monkeypatch):
 
 
 def test_slots_of_nulls(tmp_path, monkeypatch):
-    """Where a null is, 0 is stored, not what happened to lie in memory."""
+    """The slot of a null must contain 0, not leftover memory."""
     garbage = pa.Array.from_buffers(
         pa.int32(), 4, [pa.py_buffer(b"\x0b"), pa.py_buffer(np.array([1, 2, 3, 4], np.int32))]
     )
@@ -106,7 +106,7 @@ def _write_again(folder, table):
 
 
 def test_one_damaged_block_is_one_problem(tmp_path):
-    """Whatever block is damaged, its loss is the only thing that is reported, at its place, and with what it costs."""
+    """Any damaged block is reported as the only problem, with its position and consequences."""
     source = _write(tmp_path)
     data = source.read_at(0, source.size)
     for number, place in share_of(enumerate(make_damaged.blocks(data)), 4):
@@ -121,7 +121,7 @@ def test_one_damaged_block_is_one_problem(tmp_path):
 
 
 def test_damaged_blocks_are_counted(tmp_path):
-    """Several damaged blocks are as many problems, and the events of the others are still counted."""
+    """Each damaged block is one problem; the events of the others are still counted."""
     source = _write(tmp_path)
     data = source.read_at(0, source.size)
     hit = make_damaged.blocks_of(data, make_damaged.DATA)[1::3]
@@ -134,7 +134,7 @@ def test_damaged_blocks_are_counted(tmp_path):
 
 @pytest.mark.parametrize("kind", ["METADATA", "DICTIONARY"])
 def test_both_copies_damaged(kind):
-    """Without either copy nothing that needs it can be decoded; what can be checked is, and nothing more is said."""
+    """If both copies are damaged, exactly these two problems are reported."""
     data = (make_golden.FOLDER / "zstd-dictionary.esdb").read_bytes()
     places = make_damaged.blocks_of(data, getattr(make_damaged, kind))
     assert len(places) == 2
@@ -145,7 +145,7 @@ def test_both_copies_damaged(kind):
 
 
 def _renumbered(data: bytes, numbers: dict[int, int]) -> bytes:
-    """A file whose footer names its dictionaries by other numbers."""
+    """A file whose footer numbers its dictionaries differently."""
     footer = make_damaged.blocks(data)[-1]
     entries = data[footer.offset + 16 : footer.end - 8]
     changed = [bytearray(entries[at : at + 20]) for at in range(0, len(entries), 20)]
@@ -158,7 +158,7 @@ def _renumbered(data: bytes, numbers: dict[int, int]) -> bytes:
 
 @pytest.mark.parametrize("numbers", [{1: 1, 2: 3}, {1: 2, 2: 3}, {1: 2, 2: 1}], ids=str)
 def test_numbers_of_dictionaries(numbers):
-    """From 1 on without gaps, in the order of their places: else they are other ones once the footer is lost."""
+    """Dictionaries are numbered from 1 in order of position: otherwise the numbers change when the footer is lost."""
     data = (make_golden.FOLDER / "two-dictionaries.esdb").read_bytes()
     assert esformat.verify(esformat.BytesSource(_renumbered(data, {1: 1, 2: 2}))).ok
     report = esformat.verify(esformat.BytesSource(_renumbered(data, numbers)))
@@ -169,7 +169,7 @@ def test_numbers_of_dictionaries(numbers):
 
 
 def test_trailer_damaged(tmp_path, monkeypatch):
-    """Without its trailer a file is checked all the same, from the footer that ends where the trailer began."""
+    """Without its trailer a file is checked from the footer, which ends where the trailer began."""
     with monkeypatch.context() as patch:
         BROKEN["posting list of another row"][0](patch)
         source = _write(tmp_path)
@@ -182,7 +182,7 @@ def test_trailer_damaged(tmp_path, monkeypatch):
 
 
 def test_versions_differ():
-    """Header and trailer name one version; the header's is not used by readers, but checked."""
+    """The version in the header, which readers ignore, must equal the one in the trailer."""
     data = bytearray((make_golden.FOLDER / "one-event.esdb").read_bytes())
     data[10] = 1
     (problem,) = esformat.verify(esformat.BytesSource(bytes(data))).problems
@@ -190,7 +190,7 @@ def test_versions_differ():
 
 
 def test_nothing_but_data_blocks():
-    """A file cut off after its data blocks tells how many events they hold."""
+    """The events of a file cut off after its data blocks are counted."""
     data = (make_golden.FOLDER / "uncompressed.esdb").read_bytes()
     end = make_damaged.blocks_of(data, make_damaged.DATA)[-1].end
     report = esformat.verify(esformat.BytesSource(data[:end]))
@@ -202,7 +202,7 @@ def test_nothing_but_data_blocks():
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 47, 48, 63, 64, 100, 5000])
 def test_not_a_segment(size):
-    """Other bytes are no segment: said, not raised."""
+    """Bytes that are not a segment are reported, not raised."""
     for data in (bytes(size), b"\xff" * size, random.Random(size).randbytes(size), (b"ESBK" * size)[:size]):
         report = esformat.verify(esformat.BytesSource(data))
         assert not report.ok
@@ -210,7 +210,7 @@ def test_not_a_segment(size):
 
 
 def test_random_bodies_sealed_again():
-    """Bodies changed at random, with all checksums right again: whatever that gives, `verify` does not fail."""
+    """`verify` does not fail on blocks with random changes and valid checksums."""
     rnd = random.Random(11)
     for name in ("integers", "numbers", "strings", "nested", "zstd"):
         data = (make_golden.FOLDER / f"{name}.esdb").read_bytes()
@@ -223,7 +223,7 @@ def test_random_bodies_sealed_again():
 
 
 def test_files(tmp_path):
-    """A path, as text or not, or a source; only a file that cannot be read is an error."""
+    """A path, as text or not, and a source are accepted; only an unreadable file raises an error."""
     path = make_golden.FOLDER / "zstd.esdb"
     assert esformat.verify(path) == esformat.verify(str(path)) == esformat.verify(esformat.FileSource(path))
     assert esformat.verify(path).path == str(path)
@@ -234,7 +234,7 @@ def test_files(tmp_path):
 
 
 def test_reads_block_by_block(tmp_path):
-    """No read is larger than a block: memory does not grow with the file."""
+    """No read is larger than a block, so that memory does not grow with the file."""
 
     class Watched(esformat.CountingSource):
         largest = 0
@@ -253,13 +253,13 @@ def test_reads_block_by_block(tmp_path):
 
 
 def test_problem_is_one_line():
-    """A problem reads as one line whatever the bytes brought into it."""
+    """A problem is printed in one line, whatever the bytes in it."""
     problem = esformat.Problem(5, "a key 'x\ny' is\todd", "look")
     assert str(problem) == "at byte 5: a key 'x y' is odd; look"
 
 
 def test_findings_are_bounded():
-    """A file with very many problems does not fill memory with them, but they are counted."""
+    """The list of problems is limited in memory; the others are counted."""
     findings = Findings()
     for i in range(MAX_PROBLEMS + 7):
         findings.add(i, "something")
@@ -269,7 +269,7 @@ def test_findings_are_bounded():
 
 
 def test_coverage():
-    """Ranges against a plain set of bytes: overlaps are refused, neighbours melt, gaps are what is left."""
+    """Ranges agree with a plain set of bytes: overlaps are refused, adjacent ranges are joined, gaps are the rest."""
     rnd = random.Random(2)
     for _ in range(200):
         covered, plain = coverage.Coverage(), set()
