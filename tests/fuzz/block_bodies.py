@@ -36,7 +36,7 @@ SEEDS = [*segment.seeds(), _with_templates()]
 READERS = [
     module for name, module in sys.modules.items() if name.startswith("esformat") and hasattr(module, "checksum64")
 ]
-"""Modules that verify checksums, or have the core verify them."""
+"""The modules that verify checksums, themselves or through the core."""
 
 
 def stored_check(content: bytes | memoryview) -> int:

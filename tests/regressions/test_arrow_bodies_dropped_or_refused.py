@@ -46,7 +46,7 @@ def stored(client, topic: str) -> pa.Table:
     arrow(TABLE), arrow(TABLE, file=True), b"garbage", b"\n", b"\0", END,
 ], ids=["stream", "file", "garbage", "line end", "zero", "end"])  # fmt: skip
 def test_something_behind_a_stream(client, behind):
-    """Bytes after a stream refuse the whole body, so that a sender of two streams does not believe both stored."""
+    """If bytes follow a stream, the whole body is refused, so that a sender of two does not believe both stored."""
     answer = send(client, "behind", arrow(TABLE) + behind)
     assert answer.status_code == 400
     assert "follow the end" in answer.json()["detail"]
@@ -55,7 +55,7 @@ def test_something_behind_a_stream(client, behind):
 
 
 def test_a_stream_behind_one_without_an_end(client):
-    """So does a second stream after one without an end."""
+    """So is a body with a second stream after one without an end."""
     answer = send(client, "unended", arrow(TABLE).removesuffix(END) + arrow(TABLE))
     assert answer.status_code == 400
     assert "begins before the first one has ended" in answer.json()["detail"]
@@ -103,7 +103,7 @@ def test_a_file_of_polars_to_plateaus_routes(client):
     arrow(TABLE, file=True) + b"garbage", arrow(TABLE, file=True)[:-1],
 ], ids=["file", "empty file", "of Polars", "garbage", "cut"])  # fmt: skip
 def test_something_behind_a_file(client, body):
-    """Bytes after a file refuse the whole body."""
+    """If bytes follow a file, the whole body is refused."""
     answer = send(client, "files", body, FILE)
     assert answer.status_code == 400, answer.text
     assert len(stored(client, "files")) == 0

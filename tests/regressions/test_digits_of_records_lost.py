@@ -74,7 +74,7 @@ HELD = [
     "18446744073709551616",
     "0.30000000000000004441",
 ]
-"""Numbers that a float is, in the digits in which programs write one; of fractions the nearest."""
+"""Numbers that a float represents, as programs write them; a fraction is the nearest float."""
 NOT_HELD = ["9007199254740993", "12345678901234567890123", "12345678901234567890.5", "1e400", "-1e400"]
 
 

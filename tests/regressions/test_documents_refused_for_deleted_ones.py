@@ -1,4 +1,4 @@
-"""A document whose `_id` had been stored was refused with 409 after its deletion, and so was nowhere."""
+"""A document whose `_id` had been stored was refused with 409 after its deletion, so that it was stored nowhere."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def event(**columns):
 
 
 def test_a_new_column_without_values(catalog):
-    """An unknown column without a value does not refuse an event."""
+    """An event is accepted despite an unknown column without a value."""
     topic = catalog.create_topic("t")
     topic.append([event(x=1)])
     topic.append([event(x=2, other=None)])

@@ -44,7 +44,7 @@ def bound_by_modes() -> Iterator[None]:
 
 
 def run_apart(folder: Path, module: str, *arguments: str) -> tuple[int, str]:
-    """Run a command in a separate process: access(2) checks what a thread may regain, not what it has."""
+    """Run a command in a separate process: access(2) checks the capabilities that a thread may regain."""
     found = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=folder, capture_output=True, text=True, check=False, preexec_fn=drop_for_good,

@@ -25,7 +25,7 @@ VALUES = [(word, word.encode()) for word in WORDS] + [
     ('"{\\"base64\\":\\"aGk=\\"}"', b'{"base64":"aGk="}'), ('{"base64":"aGk="}', b"hi"), ('{"base64":"/w=="}', b"\xff"),
 ]  # fmt: skip
 MIXED = ',"x":%s'
-"""A column of two types, for which the lines are read one by one."""
+"""A column of two types, so that lines are parsed singly."""
 
 
 def lines_of(values, more=""):

@@ -25,7 +25,7 @@ def test_loops_within_loops(write):
 
 
 def test_missing_key(write):
-    """A missing key is None or a KeyError that names it."""
+    """For a missing key `find` returns None, and brackets raise a KeyError that names it."""
     segment = write([("a", b"", 1)])
     assert segment.find("b") is None
     with pytest.raises(esformat.SpaceNotFoundError, match="no space 'b'"):

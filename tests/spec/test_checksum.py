@@ -9,14 +9,14 @@ from xxhash import xxh3_64_intdigest
 
 
 def test_all_lengths():
-    """All lengths up to 2,200 bytes, which covers every change of method, and longer ones around stripes and blocks."""
+    """Checksums agree at all lengths to 2,200 bytes, over every change of method, and around stripes and blocks."""
     data = random.Random(5).randbytes(5000)
     for length in (*range(2201), 3071, 3072, 3073, 3135, 3136, 3137, 4095, 4096, 4097, 4160, 4161, 5000):
         assert xxh3(data[:length]) == xxh3_64_intdigest(data[:length]), length
 
 
 def test_same_bytes():
-    """Repeated bytes, for which all lanes are equal."""
+    """Checksums agree for repeated bytes, for which all lanes are equal."""
     for byte in (b"\x00", b"\xff", b"\x80"):
         for length in (0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 1024, 1025, 4096):
             assert xxh3(byte * length) == xxh3_64_intdigest(byte * length)

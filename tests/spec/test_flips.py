@@ -1,9 +1,10 @@
 """Reliability promises R11 and R12: every bit of ten small files is flipped, and they are cut to every length.
 
-Every query of a damaged file is refused or has the result of the whole file, and `verify` reports every flip. `make
-test-all` takes a fixed selection: a bit of every third byte, every length, 60 flips of larger files; `make test` takes
-a fourteenth of it. `ESFORMAT_ALL_FLIPS=1` takes all, and 100,000 flips of the larger files, in about an hour on one
-core.
+Every query of a damaged file is refused or has the result of the whole file, and `verify` reports every flip.
+
+`make test-all` takes a fixed selection: a bit of every third byte, every length, 60 flips of larger files; `make test`
+takes a fourteenth of it. `ESFORMAT_ALL_FLIPS=1` takes all, and 100,000 flips of the larger files, in about an hour on
+one core.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Every byte of a file is changed and all checksums are updated: both readers agree, and `verify` reports what either
-refuses.
+"""With any byte changed and all checksums updated, both readers agree, and `verify` reports what they refuse.
 
 Such bytes come from faulty writers and attackers; checksums do not detect them. A change that only checkers must detect
 (the table of rules in section 6) may have another result; no other kind of error may occur.
@@ -19,7 +18,7 @@ from spec_questions import Sound, answers, decoded_once
 import esformat
 
 UNSAID = ("info", "absent")
-"""Answers that depend on more than the events: sizes of blocks, and whether there is a filter."""
+"""Queries whose results depend on more than the events: on sizes of blocks, and on the filter."""
 FRAME_LENGTH = range(8, 12)
 
 

@@ -52,7 +52,7 @@ def source(tmp_path_factory) -> Path:
 
 
 def test_the_source_has_what_a_build_takes(source):
-    """It has the backend, the core's sources and the specification, and nothing that was built here."""
+    """The source distribution has the backend, core sources and specification, and nothing that was built here."""
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {".ci/backend.py", "pyproject.toml", "esformat/core/events.py", "spec/format.md", "README.md"} <= names

@@ -307,7 +307,7 @@ RARE = (
     "esformat.read.scan", "esformat.read.blocks.reader", "esformat.io.location",
 )  # fmt: skip
 MOST_MODULES = 248
-"""Of ours that a server loads at its start."""
+"""A server loads fewer modules of this project than this at its start."""
 
 
 def test_start_of_a_server_loads_nothing_rare(tmp_path):

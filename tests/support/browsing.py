@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import pytest
 
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-"""Of those that a machine has, the first is taken: the one without windows takes half of the processor's time."""
+"""The first one installed is used: the one without windows needs half the processor time."""
 _ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--no-first-run",
@@ -23,7 +23,7 @@ _AWAY = (
     "ERR_INTERNET_DISCONNECTED", "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_INCOMPLETE_CHUNKED_ENCODING",
     "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_CLOSED", "ERR_CONTENT_LENGTH_MISMATCH",
 )  # fmt: skip
-"""What the console says while a server is away."""
+"""The console's messages while a server is down."""
 _NOWHERE = "about:blank"
 _WAITING = """new Promise((done, failed) => {
     const end = performance.now() + 1000;
@@ -36,7 +36,7 @@ _WAITING = """new Promise((done, failed) => {
     };
     look();
 })"""
-"""Whether it comes to hold within a second. An error in the condition is the test's."""
+"""Whether the condition becomes true within a second. An error in it is the test's fault."""
 WIDE = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 PATIENCE_MS = 60_000
@@ -65,7 +65,7 @@ class Tab:
         self.page.set_default_timeout(PATIENCE_MS)
         self.wrong: list[str] = []
         self.expected: set[int] = set()
-        """Statuses that answers of this page may have, though they are errors. 0: the server may be away."""
+        """Error statuses that responses to this page may have. 0: the server may be down."""
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         self.page.on("dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))

@@ -133,7 +133,7 @@ class Recording:
     binary_keys: bool
     rows: list[Row] = field(repr=False)
     cuts: list[tuple[str, int]]
-    """How many rows are handed over at a time, and in what form."""
+    """The number of rows per addition, and their form."""
     codec: str
     threads: int
     cache_bytes: int

@@ -1,7 +1,8 @@
 """A process that ingests until it is killed, and prints what was acknowledged.
 
-Every batch is named after its thread and number and sent twice, the second time as a retry. Run as `python
-ingest_child.py ROOT DURABILITY ROLL_ROWS THREADS`; lines are `partition producer sequence first last`.
+Every batch is named after its thread and number and sent twice, the second time as a retry.
+
+Run as `python ingest_child.py ROOT DURABILITY ROLL_ROWS THREADS`; lines are `partition producer sequence first last`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Batches are sent three times each to a server that is killed and restarted meanwhile; then the stored events are
-checked.
+"""Send batches three times each to a server that is killed and restarted meanwhile, and check the stored events.
 
 The tests do it a few times; `python -m killing --kills 100` in this directory, or `make soak`, any number of times.
 """

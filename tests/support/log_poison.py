@@ -13,7 +13,7 @@ from aggregator.storage.log.frame import EventsPrefix, FrameHead, FrameKind, pad
 from esformat.parts import EventSchema
 
 LONG = 70_000
-"""Bytes of a space: more than a segment takes."""
+"""The bytes of a space, above the limit of segments."""
 
 
 def log_by_hand(root, topic, batch, *, producer="", sequence=0, columns=None, partition="0"):

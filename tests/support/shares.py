@@ -10,7 +10,7 @@ from xdist.workermanage import WorkerController
 
 TEN = 10
 ONE_BY_ONE = 300
-"""So many of the last tests are given out singly, so that all processes end at about the same time."""
+"""The number of last tests handed out singly, so that all processes end at about the same time."""
 
 
 def shares_of(names: Sequence[str], group_of: dict[str, str]) -> dict[str, str]:

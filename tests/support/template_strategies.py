@@ -20,7 +20,7 @@ from esformat.format.packing import encode_ints
 from esformat.format.templates import Kind, Template, TemplateTable, Variable
 
 Row = tuple[int, dict[int, Any]] | None
-"""The template of a value, counted from 0, and what its variables hold; None for null."""
+"""The template of a value, counted from 0, and the values of its variables; None for null."""
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 LITERALS = st.sampled_from([b"", b",", b'"', b"a", b"-", b"0", b"literal ", b"x" * 17, b"y" * 33])

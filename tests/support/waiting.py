@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 120.0
-"""What takes moments takes longer on a machine that runs other tests as well; only a test that fails waits so long."""
+"""Even short operations take longer on a machine that runs other tests; only a failing test waits this long."""
 
 
 def until(holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:

@@ -12,7 +12,7 @@ import pytest
 from esformat.base.extras import _EXTRAS
 
 ROOT = Path(__file__).parents[3]
-# # Runs pieces of code in turn, in a process without the extras' packages.
+# Runs pieces of code in turn, in a process without the extras' packages.
 BARE = """
 import contextlib, importlib.abc, io, json, os, sys
 

@@ -89,7 +89,7 @@ def test_wide_and_vertical(monkeypatch, capfd):
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=9), st.sets(st.integers(0, 8)), st.integers(1, 200))
 def test_fitted(natural, kept, room):
-    """Widths fit the terminal, kept columns are whole, and no column is wider than its content; else there are none."""
+    """If there are widths, they fit the terminal, kept columns are whole, and none exceeds its content."""
     kept = {place for place in kept if place < len(natural)}
     widths = fitted(natural, kept, room)
     if widths is None:

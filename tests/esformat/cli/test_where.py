@@ -170,7 +170,7 @@ def test_odd_types(esdb, condition, found):
 
 @pytest.mark.parametrize("condition", ["data = => 5", "data=<html>", "data = '=> 5'", "data = null"])
 def test_text_that_looks_like_an_operator(esdb, activity, condition):
-    """A text value may begin with an operator's characters if quoted."""
+    """A text value may begin with the characters of an operator, quoted or not."""
     assert esdb("scan", "activity.esdb", "--where", condition, "--count").text == "0\n"
 
 

@@ -197,7 +197,7 @@ def test_out_named_last(esdb, source, tmp_path, given, meant):
 
 
 def test_out_of_another_name(esdb, source):
-    """The output may have any name and replace itself; an input that is a segment is refused as such."""
+    """The output may have any name, and may be replaced; an input that is a segment is refused as such."""
     assert esdb("write", "out.csv", source, *NAMED).status == 0
     assert esdb("write", "out.csv", source, *NAMED, "--force").status == 0
     assert esdb("write", "out.esdb", source, *NAMED).status == 0

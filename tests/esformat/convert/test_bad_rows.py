@@ -14,7 +14,7 @@ ROWS = [BadRow("in.csv", "line", 7, "no space: 'u' has no value", ",é"), BadRow
 
 
 def test_stop():
-    """The first bad row stops the conversion with its place, the fault and a fix; no bad rows, no error."""
+    """The first bad row stops the conversion with its place, the fault and a fix; without one, nothing happens."""
     policy = Stop()
     policy.take([])
     with pytest.raises(BadRowError) as caught:

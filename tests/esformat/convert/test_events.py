@@ -169,7 +169,7 @@ TYPED = [
 
 @pytest.mark.parametrize(("values", "type_", "expected", "reason"), TYPED, ids=range(len(TYPED)))
 def test_asked_for_types(values, type_, expected, reason):
-    """A requested type is used; values that do not fit are reported with a fix."""
+    """A requested type is used; values that do not fit are reported; the error suggests a fix."""
     events, bad = make({"u": ["a"] * 2, "t": [NOON] * 2, "a": values}, roles(types={"a": type_}))
     assert events.column("a").type == type_
     assert events.column("a").to_pylist() == expected

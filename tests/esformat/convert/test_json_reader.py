@@ -156,7 +156,7 @@ def test_types_are_remembered(monkeypatch, slow):
     ],
 )
 def test_bad_files(data, complaint):
-    """JSON that is not one object per line is refused with a fix."""
+    """JSON that is not one object per line is refused; the error suggests a fix."""
     with pytest.raises(InputError, match=complaint):
         read(data)
 

@@ -29,7 +29,7 @@ BAD_LINES = [
 
 @pytest.mark.parametrize(("line", "complaint"), BAD_LINES, ids=range(len(BAD_LINES)))
 def test_bad_lines(line, complaint):
-    """A line that is not an object is refused with the fault and its place."""
+    """A line that is not an object is refused; the error names the fault and its place."""
     with pytest.raises(ValueError, match=complaint):
         parse_object(line)
 

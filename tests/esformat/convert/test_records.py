@@ -146,7 +146,7 @@ def test_readable():
 
 
 def test_marks():
-    """A UTF-8 byte order mark is removed; one of UTF-16 is refused with a fix."""
+    """A UTF-8 byte order mark is removed; one of UTF-16 is refused; the error suggests a fix."""
     assert without_mark(Block(b"\xef\xbb\xbfa\n", 1), "x").data == b"a\n"
     with pytest.raises(InputError, match=r"UTF-16.*iconv"):
         without_mark(Block("a\n".encode("utf-16"), 1), "x")

@@ -52,7 +52,7 @@ def test_nodes_cut_short():
 
 
 ALIKE = st.lists(st.text("ab", max_size=9).map(lambda text: b"user-" + text.encode()), max_size=20)
-"""Texts that begin like others."""
+"""Texts with a common prefix."""
 
 
 def _texts_of(read):

@@ -86,7 +86,7 @@ ROWS = (["s"], NUMBERS, ["g"], NUMBERS, NUMBERS, [b"", b"", b""], 0, 3, [numbere
     ],
 )  # fmt: skip
 def test_rows_that_do_not_fit(place, wrong):
-    """Nothing outside the arguments is read."""
+    """Arguments that do not fit each other are refused."""
     assert len(row_events(*ROWS)) == 3
     given = [*ROWS]
     given[place] = wrong

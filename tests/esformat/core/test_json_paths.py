@@ -115,7 +115,7 @@ def test_levels(open_, close):
 
 @pytest.mark.parametrize("edges", [[0, 3], [-1, 1], [2, 1], [0, 1 << 62], [], [0, 1, 1]])
 def test_edges_outside(edges):
-    """Nothing is read outside the bytes, nothing written outside the outputs."""
+    """Edges outside the bytes, and outputs of other sizes, are refused."""
     outputs = np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint8)
     with pytest.raises(ValueError, match=r"outside|as many"):
         json_paths.find_values(b"[]", np.array(edges, np.int64), [b"a"], [0], *outputs)
@@ -155,7 +155,7 @@ def count_outputs() -> list[np.ndarray]:
     ],
 )
 def test_tables_that_do_not_fit(place, value):
-    """Nothing is counted outside the tables."""
+    """Inconsistent tables are refused, so that nothing is counted outside them."""
     document, edges, kinds = b'{"a":1,"b":2}', np.array([0, 13]), np.full(1, json_paths.OBJECT, np.uint8)
     outputs = count_outputs()
     json_paths.count_fields(document, edges, kinds, *outputs)
@@ -174,7 +174,7 @@ def test_tables_that_do_not_fit(place, value):
     ],
 )  # fmt: skip
 def test_members_outside(edges, key_edges, lengths):
-    """Nothing is read or written outside the arguments."""
+    """Edges and lengths outside the arguments are refused."""
     given = (b'{"a":1}', np.array(edges, np.int64), b"a", np.array(key_edges, np.int64), np.zeros(lengths, np.int64))
     with pytest.raises(ValueError, match=r"outside|needed"):
         json_paths.without_members(*given)

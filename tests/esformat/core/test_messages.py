@@ -145,7 +145,7 @@ def test_a_long_key(longest):
 
 
 def test_what_does_not_fit():
-    """A null in a required column, or no rows, and nothing is written."""
+    """With a null in a required column, or without rows, nothing is written."""
     target, batch = plain(2, ["a", None])
     assert write(target, batch) is None
     assert write(*plain(0)) is None

@@ -82,7 +82,7 @@ FITTING = (BODY, PACK, b"abcd", 0, 0, np.zeros(4, np.int64), 0, 4)
     ],
 )  # fmt: skip
 def test_planes_outside(place, wrong):
-    """Nothing outside the buffers is read or written."""
+    """Positions and sizes outside the buffers are refused."""
     join_planes(*FITTING)
     given = [*FITTING]
     given[place] = wrong
@@ -97,7 +97,7 @@ def test_planes_outside(place, wrong):
      (stored([1], 2, 1, 5)[:15], 0, 1)],
 )  # fmt: skip
 def test_headers_outside(body, at, count):
-    """Nothing outside the body is read, whatever the count claims."""
+    """A pack or count that exceeds the body is refused."""
     with pytest.raises(CorruptSegmentError, match="packed numbers"):
         read_pack(body, at, count)
     with pytest.raises(CorruptSegmentError, match="packed numbers"):
@@ -132,7 +132,7 @@ BIT_BODY = struct.pack("<4BI", 9, 255, 0, 0, 4) + bytes(4)
 
 @pytest.mark.parametrize(("size", "low", "count"), [(10, 0, 3), (12, 1, 3), (12, -1, 1), (12, 3, 1)])
 def test_bits_outside(size, low, count):
-    """Nothing outside the body is read, even if it is not the header's body."""
+    """Bits outside the body, even if it is not the header's, are refused."""
     pack = read_pack(BIT_BODY, 0, 3)
     with pytest.raises(ValueError, match="packed numbers"):
         join_planes(BIT_BODY[:size], pack, b"", 0, low, np.zeros(9, np.int64), 0, count)

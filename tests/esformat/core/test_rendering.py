@@ -174,7 +174,7 @@ def test_strings_that_are_not_there(strings, error, repeated):
 
 @pytest.mark.parametrize("repeated", [1, 20], ids=["few", "many"])
 def test_too_little_room(repeated):
-    """A buffer that is too small, including 32 spare bytes, is refused before anything is written."""
+    """A buffer too small for the rows and 32 spare bytes is refused before anything is written."""
     columns = [np.tile(NUMBERS, repeated), (np.arange(0, 2 * repeated + 1), b"ab" * repeated)]
     rows = TemplateRows(ONE.compiled(), stored_columns(columns), 0, np.tile(CODES, repeated), 99)
     strings, count = [(1, 0, *columns[1])], 2 * repeated

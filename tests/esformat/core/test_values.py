@@ -45,7 +45,7 @@ def test_the_end_may_lie_beyond():
      (b"abc", b"\1\1", -1, 0, 2), (b"abc", b"\1\1", 0, 2, 1), (b"abc", b"\7\1", 0, 1, 2)],
 )  # fmt: skip
 def test_short_values_outside(stored, lengths, start, low, high):
-    """Nothing outside the bytes is read."""
+    """Lengths and positions outside the bytes are refused."""
     with pytest.raises(ValueError, match=r"end early|fewer"):
         cut_short(stored, lengths, start, low, high)
 
@@ -56,7 +56,7 @@ def test_short_values_outside(stored, lengths, start, low, high):
      ([], 0, 0, 0), ([0, 1 << 62], 0, 1, 0)],
 )  # fmt: skip
 def test_values_outside(edges, low, high, origin):
-    """Nothing outside the bytes is read."""
+    """Edges and positions outside the bytes are refused."""
     with pytest.raises(ValueError, match=r"end early|fewer"):
         cut(b"abc", np.array(edges, np.int64), low, high, origin)
 
@@ -83,7 +83,7 @@ def test_places_in_frames(held, rows, data):
      ([b"ab"], 0, 2, [], [0])],
 )  # fmt: skip
 def test_places_outside_of_frames(frames, first, rows, edges, places):
-    """Nothing outside the frames is read."""
+    """Edges and positions outside the frames are refused."""
     with pytest.raises(ValueError, match=r"end early|fewer"):
         cut_places(frames, first, rows, np.array(edges, np.int64), places)
 
@@ -135,7 +135,7 @@ def test_codes_without_values(code):
 
 @pytest.mark.parametrize("edges", [[0, 3], [-1, 1], [2, 1]])
 def test_gathering_outside(edges):
-    """Nothing outside the bytes is read."""
+    """Edges outside the bytes are refused."""
     with pytest.raises(ValueError, match="end early"):
         gather(np.zeros(2, np.uint8), np.array(edges, np.int32), b"ab", pa.allocate_buffer)
 
@@ -175,7 +175,7 @@ def test_values_at_hand(held, rows, short, data):
      (0, 3, None), (2, 3, None)],
 )  # fmt: skip
 def test_values_at_hand_outside(short, low, high, places):
-    """Nothing outside the frame, which ends early here, is read."""
+    """Positions outside the frame, which ends early here, are refused."""
     frames = Shelf()
     frames.values["key", 0] = b"abc"
     lengths, edges = b"\1\1\2", np.array([0, 1, 2, 4])

@@ -116,7 +116,7 @@ GO_EVENTS = [
     (50, {"url": "http://x:80/", "tag:blue": "1"}), (60, {"a": "b:1", "a:b": "2"}), (60, {"c": "d:1", "c:d": "1"}),
     (60, {"tag:red": "1", "url": "http://y"}), (40, {}),
 ]  # fmt: skip
-"""Seconds and indexes: names with colons, which Go takes, one beginning as another, and both at once in an event."""
+"""Seconds and indexes: names with colons, which Go accepts, one a prefix of another, and both in one event."""
 
 
 def keys_of(indexes):

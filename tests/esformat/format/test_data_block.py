@@ -122,7 +122,7 @@ HEADS = [
 
 @pytest.mark.parametrize(("body", "count", "message"), [c[1:] for c in HEADS], ids=[c[0] for c in HEADS])
 def test_heads_that_no_writer_makes(body, count, message):
-    """A head that no writer makes is refused with the fault and the block's position."""
+    """A head that no writer makes is refused; the error names the fault and the block's position."""
     with pytest.raises(CorruptSegmentError, match=message):
         opened(wrong(body, count))
 

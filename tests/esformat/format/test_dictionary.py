@@ -80,7 +80,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("body", "count", "message"), [c[1:] for c in WRONG], ids=[c[0] for c in WRONG])
 def test_dictionaries_that_no_writer_makes(body, count, message):
-    """A dictionary that no writer makes is refused with the fault."""
+    """A dictionary that no writer makes is refused; the error names the fault."""
     with pytest.raises(CorruptSegmentError, match=message):
         decode(body, count)
 

@@ -197,7 +197,7 @@ ABSURD_NODES = [
     ("stored", "kind", "message"), [case[1:] for case in ABSURD_NODES], ids=[c[0] for c in ABSURD_NODES]
 )
 def test_nodes_that_no_writer_makes(stored, kind, message):
-    """A node that no writer makes is refused with the fault."""
+    """A node that no writer makes is refused; the error names the fault."""
     with pytest.raises(CorruptSegmentError, match=message):
         decode_node(memoryview(stored), 0, 1, kind, READ)
 

@@ -66,7 +66,7 @@ WRONG_FOOTERS = [
     ("body", "count", "message"), [c[1:] for c in WRONG_FOOTERS], ids=[c[0] for c in WRONG_FOOTERS]
 )
 def test_footers_that_no_writer_makes(body, count, message):
-    """A footer that no writer makes is refused with the fault and its position."""
+    """A footer that no writer makes is refused; the error names the fault and its position."""
     with pytest.raises(CorruptSegmentError, match=message) as caught:
         decode_footer(block(body, count))
     assert caught.value.offset is not None

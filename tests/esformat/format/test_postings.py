@@ -87,7 +87,7 @@ WRONG_LISTS = [
 
 @pytest.mark.parametrize(("stored", "message"), [c[1:] for c in WRONG_LISTS], ids=[c[0] for c in WRONG_LISTS])
 def test_lists_that_no_writer_makes(stored, message):
-    """A list that no writer makes is refused with the fault."""
+    """A list that no writer makes is refused; the error names the fault."""
     with pytest.raises(CorruptSegmentError, match=message):
         decode_chunk(memoryview(stored), READ)
 

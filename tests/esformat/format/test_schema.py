@@ -221,7 +221,7 @@ def test_key_columns_are_no_payload():
     ],
 )
 def test_schemas_that_cannot_be(arrow, indexes, error, message):
-    """An impossible schema is refused with the fault."""
+    """An impossible schema is refused; the error names the fault."""
     with pytest.raises(error, match=message):
         make_schema(arrow, indexes, binary_keys=False)
 

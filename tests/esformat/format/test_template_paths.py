@@ -36,7 +36,7 @@ VARIABLES = (
 )  # fmt: skip
 HELD = [st.sampled_from(SHOWN) if each.kind is Kind.STRING else values_of(each) for each in VARIABLES]
 FITTING = {"s": (0, 1, 4, 5, 6, 7, 8, 9, 11, 12), "v": (2, 3, 4, 5, 7, 10, 13, 14, 15)}
-"""Variables for slots within strings, and for those that stand for values."""
+"""Variables for slots within strings, and for slots that are whole values."""
 SHAPES = (
     ((b'{"a":"', b'","b":', b"}"), "sv"), ((b'{"a":', b',"b":"', b'"}'), "vs"), ((b'{"a":9,"', b'":', b"}"), "sv"),
     ((b'["', b'",', b"]"), "sv"), ((b'{"a":"x', b"-", b'y"}'), "ss"), ((b'{"a":', b",", b"}"), "vs"),

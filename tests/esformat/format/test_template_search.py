@@ -129,8 +129,8 @@ def test_where_a_text_stands(text, rows):
     ],
 )
 def test_exact_places(texts, exact):
-    """A search is exact, without a check of rows, if only literals, enumeration values or strings can contain the
-    text. Dates, which many texts could match, are left out here.
+    """A search is exact, without a check of rows, if a text can only occur within a literal, an enumeration value or
+    a string. Dates, which many texts could match, are left out here.
     """
     table = TemplateTable(VARIABLES, (*TABLE.templates[:2], TABLE.templates[3]))
     assert TemplateTexts(table.compiled()).places_of(texts).are_exact == exact

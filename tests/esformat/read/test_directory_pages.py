@@ -22,10 +22,10 @@ from esformat.tools.verification.check import verify
 from esformat.write import builder
 
 PIECES = Pieces(block_rows=2, leaf_runs=1, leaf_blocks=1)
-"""Each block of two rows has a leaf of its own."""
+"""Each block of two rows has its own leaf."""
 EVENTS = 1_300
 LONG = "s0400"
-"""A space of 600 events: its leaves begin in one page, fill the next, and end in a third."""
+"""A space of 600 events: its leaves begin in one page, fill the next and end in a third."""
 
 
 def rows_of() -> list[tuple[str, int, str]]:

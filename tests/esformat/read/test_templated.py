@@ -117,7 +117,7 @@ def test_values_larger_than_a_block(tmp_path):
 
 
 def test_texts_that_wanted_rows_hold(tmp_path):
-    """Rows with a text of each list are found among blocks that templates exclude; without lists all rows are."""
+    """Rows with a text of each list are found among blocks that templates exclude; without lists no row is excluded."""
     texts = [b"GET /a/%d took %d ms" % (n % 7, n * 31 % 997) if n % 500 else b"odd %d failed" % n for n in range(6000)]
     with esformat.create(tmp_path / "x.esdb") as writer:
         for n, text in enumerate(texts):

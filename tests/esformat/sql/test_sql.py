@@ -85,7 +85,7 @@ def texts(first: int = 0) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def texts_opened(tmp_path_factory):
-    """The same for the events with texts."""
+    """A segment and a collection of the events with texts, each with Parquet."""
     folder = tmp_path_factory.mktemp("texts")
     for name, first in (("one", 0), ("two", 6000)):
         with esformat.create(folder / f"{name}.esdb", templates=True) as writer:

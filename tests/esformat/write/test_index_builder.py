@@ -64,7 +64,7 @@ def cut(values: pa.Array, codes: np.ndarray, edges: list[int]) -> list[IndexRows
     st.data(),
 )
 def test_streamed_index_has_the_same_bytes(block_rows, kind, data):
-    """Chunks may end within a value, several times within one value, and be empty."""
+    """The bytes are the same wherever chunks end: within a value, several times in one, or empty."""
     count = sum(block_rows)
     codes = np.array(data.draw(st.lists(st.integers(-1, 5), min_size=count, max_size=count)), np.int64)
     values = pa.array([10, 20, 30, 40, 50, 60], pa.int64())

@@ -134,7 +134,7 @@ TINY = {
 @examples(60)
 @given(recordings(), st.sampled_from([1, 300, 3000, 30_000]), st.booleans(), st.data())
 def test_any_events_any_memory(tmp_path_factory, recording: Recording, memory: int, in_order: bool, data):
-    """Any events, including ties, with blocks and chunks of all sizes."""
+    """Any events, including ties, are written right, with blocks and chunks of all sizes."""
     directory = tmp_path_factory.mktemp("sorter")
     if in_order:
         rows = sorted(recording.rows, key=lambda row: (row.space, row.grouping, row.timestamp))
