@@ -13,7 +13,7 @@ HOUR_US = 3_600_000_000
 
 
 def events(rows, indexes=("kind",)):
-    """An event set of (space, timestamp, kind)."""
+    """The `EventSet` of these (space, timestamp, kind)."""
     return EventSet.from_rows(
         "test", "made up",
         [{"space": s, "grouping": "", "timestamp": t, "data": b"", "kind": k} for s, t, k in rows],

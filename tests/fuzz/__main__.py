@@ -41,7 +41,7 @@ def _letting_go(one_input: Callable[[bytes], None]) -> Callable[[bytes], None]:
 
     def one(data: bytes) -> None:
         nonlocal traced
-        if traced is None:  # only now: Fuzz sets its own there
+        if traced is None:  # only now, because Fuzz sets its own function there
             traced, atheris._trace_cmp = atheris._trace_cmp, compare
         one_input(data)
 

@@ -40,7 +40,7 @@ READERS = [
 
 
 def stored_check(content: bytes | memoryview) -> int:
-    """The checksum stored after the content of a block; for other content its own."""
+    """The checksum stored after the content of a block; for other content the computed one."""
     if not isinstance(content, memoryview) or not content:
         return int(checksum64(content))
     whole = np.frombuffer(content.obj, np.uint8)

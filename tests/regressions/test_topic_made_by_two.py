@@ -1,4 +1,4 @@
-"""The loser of two concurrent creations of a topic was told that it exists and then that it does not."""
+"""The loser of two concurrent creations of a topic got the error that it exists, and then that it does not."""
 
 from __future__ import annotations
 

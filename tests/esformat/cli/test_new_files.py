@@ -112,7 +112,7 @@ def test_a_single_file_into_a_directory(esdb, tmp_path):
 
 
 def test_refused_before_anything_is_made(esdb, tmp_path):
-    """Equal result names, an output that is an input or within one, and an output that is no directory are refused."""
+    """Equal result names, an output equal to or within an input, and a non-directory for several files are refused."""
     write(tmp_path / "one/a.esdb", "ada")
     write(tmp_path / "two/a.esdb", "bob")
     (tmp_path / "a.csv").write_text("space,timestamp\na,2024-03-01\n")

@@ -215,7 +215,7 @@ def test_typed_indexes(esdb, tmp_path):
 
 
 def test_binary_keys(esdb, tmp_path):
-    """Keys that are not text are given in hexadecimal."""
+    """Keys that are not text are passed in hexadecimal."""
     with esformat.create(tmp_path / "binary.esdb", keys="binary") as writer:
         writer.add(b"\xff\x00", b"x", timestamp=1, grouping=b"\xfe")
         writer.add(b"text", b"y", timestamp=2)

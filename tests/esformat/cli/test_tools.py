@@ -21,7 +21,7 @@ def test_merge_and_diff(esdb, activity):
 
 
 def test_diff_tells_by_its_status(esdb, activity):
-    """Different indexes over the same events are no difference; a file that cannot be compared has another status."""
+    """Other indexes over the same events are not a difference; a file that cannot be compared has another status."""
     esdb("reindex", "activity.esdb", "bare.esdb", "--no-index")
     result = esdb("diff", "activity.esdb", "bare.esdb")
     assert (result.status, result.lines[0]) == (0, "index 'country': only in activity.esdb")

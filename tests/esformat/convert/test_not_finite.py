@@ -32,7 +32,7 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("column", "count"), COLUMNS, ids=lambda value: str(getattr(value, "type", value)))
 def test_each_type(column, count):
-    """One warning per column has the number of such values; without any there is none. CSV writes them as they are."""
+    """One warning per column has the number of such values; without any there is none. CSV preserves them."""
     told: list[str] = []
     batch = pa.record_batch({"x": column})
     write_batches([batch], batch.schema, "jsonl", io.BytesIO(), told.append)

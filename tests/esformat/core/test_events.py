@@ -116,7 +116,7 @@ def test_codes():
 
 
 def test_columns_are_loaded_once_and_let_go():
-    """Columns are loaded once, at their first use, and freed with the last event, as is what they were made from."""
+    """Columns are loaded once, at their first use, and freed with the last event, together with their source."""
     loads = []
 
     class Made(list):

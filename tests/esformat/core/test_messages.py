@@ -160,7 +160,7 @@ def test_a_type_that_is_not_known():
 
 
 def test_other_batches():
-    """Batches with fewer columns or other types, and objects that are no batch, are refused."""
+    """Batches with fewer columns or other types, and objects other than batches, are refused."""
     target, batch = plain(4)
     zeros = pa.array([0] * 4)
     for other in (

@@ -86,7 +86,7 @@ class Held(Opened):
 
 
 class Rows:
-    """Makes lists of row numbers within the block."""
+    """Builds lists of row numbers within the block."""
 
     def __init__(self, *of: Any) -> None:
         assert of[1:] == ("s", "", of[3], ("data",))

@@ -14,7 +14,7 @@ from esformat.core.runs import runs_at
 
 
 def ints(values):
-    """Numbers as the core takes them."""
+    """Numbers in the form that the core accepts."""
     return np.array(list(values), np.int64)
 
 

@@ -168,7 +168,7 @@ def test_planes_stand_lowest_first():
 
 
 def test_bytes_that_do_not_compress_are_stored():
-    """Bytes that compression would enlarge are stored as they are."""
+    """Bytes that compression would enlarge are stored uncompressed."""
     noise = np.random.default_rng(2).integers(0, 256, 100)
     stored = encode_planes(noise, ZSTD)
     assert stored[3] == Codec.NONE

@@ -196,7 +196,7 @@ SCHEMA = pa.schema(
 
 
 def test_key_columns_are_no_payload():
-    """A table's key columns are no payload; the others keep their order and nullability."""
+    """A table's key columns are not payload; the others keep their order and nullability."""
     schema = make_schema(SCHEMA, ["a"], binary_keys=True)
     assert schema.fields == (Field("b", pa.string()), Field("a", pa.int8(), nullable=False, indexed=True))
     assert schema.arrow.names == ["space", "grouping", "timestamp", "b", "a"]

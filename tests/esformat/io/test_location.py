@@ -54,7 +54,7 @@ def test_local_files_are_plain_files(tmp_path, name):
 )
 @pytest.mark.usefixtures("s3")
 def test_uris(uri, path):
-    """Keys in URIs are taken literally."""
+    """Keys in URIs are literal."""
     assert locate(uri).path == path
 
 

@@ -93,7 +93,7 @@ def test_candidates_hold_all_that_is_within_bounds(segment, what):
     ],
 )
 def test_candidates_leave_out_the_rest(segment, what, most):
-    """Rows that cannot be within the bounds are no candidates: exactly for listed spaces, by leaf otherwise."""
+    """Rows that cannot be within the bounds are not candidates: exactly for listed spaces, by leaf otherwise."""
     rows = sum(piece.last - piece.first for piece in candidate_rows(segment, BOUNDS[what]))
     assert rows <= most
     if "space" in what:

@@ -136,4 +136,4 @@ def test_what_stands_alone_gets_templates_once(tmp_path):
         for i, data in enumerate(clicks[:4000]):
             writer.add("z", data, timestamp=i)
     unasked = merge([tmp_path / "plain.esdb", tmp_path / "clicks once.esdb"], tmp_path / "unasked.esdb")
-    assert unasked.encoded_blocks == 0  # without the option, templates in another file are no reason
+    assert unasked.encoded_blocks == 0  # without the option, templates in another file do not matter

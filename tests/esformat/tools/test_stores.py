@@ -118,7 +118,7 @@ def test_requests(s3, stored, tmp_path, monkeypatch, tool, window_bytes):
     with s3.recorded() as requests:
         READERS[tool](stored, tmp_path / "made" / "out.esdb")
     reads = [request for request in requests if request.method == "GET"]
-    times = 2 if tool in ("split", "erase", "repair") else 1  # for each part; to check what is erased; to walk
+    times = 2 if tool in ("split", "erase", "repair") else 1  # split: per part; erase: to check; repair: to walk
     assert len(reads) <= times * -(-size // window_bytes) + 2
     if window_bytes > size:
         assert len(reads) <= 2 < blocks
