@@ -1,4 +1,4 @@
-"""What is believed of the machine's clock, by which retention counts ages."""
+"""How far the machine's clock is trusted when retention computes ages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW = 1_790_000_000_000_000  # in 2026
 
 
 class Machine:
-    """A clock that can be set, and time that passes."""
+    """A wall clock that can be set, and a steady clock that advances."""
 
     def __init__(self, wall_us=NOW, stored=None):
         self.wall, self.steady = wall_us, 5 * DAY_US
@@ -39,7 +39,7 @@ class Machine:
         return self.now()
 
     def run(self, us, events=None, file_us=None):
-        """Let time pass, a look every hour; events: how far their times are from the clock's."""
+        """Let time pass with a check every hour. events: offsets of the events' times from the wall clock."""
         for _ in range(us // HOUR_US):
             self.wall, self.steady = self.wall + HOUR_US, self.steady + HOUR_US
             times = [] if events is None else [self.wall + each for each in events]
@@ -55,7 +55,7 @@ class Machine:
 
 
 def test_a_leap_while_open():
-    """Time that did not pass makes nothing old; a clock that went back makes things younger, and may come back."""
+    """Time that did not pass ages nothing. A clock set back makes things younger and may be set forward again."""
     machine = Machine()
     assert machine.run(5 * HOUR_US) == NOW + 5 * HOUR_US
     assert machine.set(machine.wall + 3650 * DAY_US) == NOW + 5 * HOUR_US
@@ -67,7 +67,7 @@ def test_a_leap_while_open():
 
 @pytest.mark.parametrize("hours", [1, 2, 3])
 def test_hours_ahead(hours: int):
-    """As with the time of another zone: it is doubted at each look or at none, though clocks are not read at once."""
+    """A clock a few hours ahead, as in another time zone, is doubted at every check or never, whatever the µs."""
     machine = Machine()
     assert len({machine.set(NOW + hours * HOUR_US + late_us) <= NOW for late_us in (-5, 5, 0, 1, -1)}) == 1
 
@@ -76,7 +76,7 @@ def test_hours_ahead(hours: int):
     ("closed_us", "doubted"), [(DAY_US, False), (MAX_LEAP_US, False), (MAX_LEAP_US + 1, True), (-DAY_US, False)]
 )
 def test_at_opening(closed_us, doubted):
-    """A year ahead of when it was last open is as far as a clock is believed at once."""
+    """At opening, a clock is trusted at most one year beyond the last time the catalog was open."""
     assert Machine().now() == NOW
     before = Machine()
     before.now()
@@ -86,8 +86,8 @@ def test_at_opening(closed_us, doubted):
 
 @pytest.mark.parametrize("first", [True, False], ids=["new catalog", "known catalog"])
 def test_a_machine_that_begins_in_1970(first):
-    """What the clock showed before it was set is kept of nothing: the right time is believed as soon as it is there,
-    now and at every opening after that.
+    """Nothing is kept of what the clock showed before it was set: the right time is trusted as soon as it appears, and
+    at every later opening.
     """
     machine = Machine(0, None if first else stored_clock(NOW - 30 * DAY_US))
     assert machine.now() == 0
@@ -96,18 +96,18 @@ def test_a_machine_that_begins_in_1970(first):
     for one in (machine, again):
         assert one.set(NOW) == NOW
         assert not one.reopened(30 * DAY_US).doubted
-        assert one.set(NOW + 3650 * DAY_US) < NOW + DAY_US  # and ten years ahead it is not
+        assert one.set(NOW + 3650 * DAY_US) < NOW + DAY_US  # but ten years ahead is not trusted
 
 
 def test_what_was_stored_in_1970_is_no_time():
-    """An opening at such a time, by a version that kept it, does no harm for good."""
+    """A time from 1970 that an older version stored does no lasting harm."""
     machine = Machine(NOW, stored_clock(7 * DAY_US))
     assert (machine.now(), machine.doubted) == (NOW, False)
 
 
 @pytest.mark.parametrize("closed_us", [400 * DAY_US, 4000 * DAY_US])
 def test_a_catalog_that_was_closed_for_long(closed_us):
-    """The clock is doubted for a day in which events come in with its time; then it is believed for good."""
+    """After a long closure the clock is doubted for a day of events with matching times, then trusted permanently."""
     before = Machine()
     before.now()
     machine = before.reopened(closed_us)
@@ -119,7 +119,7 @@ def test_a_catalog_that_was_closed_for_long(closed_us):
 
 
 def test_no_events_for_a_week():
-    """Where nothing comes in, and only old things, a clock that goes on evenly is believed after a week."""
+    """Without events, or with only old ones, a clock that runs evenly is trusted after a week."""
     for events in (None, [-100 * DAY_US]):
         before = Machine()
         before.now()
@@ -131,7 +131,7 @@ def test_no_events_for_a_week():
 
 
 def test_agreement_over_several_openings():
-    """A catalog that is open for a moment each day comes to believe a right clock, too; one that leaps begins anew."""
+    """A catalog that is open briefly each day also comes to trust a right clock; a clock that leaps starts over."""
     before = Machine()
     before.now()
     machine = before.reopened(400 * DAY_US)
@@ -144,14 +144,14 @@ def test_agreement_over_several_openings():
 
 
 def test_a_clock_ten_years_ahead_is_never_believed():
-    """While events come in with the right time, however long it goes on; nor where the file system knows better."""
+    """A clock ten years ahead stays doubted while events arrive with the right time or file times contradict it."""
     machine = Machine()
     machine.now()
     machine.set(NOW + 3650 * DAY_US)
     for _ in range(30):
         assert machine.run(DAY_US, events=[-3650 * DAY_US]) < NOW + 40 * DAY_US
     assert machine.doubted
-    assert machine.set(NOW + 30 * DAY_US) == NOW + 30 * DAY_US  # it was set right
+    assert machine.set(NOW + 30 * DAY_US) == NOW + 30 * DAY_US  # it was corrected
     machine.set(NOW + 3650 * DAY_US)
     machine.run(30 * DAY_US, file_us=-3650 * DAY_US)
     assert machine.doubted
@@ -160,7 +160,7 @@ def test_a_clock_ten_years_ahead_is_never_believed():
 
 
 def test_somebody_says_so():
-    """From then on, also after a mistake: the time that is believed can be set back as well."""
+    """A clock that the user confirms is trusted from then on. A mistake can be undone: time can be set back."""
     machine = Machine()
     machine.set(NOW + 3650 * DAY_US)
     machine.ages.believe(machine.wall, machine.steady)
@@ -175,7 +175,7 @@ def test_somebody_says_so():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time in µs, to be set; files are written at that time."""
+    """The wall clock in µs, which tests set. Files get this time."""
     time = [NOW]
     monkeypatch.setattr("aggregator.opening.now_us", lambda: time[0])
     monkeypatch.setattr("aggregator.catalog.now_us", lambda: time[0])
@@ -185,7 +185,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def steady(monkeypatch):
-    """Time that passes, in µs."""
+    """The steady clock in µs."""
     time = [0]
     monkeypatch.setattr(ages, "steady_us", lambda: time[0])
     return time
@@ -197,7 +197,7 @@ def events(catalog, time_us, count=3):
 
 @pytest.fixture
 def root(tmp_path, clock, steady):
-    """A catalog that keeps 30 days, with events of that time."""
+    """A catalog that keeps 30 days, with events from now."""
     with aggregator.open(tmp_path / "data") as catalog:
         catalog.create_topic("t", retention={"age": "30d"})
         events(catalog, clock[0])
@@ -208,7 +208,7 @@ def root(tmp_path, clock, steady):
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("closed_days", [400, 729])
 def test_retention_begins_again(root, clock, steady, closed_days):
-    """After long, the doubt is a problem that is told; a day of right events later retention goes on by itself."""
+    """After a long closure the doubt is listed as a problem; after a day of right events retention resumes."""
     clock[0] += closed_days * DAY_US
     with aggregator.open(root) as catalog:
         (problem,) = catalog.problems()
@@ -233,7 +233,7 @@ def test_retention_begins_again(root, clock, steady, closed_days):
 
 @pytest.mark.usefixtures("quiet", "steady")
 def test_an_opening_in_1970(root, clock):
-    """It costs nothing, then or later."""
+    """Opening a catalog in 1970 removes nothing, then or later."""
     right = clock[0] + 31 * DAY_US
     clock[0] = 20_000_000
     with aggregator.open(root) as catalog:
@@ -250,7 +250,7 @@ def test_an_opening_in_1970(root, clock):
 
 @pytest.mark.usefixtures("quiet", "steady")
 def test_the_command(root, clock, capsys):
-    """It tells, and believes when told to; Python does the same."""
+    """`aggregator clock` reports the clock and, with --believe, trusts it. The Python API does the same."""
     assert run(["clock", str(root)]) == 0
     clock[0] += 400 * DAY_US
     assert run(["retain", str(root)]) == 0
@@ -272,5 +272,5 @@ def test_the_command(root, clock, capsys):
 
 
 def test_before_2020_no_clock_was_set():
-    """The bound is what it says."""
+    """The bound UNSET_US is the start of 2020."""
     assert UNSET_US == 1_577_836_800_000_000

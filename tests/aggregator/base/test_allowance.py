@@ -1,4 +1,4 @@
-"""Allowances: reads stop when their time or memory is used up, or when they are told to, whatever they are doing."""
+"""Allowances: a query stops when its time or memory is used up or when it is cancelled, whatever it is doing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from aggregator.lql import Regex
 from aggregator.lql.run import pace as pace_module
 from aggregator.lql.run.pace import Pace
 
-SLOW = "a.{380}b"  # 15 µs a byte
+SLOW = "a.{380}b"  # 15 µs per byte
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog with a stream of slow records, sealed and not; each is a value of a tag as well."""
+    """A catalog with a stream of slow records, both sealed and unsealed; each text is also a tag value."""
     path = tmp_path_factory.mktemp("allowance") / "data"
     letters = random.Random(1)
     with aggregator.open(path) as catalog:
@@ -60,28 +60,28 @@ QUERIES: dict[str, Callable[[aggregator.Catalog], object]] = {
 
 @pytest.mark.parametrize("name", share_of(QUERIES, 2))
 def test_time(catalog, name):
-    """A query that takes longer is ended soon after, also where threads work for it."""
+    """A query that exceeds its time ends soon after, also if threads work for it."""
     began = time.process_time()
     with Allowance(time_s=0.1), pytest.raises(QueryLimitError, match=r"more than 0\.1 seconds"):
         QUERIES[name](catalog)
-    assert time.process_time() - began < 2  # of 3 s to 18
+    assert time.process_time() - began < 2  # 3 of the 18 s it would take
 
 
 @pytest.mark.parametrize("name", share_of(QUERIES, 2))
 def test_cancelled(catalog, name):
-    """A query ends when another thread says so."""
+    """A query ends when another thread cancels it."""
     allowance = Allowance()
     timer = threading.Timer(0.1, allowance.cancel)
     timer.start()
     began = time.process_time()
     with allowance, pytest.raises(QueryCancelledError):
         QUERIES[name](catalog)
-    assert time.process_time() - began < 2  # of 3 s to 18
+    assert time.process_time() - began < 2  # 3 of the 18 s it would take
     timer.join()
 
 
 def test_cancelled_before(catalog):
-    """What was cancelled before it began reads nothing, also where nothing is slow."""
+    """A query cancelled before it began reads nothing, even if nothing is slow."""
     allowance = Allowance()
     allowance.cancel("enough")
     with allowance, pytest.raises(QueryCancelledError, match="enough"):
@@ -93,14 +93,14 @@ def test_cancelled_before(catalog):
 
 HUNGRY = [
     "SELECT COUNT GROUP BY msg",  # groups
-    "SELECT WHERE msg PREFIX a",  # rows of a segment put in order
+    "SELECT WHERE msg PREFIX a",  # sorted rows of a segment
     "SELECT",
 ]
 
 
 @pytest.mark.parametrize("statement", HUNGRY)
 def test_memory(catalog, statement):
-    """A query that sorts or groups more than it may hold is ended; with enough it is not, and gives all back."""
+    """A query that sorts or groups beyond its memory is ended; with enough memory it releases all of it."""
     with Allowance(memory_bytes=100_000), pytest.raises(QueryLimitError, match="100,000 bytes"):
         list(getattr(catalog.query(statement), "batches", list)())
     with Allowance(memory_bytes=100 << 20) as allowance:
@@ -110,7 +110,7 @@ def test_memory(catalog, statement):
 
 
 def test_others_look_up_streams_meanwhile(catalog):
-    """A slow expression over tags keeps nobody from asking for streams, or making one."""
+    """A slow expression over tags blocks neither stream lookups nor new streams."""
     allowance = Allowance()
     began = threading.Event()
 
@@ -133,19 +133,19 @@ def test_others_look_up_streams_meanwhile(catalog):
 
 
 def test_closing_does_not_wait_for_a_slow_pipe(data):
-    """A pipe whose condition is slow ends with the catalog, and goes on when it is opened again."""
+    """A pipe with a slow condition stops when the catalog closes and continues when it is reopened."""
     with aggregator.open(data) as catalog:
         catalog.query(f"CREATE PIPE p WHERE msg MATCHES '{SLOW}' BACKFILL")
-        time.sleep(0.2)  # the pipe is in the middle of its first batch, or about to begin it
+        time.sleep(0.2)  # the pipe is in its first batch or about to begin it
         began = time.process_time()
-    assert time.process_time() - began < 3  # of 18
+    assert time.process_time() - began < 3  # of the 18 s it would take
     with aggregator.open(data) as catalog:
         assert catalog.query("DESCRIBE PIPE p")["state"].to_pylist()[0] in ("behind", "waiting")
         catalog.query("DELETE PIPE p")
 
 
 def test_pauses(monkeypatch):
-    """A paused query waits where it asks, and the wait does not count; stopped, it goes on to its error."""
+    """A paused query waits at its next check; the wait costs none of its time. Stopped, it raises its error."""
     now, asked = [0.0], threading.Event()
 
     def clock():
@@ -168,13 +168,13 @@ def test_pauses(monkeypatch):
         threading.Timer(0.05, allowance.stop, [QueryCancelledError("over")]).start()
         with pytest.raises(QueryCancelledError, match="over"):
             allowance.check()
-        allowance.stop(QueryCancelledError("later"))  # the first one counts
+        allowance.stop(QueryCancelledError("later"))  # the first error counts
         with pytest.raises(QueryCancelledError, match="over"):
             allowance.check()
 
 
 def test_nested():
-    """The innermost allowance holds, and the outer one again behind it."""
+    """The innermost allowance applies; when it ends, the outer one applies again."""
     outer, inner = Allowance(), Allowance()
     inner.cancel()
     with outer:
@@ -185,14 +185,14 @@ def test_nested():
 
 
 def test_errors_survive():
-    """Errors keep what they say when they are pickled."""
+    """Errors keep their details when pickled."""
     for error in (QueryLimitError("too much", hint="ask for less"), QueryCancelledError("over")):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.hint) == (type(error), str(error), error.hint)
 
 
 def test_slices(monkeypatch):
-    """All rows come once and in order; slices grow where they are quick, and shrink where they are not."""
+    """All rows come out once and in order. Slices grow while they are processed quickly and shrink if they are slow."""
     now = [0.0]
     monkeypatch.setattr(pace_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     pace = Pace()
@@ -213,7 +213,7 @@ def test_slices(monkeypatch):
 
 
 def test_a_text_that_is_too_long():
-    """One text cannot be cut into slices: a large pattern does not take a long one, a small one does."""
+    """A single text cannot be sliced: a large pattern refuses a long text, a small pattern accepts it."""
     text = pa.array(["a" * (1 << 20)])
     with pytest.raises(QueryLimitError, match="1,048,576 bytes is too long"):
         Regex(SLOW).matches(text)

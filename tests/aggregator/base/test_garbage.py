@@ -1,4 +1,4 @@
-"""Opening makes much that stays: nobody looks for garbage among it meanwhile, and as before afterwards."""
+"""Opening creates many long-lived objects: the garbage collector is off meanwhile and restored afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aggregator.base.garbage import none_looked_for
 
 @pytest.fixture
 def looks():
-    """How often somebody looked since."""
+    """One entry per garbage collection since the fixture began."""
     seen = []
 
     def note(phase, _):
@@ -37,7 +37,7 @@ def test_opening(tmp_path, looks, read_only):
     catalog = aggregator.open(tmp_path / "data", read_only=read_only)
     found = len(looks)
     catalog.close()
-    assert found < 10  # before and after; 56 and 29 when it was looked for
+    assert found < 10  # before and after opening; 56 and 29 if collection stays on
     assert gc.isenabled()
 
 

@@ -1,4 +1,4 @@
-"""Times counted in spans of lengths that people know, around all of them."""
+"""Histograms of times: spans of familiar lengths that cover all times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMES = st.lists(
 
 @given(TIMES, st.integers(2, 100), st.none() | st.integers(-(10**6), 10**6), st.none() | st.integers(0, 10**7))
 def test_every_time_is_counted_where_it_lies(times, buckets, start, end):
-    """Each time that is asked for is in one span, which holds it; there are no more spans than were asked for."""
+    """Each requested time is counted in the one span that contains it; there are at most as many spans as requested."""
     asked = [t for t in times if (start is None or t >= start) and (end is None or t < end)]
     found = counted(
         min(times), max(times), (start, end), buckets, lambda counter: counter.add_times(np.array(asked, np.int64))
@@ -33,7 +33,7 @@ def test_every_time_is_counted_where_it_lies(times, buckets, start, end):
 
 @pytest.mark.parametrize("buckets", [2, 3, 60, 2000])
 def test_all_of_time(buckets):
-    """The first span begins before the earliest time that there is."""
+    """The first span begins before the earliest possible time."""
     low, high = -(2**63) + 1, 2**63 - 1
     times = [low, low + 1, -1, 0, 5, high]
     found = counted(low, high, (None, None), buckets, lambda counter: counter.add_times(np.array(times, np.int64)))
@@ -53,12 +53,12 @@ def test_all_of_time(buckets):
     ],
 )
 def test_width(length, buckets, width):
-    """A length that people know, and the shortest that is enough."""
+    """The width is the shortest familiar length that suffices."""
     assert width_for(length, buckets) == width
 
 
 def test_few_times_in_a_long_time_are_looked_at_again():
-    """Where all lies in a small part of what could have been, spans are around that; but not within asked bounds."""
+    """If all times lie in a small part of the range, they are counted again around it, unless the caller set bounds."""
     times = np.arange(100, dtype=np.int64) + 5 * 10**9
     looks = []
 
@@ -73,7 +73,7 @@ def test_few_times_in_a_long_time_are_looked_at_again():
 
 
 def test_whole_spans():
-    """What lies in one span can be counted without its times."""
+    """Times that all lie in one span can be counted without being read."""
     counter = TimeCounter(0, 999, 10)
     assert counter.whole(0, 99)
     assert not counter.whole(199, 200)
@@ -84,6 +84,6 @@ def test_whole_spans():
 
 @pytest.mark.parametrize("count", [1, -1, MAX_BUCKETS + 1])
 def test_buckets(count):
-    """Too many would fill the memory, none tell nothing."""
+    """Too many buckets would fill the memory; fewer than two say nothing. Both are refused."""
     with pytest.raises(InvalidRequestError, match="a histogram has 2 to 2,000 buckets"):
         check_buckets(count)

@@ -1,4 +1,4 @@
-"""Ordered union: what a plain sort gives, and no more is read than was asked for."""
+"""Ordered merge: its result equals a plain sort, and it reads no more than was requested."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ sources_of_rows = st.lists(st.lists(st.lists(st.integers(0, 6), max_size=4), max
 @examples(150)
 @given(sources_of_rows, st.booleans(), st.sampled_from([{}, {"sparing": True}, {"ahead": True}]))
 def test_any_sources(drawn, reverse, how):
-    """By time, ties by partition and record index, whatever batches the rows come in; reverse is the exact mirror."""
+    """Rows are ordered by time, partition and record index, however they are batched; reverse is the exact mirror."""
     sources, expected = [], []
     for partition, batches in enumerate(drawn):
         rows = sorted(time for times in batches for time in times)
@@ -46,7 +46,7 @@ def test_any_sources(drawn, reverse, how):
     st.booleans(),
 )
 def test_order_of_rows(rows, apart, reverse):
-    """By time, ties by record index, whether the indexes lie close together or far apart."""
+    """Rows are ordered by time, ties by record index, whether the indexes are close together or far apart."""
     times, indexes = (np.array([row[part] for row in rows], np.int64) for part in (0, 1))
     order = sort_order(times, None, indexes * apart - 7, reverse=reverse)
     found = rows if order is None else [rows[place] for place in order]
@@ -54,7 +54,7 @@ def test_order_of_rows(rows, apart, reverse):
 
 
 def test_indexes_that_come_twice_lose_no_row():
-    """They cannot; were one to, by a fault elsewhere, every row keeps its place all the same."""
+    """Record indexes are unique; should a fault elsewhere duplicate them, no row is lost."""
     times, indexes = np.array([5, 3, 4, 3]), np.array([1, 0, 1, 0])
     order = sort_order(times, None, indexes, reverse=False)
     assert order.tolist() == [1, 3, 2, 0]
@@ -63,7 +63,7 @@ def test_indexes_that_come_twice_lose_no_row():
 @examples(150)
 @given(st.lists(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=4), max_size=4), st.booleans())
 def test_few_in_any_order(drawn, reverse):
-    """The same of sources whose rows come in any order, also where a column tells of each row the partition."""
+    """`merge_few` gives the same order for unsorted sources, also if a column names the partition of each row."""
     rows = [(time, number % 2, index) for number, batches in enumerate(drawn) for batch in batches
             for index, time in enumerate(batch, 100 * number)]  # fmt: skip
     sources = []
@@ -84,7 +84,7 @@ def enumerated(times, first):
 
 
 def test_too_much_for_few():
-    """Where they take more bytes than they may, nothing is given, and no more is read."""
+    """Sources that take more bytes than allowed return None, and no more of them is read."""
     read = []
 
     def batches(number):
@@ -99,7 +99,7 @@ def test_too_much_for_few():
 
 @pytest.mark.parametrize(("sparing", "expected"), [(True, 1), (False, 2)])
 def test_sparing(sparing, expected):
-    """All rows of a batch but the last are given before the next is read."""
+    """With `sparing`, all rows of a batch except the last are returned before the next batch is read."""
     read = []
 
     def batches(number):
@@ -118,7 +118,7 @@ def test_sparing(sparing, expected):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_no_batch_is_read_before_it_is_needed(reverse):
-    """By record index, which one row alone has, all rows of a batch are given before the next is read."""
+    """By record index, which is unique, all rows of a batch are returned before the next batch is read."""
     read = []
 
     def batches():

@@ -1,4 +1,4 @@
-"""How the memory of windows is shared."""
+"""How read windows share memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aggregator.base.window_budget import LEAST_BYTES, WINDOWS_BYTES, WindowBudg
 
 
 def test_windows_that_are_merged_share_alike():
-    """Four of them are of one size, and all fit; one alone is larger, and a fifth scan still has its own."""
+    """Four merged windows are equal and all fit; a single window is larger, and a fifth scan still gets its own."""
     budget = WindowBudget()
     with budget.window() as alone:
         assert alone.bytes == WINDOWS_BYTES // 2
@@ -21,7 +21,7 @@ def test_windows_that_are_merged_share_alike():
 
 
 def test_the_least_is_given_where_nothing_is_left():
-    """Also to one of very many that are merged."""
+    """A window gets the minimum when the budget is used up, even among very many merged windows."""
     budget = WindowBudget()
     with ExitStack() as stack:
         sizes = [stack.enter_context(budget.window(merged=1000)).bytes for _ in range(40)]

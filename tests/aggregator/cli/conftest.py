@@ -1,4 +1,4 @@
-"""Running `aggregator` in this process, on a small catalog in a directory of its own."""
+"""Run `aggregator` in this process, on a small catalog in a temporary directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOW = ("--space", "who", "--timestamp", "at")
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended and what it printed."""
+    """The exit status of a command and its output."""
 
     status: int
     text: str
@@ -36,13 +36,13 @@ class Result:
 
     @property
     def rows(self) -> list[dict]:
-        """What was printed as JSON lines."""
+        """The output, parsed as JSON lines."""
         return [json.loads(line) for line in self.text.splitlines()]
 
 
 @pytest.fixture
 def command(capfdbinary, monkeypatch, tmp_path):
-    """Run `aggregator` with some arguments; every error must be one line without a traceback."""
+    """Run `aggregator` with arguments; every error must be one line without a traceback."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "clicks.jsonl").write_text(CLICKS)
@@ -59,7 +59,7 @@ def command(capfdbinary, monkeypatch, tmp_path):
 
 @pytest.fixture(scope="session")
 def three_clicks(tmp_path_factory):
-    """A closed catalog with a topic `clicks` that holds three events, two of them sealed."""
+    """A closed catalog with a topic `clicks` that contains three events, two of them sealed."""
     path = tmp_path_factory.mktemp("three") / "data"
     with aggregator.open(path) as catalog:
         topic = catalog.create_topic("clicks", indexes=["type"])
@@ -73,5 +73,5 @@ def three_clicks(tmp_path_factory):
 
 @pytest.fixture
 def clicks(command, three_clicks, tmp_path):
-    """A catalog `data` with those events."""
+    """A catalog `data` with these events."""
     return shutil.copytree(three_clicks, tmp_path / "data")

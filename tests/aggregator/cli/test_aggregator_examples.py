@@ -1,4 +1,4 @@
-"""The examples that `--help` of each verb shows work as they are written, but for what shells add to them."""
+"""The examples in each verb's `--help` work as written, apart from what shells add to them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SERVER = "http://127.0.0.1:3030"
 
 
 def examples(name: str) -> list[str]:
-    """Take the commands from the end of a verb's help."""
+    """The commands at the end of a verb's help."""
     lines = [line.strip() for line in main.commands[name].epilog.splitlines() if "aggregator " in line]
     return [command for line in lines if ENDLESS not in line for command in line.split(" && ")]
 
 
 def parts(line: str) -> tuple[list[str], bytes]:
-    """The arguments of the `aggregator` in a pipeline, and its standard input."""
+    """The arguments of the `aggregator` command in a pipeline, and its standard input."""
     stdin = b""
     for stage in line.split(" | "):
         words = shlex.split(stage)
@@ -48,7 +48,7 @@ def parts(line: str) -> tuple[list[str], bytes]:
 
 
 def _logs_and_streams(path: Path) -> None:
-    """Streams to ask about, files to collect, statements to run."""
+    """Create streams to query, files to collect and statements to run."""
     with aggregator.open(path) as catalog:
         catalog.write({"app": "web"}, [{"msg": "ERROR 17"}, {"msg": "ok"}])
     Path("logs").mkdir()
@@ -63,18 +63,18 @@ def _logs_and_streams(path: Path) -> None:
 
 @contextmanager
 def _served(path: Path, line: str) -> Iterator[str]:
-    """The line with the address of a server over the catalog, where it asks one."""
+    """The line, with the address of a server over the catalog if the line queries one."""
     if SERVER not in line:
         yield line
         return
-    Path("token").write_text("any\n")  # a server without tokens asks for none
+    Path("token").write_text("any\n")  # a server without tokens requires none
     with aggregator.open(path) as catalog, RunningServer(catalog, Settings(http=Http(bind="127.0.0.1:0"))) as server:
         yield line.replace(SERVER, server.url)
 
 
 @pytest.mark.parametrize("name", [name for name in main.commands if name not in SHOWN_ELSEWHERE])
 def test_examples(command, clicks, name):
-    """Each line runs, one after the other, and prints something."""
+    """Each line runs, in order, and prints something."""
     table = pa.table(
         {"who": ["ann"], "at": ["2026-03-01"], "space": ["ann"], "timestamp": ["2026-03-01"], "type": [""]}
     )

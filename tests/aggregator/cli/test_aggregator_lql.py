@@ -43,7 +43,7 @@ def streams(command, tmp_path):
 
 
 def test_query_formats(command, streams):
-    """Records and tables in every format."""
+    """Records and tables print in every format."""
     assert command("query", "data", "SELECT FROM app = web").rows == [
         {"ts": "1970-01-01T00:00:00.000001Z", "msg": "one", "tags": {"app": "web"}, "fields": {"n": "5"}},
         {"ts": "1970-01-01T00:00:00.000003Z", "msg": "three", "tags": {"app": "web"}},
@@ -74,7 +74,7 @@ def test_query_formats(command, streams):
 
 @long
 def test_query_as_arrow(streams):
-    """A stream in a pipe."""
+    """Arrow output in a pipe is a stream."""
     done = subprocess.run(
         [*COMMAND, "query", str(streams), "SELECT", "--format", "arrow"], stdout=subprocess.PIPE, check=True
     )
@@ -82,7 +82,7 @@ def test_query_as_arrow(streams):
 
 
 def test_wrong_statements(command, streams):
-    """Status 2, and the place is shown."""
+    """A wrong statement exits with status 2 and shows where the error is."""
     done = command("query", "data", "SELECT FROM app lik 'w*'")
     assert (done.status, done.text) == (2, "")
     assert done.err.splitlines()[0].startswith('aggregator: "lik" was not expected here; did you mean LIKE?')
@@ -97,7 +97,7 @@ def test_wrong_statements(command, streams):
 
 
 def test_tail_of_a_statement(command, streams):
-    """The last records that match; with -f those that come."""
+    """`tail` prints the last matching records; with -f also new ones."""
     assert [row["msg"] for row in command("tail", "data", "SELECT", "-n", "2").rows] == ["two", "three"]
     assert command("tail", "data", "select '{msg}' FROM app = web", "-n", "1").text == "three\n"
     assert [r["msg"] for r in command("tail", "data", "SELECT FROM app = web POSITION HEAD").rows] == ["one", "three"]
@@ -120,7 +120,7 @@ def test_tail_of_a_statement(command, streams):
 
 
 def test_shell_in_a_pipe(command, streams):
-    """Statements end with semicolons; the first that is wrong ends it."""
+    """Statements end with semicolons; the first wrong one ends the shell."""
     done = command("shell", "data", stdin=b"SELECT '{msg}' WHERE msg = 'a;b' OR msg = one;\n\nSELECT COUNT\n;")
     assert (done.status, done.text) == (0, 'one\n{"count":3}\n')
     done = command("shell", "data", stdin=b"SELECT COUNT; SELEC; SELECT COUNT")
@@ -133,7 +133,7 @@ def test_shell_in_a_pipe(command, streams):
 
 @pytest.mark.parametrize("end", ["exit", "quit;", "EXIT", "\\quit"])
 def test_shell_ends(command, streams, end):
-    """By the words that other shells end with, too; what comes behind is not run."""
+    """The shell also ends on the exit words of other shells; what follows is not run."""
     done = command("shell", "data", stdin=f"SELECT COUNT; {end}; SELECT COUNT".encode())
     assert (done.status, done.err) == (0, "")
     assert done.text == '{"count":3}\n'
@@ -141,14 +141,14 @@ def test_shell_ends(command, streams, end):
 
 
 def test_shell_at_a_terminal(streams, tmp_path):
-    """A prompt, statements over several lines, errors with the place, and an end."""
+    """At a terminal the shell prompts, accepts statements over several lines, shows where errors are, and ends."""
     pytest.importorskip("prompt_toolkit")
     main, child = pty.openpty()
     environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "dumb", "COLUMNS": "200"}
     with subprocess.Popen(
         [*COMMAND, "shell", str(streams)], stdin=child, stdout=child, stderr=child, env=environment, close_fds=True
     ) as shell:
-        guard = threading.Timer(120, shell.kill)  # or an assertion would wait for its end
+        guard = threading.Timer(120, shell.kill)  # otherwise a failed assertion would wait for the shell to end
         guard.start()
         os.close(child)
         seen = b""
@@ -180,7 +180,7 @@ def test_shell_at_a_terminal(streams, tmp_path):
 
 @pytest.mark.parametrize(("streams", "greeted"), [(1, "1 stream."), (2, "2 streams.")])
 def test_shell_greets(monkeypatch, capsys, streams, greeted):
-    """With how many streams there are."""
+    """The shell greets with the number of streams."""
     session = SimpleNamespace(prompt=mock.Mock(side_effect=EOFError))
     monkeypatch.setattr(Shell, "_session", lambda self: session)
     Shell("data", SimpleNamespace(streams=lambda: [None] * streams), None).interact()
@@ -188,7 +188,7 @@ def test_shell_greets(monkeypatch, capsys, streams, greeted):
 
 
 def test_where_statements_end():
-    """Not at a semicolon in quotes or braces."""
+    """A semicolon in quotes or braces does not end a statement."""
     text = 'SELECT WHERE msg = \';\' AND msg != "\\";"; SHOW PARTITIONS {a=";",b=x;y} ;; SELECT `;` '
     ended, rest = split(text)
     assert ended == ['SELECT WHERE msg = \';\' AND msg != "\\";"', 'SHOW PARTITIONS {a=";",b=x;y}']
@@ -200,7 +200,7 @@ def test_where_statements_end():
 
 
 def test_completion():
-    """Keywords, names of tags, and their values behind one."""
+    """Keywords and tag names are completed, and tag values after a tag."""
     streams = [{"app": "web", "zone": "eu"}, {"app": "web store", "pod": "p1"}]
 
     def words(before):
@@ -220,7 +220,7 @@ def test_completion():
 
 
 def test_collect(command, streams, monkeypatch):
-    """Files into a catalog; the second run finds nothing new."""
+    """`collect` stores files in a catalog; the second run finds nothing new."""
     Path("logs").mkdir()
     Path("logs/a.log").write_text("first\nsecond")
     arguments = ("collect", "--path", "logs/*.log", "--into", "data", "--tags", "app=files", "--file-tag", "", "--once")
@@ -239,7 +239,7 @@ def test_collect(command, streams, monkeypatch):
 
 
 def test_collect_until_it_is_ended(streams, tmp_path):
-    """A signal ends it behind what it stores; what was written until then is there."""
+    """A signal ends `collect` after the batch it is storing; everything written before is there."""
     (tmp_path / "a.log").write_text("first\n")
     state = tmp_path / "notes.json"
     with subprocess.Popen(
@@ -256,7 +256,7 @@ def test_collect_until_it_is_ended(streams, tmp_path):
 
 
 def test_forward(command, streams):
-    """What is there to a file, once; the second run finds nothing new."""
+    """`forward` sends existing records to a file once; the second run finds nothing new."""
     arguments = ("forward", "data", "SELECT '{msg}' POSITION HEAD", "--to", "file:out.txt", "--once")
     assert command(*arguments).text == "3 records sent\n"
     assert Path("out.txt").read_text() == "one\ntwo\nthree\n"
@@ -267,7 +267,7 @@ def test_forward(command, streams):
 @pytest.mark.parametrize("statement", ["SELECT", "SELECT COUNT"])
 @pytest.mark.parametrize(("name", "read"), [("x.parquet", pq.read_table), ("x.arrow", feather.read_table)])
 def test_a_file_from_a_terminal(tmp_path, monkeypatch, statement, name, read):
-    """What goes to a terminal does not matter for -o FILE, and a file of Arrow is a file, not a stream."""
+    """-o FILE ignores the terminal on standard output: a file of Arrow is in the file format, not a stream."""
     with aggregator.open(tmp_path / "data") as catalog:
         catalog.write({"app": "web"}, [{"ts": 1, "msg": "hi"}])
     monkeypatch.setattr("esformat.cli.output.is_terminal", lambda _: True)

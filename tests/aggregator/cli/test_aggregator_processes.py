@@ -1,4 +1,4 @@
-"""How `aggregator` behaves as a process: on terminals of little means, and when it is interrupted."""
+"""`aggregator` as a process: on terminals with few characters, and when interrupted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
 
 
 def test_characters_that_a_terminal_lacks(tmp_path):
-    """They are shown by their numbers, and the table is there."""
+    """Characters that a terminal lacks are printed as escapes, and the table still prints."""
     with aggregator.open(tmp_path / "data") as catalog:
         catalog.create_topic("t").append([{"space": "caf\u00e9 \U0001f600", "timestamp": 1}])
     done = subprocess.run(
@@ -31,7 +31,7 @@ def test_characters_that_a_terminal_lacks(tmp_path):
 
 
 def test_an_interrupted_bench(tmp_path):
-    """It stops its threads, takes its directory away, and says one line."""
+    """An interrupted `bench` stops its threads, removes its directory and prints one line."""
     with subprocess.Popen(
         [*COMMAND, "bench", "--seconds", "300", "--directory", str(tmp_path)], env=ENVIRONMENT,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -41,7 +41,7 @@ def test_an_interrupted_bench(tmp_path):
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        time.sleep(0.3)  # appends are under way, most likely; without them the end is the same
+        time.sleep(0.3)  # most likely appends are under way; the end is the same without them
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     assert (process.returncode, said) == (130, b"aggregator: interrupted\n")

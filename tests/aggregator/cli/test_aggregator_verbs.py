@@ -1,4 +1,4 @@
-"""Each verb of `aggregator` does what it says, prints what scripts can read, and ends with the right status."""
+"""Each verb of `aggregator` does what it says, prints output that scripts can read, and exits with the right status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.aggregator.cli.conftest import CLICKS, HOW
 
 
 def test_init_and_topics(command):
-    """A catalog, a topic with its policies, and the same again."""
+    """`init` and `topics` create a catalog and a topic with its policies; repeating them has no effect."""
     assert command("init", "data").text == "data: 0 topics\n"
     made = command(
         "topics", "data", "--create", "t", "--index", "type", "--keys", "binary", "--retention", "bytes=1GiB",
@@ -52,7 +52,7 @@ def test_init_and_topics(command):
 
 
 def test_append(command, clicks):
-    """Files of several formats, with the types that the topic has; a batch that is known is not stored again."""
+    """`append` reads files of several formats with the topic's types; a known batch is not stored again."""
     first = command("append", "data", "clicks", "clicks.jsonl", *HOW, "--producer", "p", "--json").json
     assert (first["events"], first["first"], first["last"], first["duplicates"]) == (3, 2, 4, 0)
     again = command("append", "data", "clicks", "clicks.jsonl", *HOW, "--producer", "p", "--json").json
@@ -67,16 +67,14 @@ def test_append(command, clicks):
 
 
 def numbered(name, count, first=0):
-    """A file of JSON lines with so many events."""
+    """Write a file of JSON lines with this many events."""
     lines = [json.dumps({"who": "ada", "at": 1_700_000_000 + first + number, "n": number}) for number in range(count)]
     Path(name).write_text("\n".join(lines) + "\n", "utf-8")
 
 
 @pytest.mark.parametrize("verb", ["append", "import"])
 def test_again_with_more_batches_than_are_remembered(command, clicks, verb):
-    """Those that are too old to tell are passed over, as the next one is there; of another file nothing is taken as
-    stored.
-    """
+    """Batches too old to be recognised are skipped if a later one is. Nothing of another file is taken as stored."""
     how = ("data", "clicks", "many.jsonl", "--space", "who", "--timestamp", "at", "--batch-rows", "1", "--json")
     numbered("many.jsonl", 70)
     assert command(verb, *how, "--producer", "p").json["duplicates"] == 0
@@ -92,7 +90,7 @@ def test_again_with_more_batches_than_are_remembered(command, clicks, verb):
 
 
 def test_segments_again_with_more_batches_than_are_remembered(command, clicks):
-    """The batches go on from one segment to the next, also where all of the first are too old to tell."""
+    """Batch numbers continue across segments, also if every batch of the first is too old to be recognised."""
     for name, first in [("one", 0), ("two", 1000)]:
         with esformat.create(f"{name}.esdb") as writer:
             for number in range(80):
@@ -105,7 +103,7 @@ def test_segments_again_with_more_batches_than_are_remembered(command, clicks):
 
 
 def test_append_a_pipe(command, clicks):
-    """What comes on standard input; receipts as they come."""
+    """`append -` reads standard input and prints receipts as batches are stored."""
     how = (*HOW, "--input-format", "jsonl", "--receipts", "--batch-rows", "2", "--partition", "pipe")
     rows = command("append", "data", "clicks", "-", *how, stdin=CLICKS.encode()).rows
     assert [(row["partition"], row["first"], row["last"]) for row in rows] == [("pipe", 0, 1), ("pipe", 2, 2)]
@@ -113,7 +111,7 @@ def test_append_a_pipe(command, clicks):
 
 
 def test_append_stops_at_a_bad_row(command, clicks):
-    """A row that is no event is told with its place; with skip the others are stored."""
+    """A row that is not an event is reported with its line; with --on-error skip the others are stored."""
     with open("dirty.jsonl", "w") as file:  # noqa: PTH123
         file.write(CLICKS + '{"who": "eve", "at": "never"}\n')
     stopped = command("append", "data", "clicks", "dirty.jsonl", *HOW)
@@ -125,7 +123,7 @@ def test_append_stops_at_a_bad_row(command, clicks):
 
 
 def test_bad_rows_never_replace_an_input(command, clicks, tmp_path):
-    """They go to a file of their own, by whatever name the input is given."""
+    """Bad rows go to a separate file, never over an input, whatever name the input has."""
     dirty = tmp_path / "dirty.jsonl"
     dirty.write_text(CLICKS + '{"who": "eve", "at": "never"}\n')
     (tmp_path / "link.jsonl").symlink_to(dirty)
@@ -151,14 +149,14 @@ QUESTIONS = [
 
 @pytest.mark.parametrize(("question", "expected"), QUESTIONS, ids=[" ".join(question) for question, _ in QUESTIONS])
 def test_scan(command, clicks, question, expected):
-    """Each question over sealed and unsealed events, and its count."""
+    """Each query returns sealed and unsealed events, and their count."""
     rows = command("scan", "data", "clicks", *question, "--columns", "timestamp,record_index,partition").rows
     assert [int(row["timestamp"][-2]) for row in rows] == expected
     assert command("scan", "data", "clicks", *question, "--count").text == f"{len(expected)}\n"
 
 
 def test_scan_formats(command, clicks):
-    """The formats of `esdb scan`."""
+    """`scan` prints the formats of `esdb scan`."""
     assert command("scan", "data", "clicks", "--format", "csv").text.splitlines()[0].count(",") == 3
     assert "purchase" in command("scan", "data", "clicks", "--format", "table").text
     assert command("scan", "data", "clicks", "--format", "parquet", "-o", "c.parquet").status == 0
@@ -166,7 +164,7 @@ def test_scan_formats(command, clicks):
 
 
 def test_tail(command, clicks):
-    """The newest events of all partitions, by time."""
+    """`tail` prints the newest events of all partitions by time."""
     rows = command("tail", "data", "clicks", "-n", "2").rows
     assert [(row["space"], row["partition"], row["record_index"]) for row in rows] == [
         ("bob", "0", 1),
@@ -177,7 +175,7 @@ def test_tail(command, clicks):
 
 
 def test_stats(command, clicks):
-    """Of the catalog and of a topic, for people and scripts."""
+    """`stats` reports a catalog and a topic, as text and as JSON."""
     facts = command("stats", "data", "--json").json
     assert (facts["rows"], facts["segments"], facts["problems"]) == (3, 1, 0)
     assert command("stats", "data", "clicks", "--json").json["partitions"]["web"]["unsealed_rows"] == 1
@@ -189,9 +187,9 @@ def test_stats(command, clicks):
 
 @pytest.mark.parametrize("name", ["all.esdb", "all.parquet", "all.jsonl", "all.csv", "all.arrow"])
 def test_export_and_import(command, clicks, name):
-    """A topic to a file of any format and back is the same events."""
+    """A topic exported to a file of any format and imported again has the same events."""
     assert command("export", "data", "clicks", name).text.startswith(f"{name}: 3 events")
-    assert command("export", "data", "clicks", name).status != 0  # it is there
+    assert command("export", "data", "clicks", name).status != 0  # the file exists
     index = [] if name == "all.esdb" else ["--index", "type"]
     assert command("import", "data", "again", name, *index, "--json").json["events"] == 3
     with aggregator.open(clicks, read_only=True) as catalog:
@@ -204,7 +202,7 @@ def test_export_and_import(command, clicks, name):
 @pytest.mark.parametrize("ending", ["esdb", "parquet", "arrow"])
 @pytest.mark.parametrize("keys", ["text", "binary"])
 def test_export_and_import_exactly(command, tmp_path, ending, keys):
-    """What knows types brings all of them back, nulls that are not empty values, and keys of bytes."""
+    """Formats with types bring back all types, nulls distinct from empty values, and binary keys."""
     spaces = ["a", "", "b"] if keys == "text" else [b"\xff", b"", b"b"]
     given = pa.table(
         {
@@ -227,7 +225,7 @@ def test_export_and_import_exactly(command, tmp_path, ending, keys):
 
 
 def test_import_that_fails_makes_no_topic(command, clicks, tmp_path):
-    """A file whose rows are no events leaves nothing behind: the next try may make another topic of that name."""
+    """A failed import of rows that are not events creates no topic: a retry may create it with other settings."""
     pyarrow.parquet.write_table(pa.table({"space": [b"\xff"], "timestamp": [1]}), tmp_path / "bytes.parquet")
     failed = command("import", "data", "new", "bytes.parquet", "--timestamp-format", "us")
     assert (failed.status, "--keys binary" in failed.err) == (1, True)
@@ -244,7 +242,7 @@ def test_import_that_fails_makes_no_topic(command, clicks, tmp_path):
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
 def test_export_and_import_as_text(command, tmp_path, ending):
-    """A topic that has the types reads what a topic of the same types wrote."""
+    """Text formats bring back all values if the new topic has the same types."""
     given = pa.table(
         {
             "space": ["a", "b"], "timestamp": [1, 2], "data": [b"\xff", b""], "n": pa.array([1, None], pa.uint64()),
@@ -264,7 +262,7 @@ def test_export_and_import_as_text(command, tmp_path, ending):
 
 
 def test_export_numbers_of_two_types(command, tmp_path):
-    """Signed and unsigned ones are decimals in the file, without an index, which decimals cannot have."""
+    """Signed and unsigned numbers are exported as decimals, without their index, because decimals cannot be indexed."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t", indexes=["n", "kind"])
         for kind, value in ((pa.uint64(), 2**64 - 1), (pa.int64(), -1)):
@@ -276,7 +274,7 @@ def test_export_numbers_of_two_types(command, tmp_path):
 
 
 def test_export_a_part(command, clicks):
-    """A space, a time range."""
+    """A space or a time range can be exported."""
     assert command("export", "data", "clicks", "ada.esdb", "--space", "ada", "--start", "1us").status == 0
     with esformat.open("ada.esdb") as segment:
         assert [(event.space, event.timestamp) for event in segment.scan()] == [("ada", 2)]
@@ -284,7 +282,7 @@ def test_export_a_part(command, clicks):
 
 
 def test_import_a_large_segment(command, clicks, tmp_path):
-    """Batches are cut to the size that is asked for, and all events arrive."""
+    """Batches are cut to the requested size, and all events arrive."""
     with esformat.create("large.esdb", indexes=["type"]) as writer:
         writer.add_table(click_table(30_000))
     done = command("import", "data", "large", "large.esdb", "--batch-rows", "7000", "--json").json
@@ -293,7 +291,7 @@ def test_import_a_large_segment(command, clicks, tmp_path):
 
 
 def test_import_that_fails_tells_what_stays(command, clicks):
-    """Events of the files before a damaged one were acknowledged: how many, and where they are."""
+    """A failed import reports the events it keeps from the files before the damaged one: how many, and where."""
     table = pa.table({"space": ["a"] * 500, "timestamp": range(500), "data": [b"%d" % n for n in range(500)]})
     for name in ("good.esdb", "bad.esdb"):
         with esformat.create(name) as writer:
@@ -309,7 +307,7 @@ def test_import_that_fails_tells_what_stays(command, clicks):
 
 
 def test_retain_and_compact(command, clicks):
-    """A dry run removes nothing, the other what is told."""
+    """A dry run of `retain` is marked as one; `retain` and `compact` then reduce the segments."""
     for _ in range(3):
         with aggregator.open(clicks) as catalog:
             catalog.topic("clicks").append([{"space": "x", "timestamp": 9}])
@@ -326,7 +324,7 @@ def test_retain_and_compact(command, clicks):
 
 
 def test_erase(command, clicks):
-    """Told beforehand, gone afterwards, and nothing else with it."""
+    """`erase --dry-run` reports the number of events; `erase` removes these and nothing else."""
     assert command("erase", "data", "clicks", "ada", "--dry-run").text == "2 events would go\n"
     assert command("scan", "data", "clicks", "--count").text == "3\n"
     done = command("erase", "data", "clicks", "ada", "--now", "--json").json
@@ -338,14 +336,14 @@ def test_erase(command, clicks):
 
 @pytest.mark.parametrize("options", [["--dry-run"], [], ["--now"], ["--json"]])
 def test_erase_tells_that_no_event_was_there(command, clicks, options):
-    """Nobody takes a misspelled space for somebody who was forgotten."""
+    """`erase` says if the space had no event, so that a misspelled space is not taken for erased."""
     done = command("erase", "data", "clicks", "Ada", *options)
     told = "clicks has no events of 'Ada': they were erased before, or the events write the space otherwise\n"
     assert (done.status, done.err) == (1, told)
 
 
 def test_verify_finds_damage(command, clicks):
-    """A sound catalog is told to be, a damaged segment is a problem, and the status says so."""
+    """An intact catalog is reported as ok; a damaged segment is a problem and sets the exit status."""
     assert command("verify", "data").text == "data: ok, 3 events, 1 segment\n"
     (segment,) = (clicks / "segments").rglob("*.esdb")
     data = bytearray(segment.read_bytes())
@@ -362,7 +360,7 @@ def test_verify_finds_damage(command, clicks):
 
 
 def test_rebuild_manifest(command, clicks):
-    """Without its manifest a catalog is refused; afterwards everything is there, from segments and log."""
+    """A catalog without its manifest is refused; after `rebuild` everything is back, from segments and log."""
     for path in clicks.glob("manifest.sqlite*"):
         path.unlink()
     refused = command("append", "data", "clicks", "clicks.jsonl", *HOW)
@@ -374,7 +372,7 @@ def test_rebuild_manifest(command, clicks):
 
 @pytest.mark.usefixtures("quiet")
 def test_rebuild_manifest_with_and_without_facts(command, clicks):
-    """Pipes and what is being erased are counted; where the facts are lost, too, the command says what is missing."""
+    """The report counts pipes and pending erasures; if the manifest backup is lost too, it says what is missing."""
     with aggregator.open(clicks) as catalog:
         catalog.query("CREATE PIPE p")
         with mock.patch.object(Erasures, "advance", return_value=[]):
@@ -394,7 +392,7 @@ def test_rebuild_manifest_with_and_without_facts(command, clicks):
 
 
 def test_bench(command, tmp_path):
-    """Rates and latencies of a short run; nothing is left behind."""
+    """A short `bench` reports rates and latencies and leaves nothing behind."""
     facts = command(
         "bench", "--seconds", "0.2", "--threads", "2", "--batch", "10", "--directory", tmp_path, "--json"
     ).json
@@ -443,7 +441,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("arguments", "status", "message"), WRONG, ids=[" ".join(each[0]) for each in WRONG])
 def test_wrong_usage(command, clicks, arguments, status, message):
-    """One line that says what is wrong; nothing is made."""
+    """A usage error prints one line and creates nothing."""
     result = command(*arguments)
     assert (result.status, result.text, result.err.count("\n")) == (status, "", 1)
     assert message in result.err
@@ -451,7 +449,7 @@ def test_wrong_usage(command, clicks, arguments, status, message):
 
 
 def test_a_segment_instead_of_a_catalog(command, clicks):
-    """What reads it is said; and what reads a catalog, where that is named instead of a segment."""
+    """A segment named instead of a catalog is refused with the command that reads it, and vice versa."""
     assert command("export", "data", "clicks", "clicks.esdb").status == 0
     for verb in (["scan", "clicks.esdb", "clicks"], ["append", "clicks.esdb", "clicks", "clicks.jsonl"]):
         refused = command(*verb)
@@ -463,7 +461,7 @@ def test_a_segment_instead_of_a_catalog(command, clicks):
 
 
 def test_a_locked_catalog(command, clicks):
-    """Who writes is named; reading goes on."""
+    """A locked catalog names its writer; reads still work."""
     with aggregator.open(clicks):
         refused = command("compact", "data")
         assert refused.status == 1
@@ -473,7 +471,7 @@ def test_a_locked_catalog(command, clicks):
 
 @pytest.mark.parametrize("name", list(main.commands))
 def test_help(command, name):
-    """Help of each verb ends in examples, which name the verb."""
+    """The help of each verb ends in examples that name the verb."""
     result = command(name, "--help")
     assert result.status == 0
     examples = result.text.partition("Examples:")[2]
@@ -481,7 +479,7 @@ def test_help(command, name):
 
 
 def test_keys_that_are_no_text(command, tmp_path):
-    """Binary keys, in hexadecimal."""
+    """Binary keys are written in hexadecimal."""
     command("init", "data")
     command("topics", "data", "--create", "b", "--keys", "binary")
     table = pa.table({"space": [b"\xff", b"\x00"], "timestamp": [1, 2]})
@@ -495,7 +493,7 @@ def test_keys_that_are_no_text(command, tmp_path):
 @pytest.mark.parametrize("verb", ["append", "import"])
 @pytest.mark.parametrize("format_", ["jsonl", "csv", "arrow", "parquet"])
 def test_what_scan_prints_comes_back_through_a_pipe(command, tmp_path, format_, verb):
-    """Groupings by their name, bytes and null payloads, from standard input."""
+    """The output of `scan` can be piped back in: named grouping keys, bytes and null payloads survive."""
     with aggregator.open(tmp_path / "data") as catalog:
         rows = [
             {"space": "a", "grouping": "web", "timestamp": 1_000_000, "data": b"\xff", "n": 1},
@@ -514,7 +512,7 @@ def test_what_scan_prints_comes_back_through_a_pipe(command, tmp_path, format_, 
 
 
 def test_a_named_pipe_is_read_once(command, tmp_path):
-    """It is appended as it comes, as standard input is; a shell's <(command) is one."""
+    """A named pipe is appended as data arrives, like standard input; a shell's <(command) is one."""
     os.mkfifo(tmp_path / "fifo")
     command("init", "data")
     writer = threading.Thread(target=(tmp_path / "fifo").write_text, args=(CLICKS,))
@@ -525,7 +523,7 @@ def test_a_named_pipe_is_read_once(command, tmp_path):
 
 
 def test_where(command, clicks, tmp_path):
-    """Conditions on any column, of a topic and of what is exported."""
+    """--where takes conditions on any column, in `scan` and in `export`."""
     assert command("scan", "data", "clicks", "--where", "timestamp > 1970-01-01T00:00:00Z", "--count").text == "2\n"
     rows = command("scan", "data", "clicks", "--where", "type = page", "--columns", "space", "--format", "jsonl").rows
     assert rows == [{"space": "ada"}, {"space": "bob"}]
@@ -534,7 +532,7 @@ def test_where(command, clicks, tmp_path):
 
 
 def test_reports_as_json(command, clicks):
-    """Verbs that say one line say the same to scripts."""
+    """Verbs that print one line have --json with the same facts."""
     assert command("init", "data", "--json").json == {"path": "data", "topics": ["clicks"]}
     told = command("export", "data", "clicks", "out.esdb", "--json").json
     assert (told["path"], told["events"]) == ("out.esdb", 3)

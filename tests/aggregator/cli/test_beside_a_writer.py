@@ -1,4 +1,4 @@
-"""What can be asked of a catalog while another process, a server for example, writes to it; and of what is none."""
+"""What works on a catalog while another process, such as a server, writes to it; and on paths that are not catalogs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import aggregator
 
 @pytest.fixture
 def written(tmp_path, quiet):
-    """A catalog that is open for writing, with two segments; nothing is removed by itself."""
+    """A catalog that is open for writing, with two segments; nothing is removed in the background."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t", retention={"segments": 5})
         for number in range(2):
@@ -19,7 +19,7 @@ def written(tmp_path, quiet):
 
 
 def test_verify(command, written, tmp_path):
-    """Every segment is read; one that is damaged is told, and stays where it is."""
+    """`verify` reads every segment; a damaged one is reported and stays in place."""
     assert command("verify", "data").text == "data: ok, 2 events, 2 segments\n"
     segment = sorted((tmp_path / "data" / "segments").rglob("*.esdb"))[0]
     damaged = bytearray(segment.read_bytes())
@@ -29,12 +29,12 @@ def test_verify(command, written, tmp_path):
     assert (result.status, "the segment is damaged (1 events, record indexes 0 to 0)" in result.err) == (1, True)
     segment.unlink()
     assert "the segment is missing" in command("verify", "data").err
-    assert command("verify", "data", "--accept-losses").status == 1  # which is for who writes
+    assert command("verify", "data", "--accept-losses").status == 1  # which only a writer may do
     assert not list((tmp_path / "data" / "quarantine").glob("*.esdb"))
 
 
 def test_retain_dry_run(command, written):
-    """It tells what the policies say, and removes nothing."""
+    """`retain --dry-run` reports what the policies would remove, and removes nothing."""
     assert command("retain", "data", "--dry-run", "--json").json["removed"] == []
     written.topic("t").set_policy(retention={"age": "1s"})
     told = written.retain(dry_run=True)
@@ -47,7 +47,7 @@ def test_retain_dry_run(command, written):
 
 
 def test_erase_dry_run(command, written):
-    """It only counts."""
+    """`erase --dry-run` only counts."""
     assert command("erase", "data", "t", "a", "--dry-run").text == "2 events would go\n"
 
 
@@ -56,7 +56,7 @@ def test_erase_dry_run(command, written):
     ["SELECT", "SELECT COUNT", "SHOW PARTITIONS", "SHOW PIPES", "EXPLAIN SELECT", 'TRUNCATE DRYRUN BEFORE "-1h"'],
 )
 def test_queries(command, written, statement):
-    """Statements that change nothing need no right to change."""
+    """Statements that change nothing work without write access."""
     written.write({"app": "web"}, [{"msg": "x"}])
     assert command("query", "data", statement).status == 0
 
@@ -65,7 +65,7 @@ def test_queries(command, written, statement):
     "verb", [["stats", "data"], ["scan", "data", "t"], ["query", "data", "SELECT"], ["verify", "data"]]
 )
 def test_without_a_manifest(command, tmp_path, verb):
-    """What is there can be had again: the hint says how."""
+    """Without a manifest, the error hints at how to recover the rest."""
     with aggregator.open(tmp_path / "data") as catalog:
         catalog.create_topic("t").append([{"space": "a", "timestamp": 1}])
         catalog.seal()
@@ -86,14 +86,14 @@ WRITING = [["init"], ["rebuild-manifest"]]
     + [(verb, "ftp://host/catalog") for verb in [*WRITING, ["stats"], ["topics"], ["verify"]]],
 )
 def test_addresses_are_no_directories(command, tmp_path, verb, address):
-    """No folder of that name is made. What only reads can be given the address of a store."""
+    """Addresses create no folder of that name. Only reading verbs accept the address of a store."""
     result = command(*verb, address)
     assert (result.status, NO_DIRECTORY in result.err) == (2, True), result.err
     assert not (tmp_path / address.partition("/")[0]).exists()
 
 
 def test_a_server_is_no_directory(command, tmp_path):
-    """A catalog is made where it lies."""
+    """`init` and `open` refuse a server's address: a catalog is created on its own machine."""
     result = command("init", "http://127.0.0.1:1")
     assert (result.status, "works on a directory, not through a server" in result.err) == (2, True)
     with pytest.raises(aggregator.InvalidRequestError, match=NO_DIRECTORY):

@@ -1,4 +1,4 @@
-"""Appending batches from a file: what is tried again, and what ends it."""
+"""Appending batches from a file: what is retried, and what ends it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aggregator.cli.shared import feeding
 
 
 def test_a_disk_that_stays_full_ends_it(tmp_path, monkeypatch, capsys):
-    """Not at once, as retention may make room; and what was stored before is told."""
+    """A disk that stays full ends the append, after waiting for retention. Events already stored are reported."""
     monkeypatch.setattr(feeding, "DISK_PATIENCE_S", 0.2)
     batch = pa.record_batch({"space": ["a"], "timestamp": pa.array([1], pa.timestamp("us", "UTC"))})
     root = tmp_path / "data"

@@ -1,4 +1,4 @@
-"""What somebody meets who collects and asks about their own logs for the first time."""
+"""What users see when they first collect and query their own logs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def collected(command, *paths: str) -> str:
 
 
 def test_another_pattern_collects_nothing_twice(command, logs):
-    """Lines that were collected by one pattern are not collected again by another one."""
+    """Lines collected by one pattern are not collected again by another."""
     assert collected(command, "logs/*.log").startswith("2 lines")
     assert collected(command, "logs/**/*.log").startswith("2 lines")
     assert command("query", "data", "SELECT COUNT").rows == [{"count": 4}]
 
 
 def test_a_folder(command, logs, caplog):
-    """A folder stands for all files below it; one without files is told as a pattern without a match."""
+    """A folder means all files below it; a folder without files is reported like a pattern without a match."""
     assert collected(command, "logs/").startswith("4 lines")
     (logs / "empty").mkdir()
     nothing = command("collect", "--path", "logs/empty", "--into", "data", "--once")
@@ -42,7 +42,7 @@ def test_a_folder(command, logs, caplog):
 
 
 def test_mistyped_names_are_told(command, logs):
-    """A key or a measure that nothing has is told beside the answer."""
+    """A key or measure that no record has is reported next to the answer."""
     collected(command, "logs/*.log")
     for statement in ("SELECT SUM(size)", "SELECT COUNT GROUP BY size", "SELECT DISTINCT size"):
         answer = command("query", "data", statement)
@@ -53,14 +53,14 @@ def test_mistyped_names_are_told(command, logs):
 
 @pytest.mark.parametrize("statement", ["SELECT msg LIMIT 1", "SELECT * LIMIT 1"])
 def test_columns_behind_select(command, logs, statement):
-    """Who knows SQL is told what stands behind SELECT here."""
+    """Column names after SELECT, as in SQL, are refused with an explanation of what SELECT expects."""
     answer = command("query", "data", statement)
     assert answer.status == 2
     assert "SELECT" in answer.err.partition("\n")[0]
 
 
 def test_compressed_files_are_told(command, logs, caplog):
-    """Passed over unless they are asked for, and not in silence."""
+    """Compressed files are skipped unless requested, and the skip is reported."""
     (logs / "old.log.gz").write_bytes(gzip.compress(LINES.encode()))
     result = command("collect", "--path", "logs/old*", "--into", "data", "--once")
     assert result.text.startswith("0 lines")
@@ -70,7 +70,7 @@ def test_compressed_files_are_told(command, logs, caplog):
 
 
 def test_an_import_with_indexes_runs_twice(command, tmp_path):
-    """A topic that has the indexes and the kind of keys already is as good as a new one."""
+    """`import` accepts an existing topic that already has the requested indexes and kind of keys."""
     (tmp_path / "x.csv").write_text("who,at,type\nada,2026-03-01,page\n")
     words = ["import", "data", "t", "x.csv", "--space", "who", "--timestamp", "at", "--index", "type", "--keys", "text"]
     assert command("init", "data").status == 0

@@ -1,4 +1,4 @@
-"""`aggregator` as processes of its own: followed, terminated."""
+"""`aggregator` as separate processes that follow a catalog and are terminated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS":
 
 
 def test_tail_follows(clicks):
-    """Events that another process appends are printed as they come; an interrupt ends it quietly."""
+    """Events appended by another process are printed as they arrive; an interrupt ends the tail quietly."""
     with subprocess.Popen(
         [*COMMAND, "tail", str(clicks), "clicks", "-n", "1", "-f"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=ENVIRONMENT,
@@ -43,7 +43,7 @@ def test_tail_follows(clicks):
 
 
 def test_output_that_nobody_reads(clicks):
-    """`head` has seen enough: no error."""
+    """A reader that stops early, such as `head`, causes no error."""
     line = f"{sys.executable} -m aggregator scan {clicks} clicks --format jsonl | head -1"
     done = subprocess.run(["bash", "-c", line], capture_output=True, env=ENVIRONMENT, timeout=120, check=True)
     assert (done.stdout.count(b"\n"), done.stderr) == (1, b"")

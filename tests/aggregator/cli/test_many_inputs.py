@@ -1,4 +1,4 @@
-"""Files, directories, patterns and places in stores as inputs of `append` and `import`, and as what `export` writes."""
+"""Files, directories, patterns and store locations as inputs of `append` and `import`, and as outputs of `export`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLICKS = (
 
 @pytest.fixture(params=["disk", pytest.param("store", marks=long)])
 def place(request, tmp_path):
-    """An empty directory on disk or prefix of a store, with what puts a file there."""
+    """An empty directory on disk or an empty prefix of a store, with a function that writes a file there."""
     if request.param == "disk":
 
         def put(name: str, data: bytes) -> None:
@@ -31,7 +31,7 @@ def place(request, tmp_path):
 
 
 def test_inputs_and_outputs(command, place):
-    """A directory is imported whole, exported to a segment beside it, and that and its like are imported again."""
+    """A directory is imported whole and exported to a segment inside it; segments there can be imported again."""
     root, put = place
     put("a.jsonl", CLICKS.encode())
     put("deep/b.jsonl.gz", gzip.compress(CLICKS.encode()))

@@ -23,7 +23,7 @@ def _stored(tmp_path: Path) -> str:
 
 
 def test_restore(command, tmp_path: Path):
-    """What came back is told, also as JSON; at a time that the store does not know, that there is nothing."""
+    """`restore` reports what it restored, also as JSON; a time that the store does not cover is an error."""
     address = _stored(tmp_path)
     done = command("restore", address, str(tmp_path / "back"))
     assert (done.status, done.err) == (0, "")
@@ -40,7 +40,7 @@ def test_restore(command, tmp_path: Path):
 
 
 def test_restore_of_a_damaged_store(command, tmp_path: Path):
-    """Each object that is missing is named, and the status says so."""
+    """Each missing object is named, and the exit status is set."""
     address = _stored(tmp_path)
     store = Store(address)
     (name,) = (each.name for each in store.list("segments"))
@@ -51,14 +51,14 @@ def test_restore_of_a_damaged_store(command, tmp_path: Path):
 
 
 def test_restore_into_a_full_directory(command, tmp_path: Path):
-    """It is left alone."""
+    """A directory with contents is left alone."""
     address = _stored(tmp_path)
     done = command("restore", address, str(tmp_path / "a"))
     assert (done.status, "not empty" in done.err) == (2, True)
 
 
 def test_restore_after_a_mistyped_address(command, tmp_path: Path):
-    """A store without a catalog leaves the directory empty: the right address may follow."""
+    """A store without a catalog leaves the directory empty, so that the right address can follow."""
     address = _stored(tmp_path)
     done = command("restore", f"{address}s", str(tmp_path / "back"))
     assert (done.status, "no catalog found" in done.err) == (2, True)

@@ -1,4 +1,4 @@
-"""Verbs that ask a server: the same output as of the directory that it serves, tokens, addresses that are wrong."""
+"""Verbs that use a server: the same output as for the directory it serves, tokens, and wrong addresses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOBODY = "http://127.0.0.1:9"
 
 @pytest.fixture
 def served(clicks, command):
-    """A server over `data`: three clicks, three records of two streams."""
+    """A server over `data`: three clicks, and three records of two streams."""
     with aggregator.open(clicks, durability="none") as catalog:
         catalog.write({"app": "web"}, [{"ts": 1, "msg": "one", "n": 5}, {"ts": 3, "msg": "three"}])
         catalog.write({"app": "db"}, [{"ts": 2, "msg": "two"}])
@@ -67,7 +67,7 @@ SAME = [
 
 @pytest.mark.parametrize("arguments", share_of(SAME, 4), ids=" ".join)
 def test_same_as_of_a_directory(command, served, arguments):
-    """Output, exit status and whether there is an error do not tell where the catalog is."""
+    """Output, exit status and the presence of an error are the same for a directory and its server."""
     verb, *rest = arguments
     stdin = b"SHOW PARTITIONS; SELECT LIMIT 2; SELECT COUNT" if verb == "shell" else b""
     here = command(verb, "data", *rest, stdin=stdin)
@@ -80,26 +80,26 @@ def test_same_as_of_a_directory(command, served, arguments):
 
 
 def _comparable(facts):
-    """Figures but for when unsealed events came, which each process knows for itself."""
+    """The figures without the arrival times of unsealed events, which differ between processes."""
     if isinstance(facts, dict):
         return {name: _comparable(value) for name, value in facts.items() if name != "oldest_unsealed_us"}
     return [_comparable(value) for value in facts] if isinstance(facts, list) else facts
 
 
 def test_stats_of_all(command, served):
-    """The same figures; the address stands where the path of the server's disk is nobody's business."""
+    """`stats` has the same figures; a server's address replaces the path on its disk."""
     here, there = (command("stats", place, "--json").json for place in ("data", served.url))
     assert there.pop("path") == served.url
     assert here.pop("path").endswith("data")
     for topic in there["topics"].values():
-        assert topic.pop("segments_to_merge") == 0  # as `memory` and `log`, known to who writes
+        assert topic.pop("segments_to_merge") == 0  # like `memory` and `log`, known only to the writer
     assert _comparable(there["topics"]) == _comparable(here["topics"])
     assert there.keys() >= here.keys()
     assert served.url in command("stats", served.url).text
 
 
 def test_arrow_and_export(served, command, tmp_path):
-    """Binary answers, and a whole topic in a file of its own."""
+    """Arrow answers work, and a whole topic is exported to a file."""
     done = subprocess.run(
         [*COMMAND, "query", served.url, "SELECT FROM app != ''", "--format", "arrow"], capture_output=True, check=True
     )
@@ -110,7 +110,7 @@ def test_arrow_and_export(served, command, tmp_path):
 
 
 def test_what_changes_a_catalog(command, served):
-    """Topics made and altered, events appended, pipes made and ended: by the server, which holds the directory."""
+    """The server, which holds the directory, creates and alters topics, appends events, creates and deletes pipes."""
     made = command("topics", served.url, "--create", "orders", "--index", "type", "--retention", "age=7d")
     assert (made.status, made.text) == (0, "orders: made\n")
     assert command("topics", served.url, "--alter", "orders", "--roll", "age=60s").text == "orders: altered\n"
@@ -131,7 +131,7 @@ def test_what_changes_a_catalog(command, served):
 
 
 def test_who_finds_it_locked_is_told_where_to_ask(command, served):
-    """Verbs that would write to a served directory name its server, until it has gone."""
+    """Verbs that would write to a served directory name its server until it stops."""
     for arguments in (
         ["query", "data", "CREATE PIPE errors WHERE msg = one"],
         ["topics", "data", "--create", "more"],
@@ -146,7 +146,7 @@ def test_who_finds_it_locked_is_told_where_to_ask(command, served):
 
 
 def test_verbs_that_need_a_directory(command, served):
-    """They say so, and which verbs a server answers."""
+    """Verbs that need a directory say so and list the verbs that work with a server."""
     for arguments in (["compact"], ["retain"], ["verify"], ["rebuild-manifest"], ["init"], ["erase", "clicks", "ada"]):
         verb, *rest = arguments
         refused = command(verb, served.url, *rest)
@@ -157,7 +157,7 @@ def test_verbs_that_need_a_directory(command, served):
 
 
 def test_two_indexes_at_once(command, served):
-    """A server looks up one."""
+    """A server can look up only one index at a time."""
     command("topics", served.url, "--create", "two", "--index", "a", "--index", "b")
     refused = command("scan", served.url, "two", "--index", "a=1", "--index", "b=2")
     assert (refused.status, refused.err.count("\n")) == (2, 1)
@@ -165,7 +165,7 @@ def test_two_indexes_at_once(command, served):
 
 
 def test_tokens(command, served, tmp_path, monkeypatch):
-    """By option, file or environment; never in what is printed, whatever goes wrong."""
+    """A token comes from an option, a file or the environment and is never printed, whatever fails."""
     secret = create(tmp_path / "data" / "tokens.json", "me", ["read"], None, None)
     (tmp_path / "secret").write_text(f"{secret}\n")
     _until_asked_for(command, served.url)
@@ -202,12 +202,12 @@ def test_tokens(command, served, tmp_path, monkeypatch):
 
 
 def _until_asked_for(command, url):
-    """A server notices tokens within a second."""
+    """Wait until the server requires tokens, which it notices within a second."""
     until(lambda: command("stats", url).status)
 
 
 def test_nobody_there(command, clicks, served):
-    """One line at once, with the address in it; a wrong address as well."""
+    """An unreachable or wrong address is reported in one line that contains it, without delay."""
     for arguments in (["query", NOBODY, "SELECT"], ["stats", NOBODY], ["tail", NOBODY, "SELECT", "-f"],
                       ["forward", NOBODY, "SELECT", "--to", "stdout"], ["shell", NOBODY]):  # fmt: skip
         refused = command(*arguments, stdin=b"SELECT")
@@ -227,7 +227,7 @@ def _line(process, end=PATIENCE_S):
 
 
 def test_following(served, tmp_path):
-    """Records and events as they arrive, until Ctrl-C, which is status 130."""
+    """Records and events are printed as they arrive, until Ctrl-C, which exits with status 130."""
     arguments = [["SELECT '{msg}' FROM app = new OR app = web", "-n", "1"], ["clicks", "-n", "1"]]
     for (what, *rest), sent in share_of(zip(arguments, (b"came\n", b"new"), strict=True), 2):
         with subprocess.Popen(
@@ -235,7 +235,7 @@ def test_following(served, tmp_path):
         ) as tail:
             guard = threading.Timer(PATIENCE_S, tail.kill)
             guard.start()
-            _line(tail)  # the newest: it follows from here
+            _line(tail)  # the newest: the tail follows from here
             served.catalog.write({"app": "new"}, [{"msg": "came"}])
             served.catalog.topic("clicks").append([{"space": "new", "timestamp": 7, "type": "page"}])
             assert sent in _line(tail)
@@ -245,13 +245,13 @@ def test_following(served, tmp_path):
 
 
 def test_limit_of_a_tail(command, served):
-    """It ends behind that many records, over all pages."""
+    """A tail ends after that many records, across all pages."""
     done = command("tail", served.url, "SELECT '{msg}' FROM app != '' POSITION HEAD LIMIT 2", "-f")
     assert (done.status, done.text) == (0, "one\ntwo\n")
 
 
 def test_forward(command, served):
-    """What is there, once; a second run finds only what is new, also of a statement with an OFFSET."""
+    """`forward` sends existing records once; a second run finds only new ones, also with an OFFSET."""
     for start, first in (("HEAD", 3), ("TAIL OFFSET -2", 2)):
         statement = f"SELECT '{{msg}}' FROM app != '' POSITION {start}"
         arguments = ("forward", served.url, statement, "--to", f"file:out-{first}.txt", "--once")
@@ -277,7 +277,7 @@ def test_forward(command, served):
 
 @long
 def test_forward_stopped_between_records(served, tmp_path):
-    """A forwarder that is ended notes what it sent, and goes on exactly there."""
+    """A terminated forwarder notes what it sent and continues exactly there."""
     state, out = tmp_path / "notes.json", tmp_path / "out.txt"
     command = [
         *COMMAND,
@@ -306,9 +306,9 @@ def test_forward_stopped_between_records(served, tmp_path):
 
 @long
 def test_ctrl_c_in_a_query(served, tmp_path):
-    """Status 130 and one line, while the server has not answered."""
+    """Ctrl-C before the server answers exits with status 130 and one line."""
     assert os.environ.get("AGGREGATOR_TOKEN") is None
-    listener = __import__("socket").create_server(("127.0.0.1", 0))  # takes the connection, and says nothing
+    listener = __import__("socket").create_server(("127.0.0.1", 0))  # accepts the connection and sends nothing
     address = "http://{}:{}".format(*listener.getsockname())
     with subprocess.Popen([*COMMAND, "query", address, "SELECT"], stderr=subprocess.PIPE) as asking:
         connection, _ = listener.accept()

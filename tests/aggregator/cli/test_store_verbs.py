@@ -1,4 +1,4 @@
-"""`aggregator store` tells what lies where, moves it, and ends with the right status."""
+"""`aggregator store` shows where segments are, moves them, and exits with the right status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def objects(tmp_path: Path) -> list[Path]:
 
 @pytest.mark.usefixtures("clicks")
 def test_examples(command, s3):
-    """Each line of the help runs, one after the other, and prints something."""
+    """Each line of the help runs, in order, and prints something."""
     s3.client.create_bucket(Bucket="bucket")
     lines = examples("store")
     assert len(lines) == 8
@@ -79,7 +79,7 @@ def test_settings(command):
 
 @pytest.mark.usefixtures("quiet", "stored")
 def test_what_is_wrong(command, tmp_path):
-    """It is told, with status 1; what is on the disk is put there again."""
+    """Missing objects are reported with status 1; those whose file is on disk are uploaded again."""
     command("store", "push", "data")
     objects(tmp_path)[0].unlink()
     failed = command("store", "verify", "data")

@@ -1,4 +1,4 @@
-"""`aggregator token`: made, listed, revoked."""
+"""`aggregator token`: create, list, revoke."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aggregator.server.control.tokens import Authority
 
 
 def test_life_of_a_token(tmp_path, capsys):
-    """What `create` prints opens the server; the list shows no secret; `revoke` ends it; wrong ones are told."""
+    """The output of `create` opens the server; the list shows no secret; `revoke` ends access; errors are reported."""
     catalog = str(tmp_path)
     arguments = ["token", "create", catalog, "web", "--scope", "write", "--topic", "clicks", "--expires", "1d"]
     assert run(arguments) == 0
@@ -40,7 +40,7 @@ def test_life_of_a_token(tmp_path, capsys):
 
 
 def test_a_token_for_no_catalog(tmp_path, capsys):
-    """It may be made before the catalog is; a mistyped directory would leave the server that was meant open to all."""
+    """A token may be created before the catalog, with a warning: a mistyped path leaves the real server open to all."""
     place = str(tmp_path / "dat")
     assert run(["token", "create", place, "web", "--scope", "read"]) == 0
     assert f"{place}: no catalog is there yet; only a server of this directory" in capsys.readouterr().err

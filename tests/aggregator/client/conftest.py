@@ -1,4 +1,4 @@
-"""Fixtures: a running server over a catalog with a topic, and a client of it."""
+"""Fixtures: a running server over a catalog with a topic, and its client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aggregator.server.config.settings import Http
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog with the topic `activity`, whose index is `type`."""
+    """A catalog with the topic `activity`, indexed by `type`."""
     with aggregator.open(tmp_path / "data") as opened:
         opened.create_topic("activity", indexes=["type"])
         yield opened
@@ -24,7 +24,7 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
 
 @pytest.fixture
 def server(catalog: Catalog) -> Iterator[RunningServer]:
-    """It serves `catalog`."""
+    """A server of `catalog`."""
     with RunningServer(catalog, Settings(http=Http(bind="127.0.0.1:0", drain_s=1.0))) as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""Arrow streams decoded piece by piece: whole ones, cut ones, hostile ones."""
+"""Arrow streams decoded in pieces: whole, truncated and hostile ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def several(table=TABLE, rows=70):
 
 
 def decode(stream, sizes):
-    """The table of a stream that comes in pieces of these sizes, over and over."""
+    """Decode a stream that arrives in pieces of these sizes, which repeat."""
     decoder, batches, at = StreamDecoder(), [], 0
     while at < len(stream):
         for size in sizes:
@@ -43,7 +43,7 @@ def decode(stream, sizes):
 
 @pytest.mark.parametrize("sizes", [(1,), (7, 8, 9), (10_000_000,), (1000, 0, 3)])
 def test_any_pieces(sizes):
-    """The same table, however the stream is cut into pieces."""
+    """The table is the same however the stream is cut into pieces."""
     assert decode(several(), sizes).equals(TABLE)
     assert decode(encode(TABLE).to_pybytes(), sizes).equals(TABLE)
 
@@ -55,7 +55,7 @@ def test_no_batches():
 
 
 def test_cut_anywhere():
-    """A stream without its end is an error, wherever it is cut, also between two messages."""
+    """A stream without its end is an error wherever it is cut, also between two messages."""
     stream = several()
     for length in share_of(range(len(stream)), 3):
         decoder = StreamDecoder()
@@ -65,7 +65,7 @@ def test_cut_anywhere():
 
 
 def test_bytes_behind_the_end():
-    """Two answers in one are none."""
+    """Bytes after the end of the stream are an error."""
     with pytest.raises(TruncatedAnswerError, match="follow"):
         list(StreamDecoder().feed(several() + b"x"))
     decoder = StreamDecoder()
@@ -78,13 +78,13 @@ def test_bytes_behind_the_end():
     "stream", [b'{"records": []}', b"<!doctype html>", struct.pack("<Ii", 0xFFFFFFFF, 1 << 30), b"\xff" * 8, b"\0" * 64]
 )
 def test_no_arrow(stream):
-    """Something else is refused by its first bytes, and a length is believed only within bounds."""
+    """Data that is not an Arrow stream is refused by its first bytes; a length is accepted only within bounds."""
     with pytest.raises(TruncatedAnswerError, match="not an Arrow stream"):
         list(StreamDecoder().feed(stream))
 
 
 def test_flipped_bytes():
-    """A byte that changed gives an error, or another table; never a crash, never anything else."""
+    """A flipped byte causes an error or another table; never a crash or an unexpected exception."""
     stream = several()
     chance = random.Random(5)
     errors = 0
@@ -99,7 +99,7 @@ def test_flipped_bytes():
 
 
 def test_dictionaries_are_refused():
-    """A server of ours sends none; what cannot be read is said to be so."""
+    """Dictionaries, which no server sends, are refused with an error."""
     coded = pa.table({"a": pa.array(["x", "y"]).dictionary_encode()})
     with pytest.raises(TruncatedAnswerError, match="broken"):
         decode(encode(coded).to_pybytes(), (100,))

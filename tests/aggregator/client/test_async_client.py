@@ -1,4 +1,4 @@
-"""The async client against a real server: what the sync one does, in an event loop that is never blocked for long."""
+"""The async client against a real server: it does what the sync client does without blocking the loop for long."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def times(catalog):
 
 
 def test_topics_appends_and_scans(catalog, server):
-    """The same events as from the catalog itself."""
+    """Topics, appends and scans match the catalog itself."""
 
     async def run():
         async with AsyncClient(server.url, compression="zstd") as client:
@@ -56,7 +56,7 @@ def test_topics_appends_and_scans(catalog, server):
 
 
 def test_breaking_line(server, catalog):
-    """Appends are stored once, answers that break off are errors, a server that is gone is told."""
+    """Over a breaking line appends are stored once and truncated answers raise; an absent server raises, too."""
     catalog.topic("activity").append(events(100_000, 20_000))
 
     async def run(url):
@@ -75,7 +75,7 @@ def test_breaking_line(server, catalog):
 
 
 def test_closing_a_writer_while_the_server_hangs():
-    """The time that closing may take holds also for an answer that never comes; its events are told of."""
+    """The time limit of `close` applies even if the server never answers; the error contains the unsent events."""
 
     async def run(url):
         async with AsyncClient(url, timeout_s=60.0) as client:
@@ -93,7 +93,7 @@ def test_closing_a_writer_while_the_server_hangs():
 
 
 def test_writer(server, catalog):
-    """Over a breaking line: each event once, in order; bounded; what cannot be stored comes back."""
+    """Over a breaking line a writer stores each event once, in order, in bounded memory; refused events come back."""
 
     async def run(url):
         async with AsyncClient(url) as client:
@@ -113,9 +113,9 @@ def test_writer(server, catalog):
             await failing.add("s", timestamp=5, columns={"extra": object()})
             with pytest.raises(WriteFailedError):
                 await failing.flush()
-            deep = functools.reduce(lambda inner, _: [inner], range(100), 1)  # deeper than Arrow writes
+            deep = functools.reduce(lambda inner, _: [inner], range(100), 1)  # nested deeper than Arrow can write
             await failing.add("s", timestamp=5, columns={"extra": deep})
-            with pytest.raises(WriteFailedError, match="recursion"):  # an error that nobody thought of
+            with pytest.raises(WriteFailedError, match="recursion"):  # an unforeseen error
                 await failing.flush()
             await failing.add("s", timestamp=751)
             await failing.close()
@@ -128,7 +128,7 @@ def test_writer(server, catalog):
 
 
 def test_closed_without_a_server():
-    """Within the time that was given, with everything that was not sent."""
+    """Without a server, `close` returns within its time limit and raises with everything unsent."""
 
     async def run():
         async with AsyncClient("http://127.0.0.1:9") as client:
@@ -144,7 +144,7 @@ def test_closed_without_a_server():
 
 
 def test_streams_and_tail(server, catalog):
-    """Records, statements, pages, and a tail beside a writer in the same loop."""
+    """Records, statements and pages work, and a tail runs in the same loop as a writer."""
 
     async def run():
         async with AsyncClient(server.url) as client:

@@ -1,4 +1,4 @@
-"""The writer in the background: nothing is lost, nothing is stored twice, whatever the line does."""
+"""The background writer: nothing is lost or stored twice, whatever the connection does."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SMALL = Sizing(min_rows=10, max_rows=100)
 
 
 def stored(catalog):
-    """Timestamps in the order in which they were stored."""
+    """The stored timestamps in storage order."""
     return catalog.topic("activity").read().to_table()["timestamp"].cast(pa.int64()).to_pylist()
 
 
 def test_rows_and_tables(catalog, client):
-    """In the order in which they were added; flushing waits for all of them, closing too."""
+    """Rows and tables are stored in the order they were added; `flush` and `close` wait for all of them."""
     with client.topic("activity").writer(sizing=SMALL) as writer:
         for n in range(250):
             writer.add(f"s-{n % 3}", b"x", timestamp=n, grouping="g", indexes={"type": "page"}, columns={"extra": n})
@@ -52,7 +52,7 @@ def wait_for(catalog, times):
 
 
 def test_lingering(catalog, client):
-    """A single event, or a small table, goes by itself after a while."""
+    """A single event or a small table is sent after a while on its own."""
     writer = client.topic("activity").writer(linger_s=0.01)
     writer.add("s", timestamp=7)
     wait_for(catalog, [7])
@@ -62,7 +62,7 @@ def test_lingering(catalog, client):
 
 
 def test_a_full_batch_does_not_linger(catalog, client):
-    """It goes as soon as it is full."""
+    """A full batch is sent immediately."""
     writer = client.topic("activity").writer(linger_s=60, sizing=SMALL)
     for n in range(10):
         writer.add("s", timestamp=n)
@@ -71,7 +71,7 @@ def test_a_full_batch_does_not_linger(catalog, client):
 
 
 def test_over_a_breaking_line(server, catalog):
-    """Every connection breaks; several threads add, several batches are under way: each event once."""
+    """Every connection breaks while several threads add, with several batches in flight: each event is stored once."""
     with (
         BreakingProxy(server.url, lambda n: Fate(down_bytes=200 + 150 * (n % 4), up_bytes=20_000)) as proxy,
         Client(proxy.url) as client,
@@ -95,7 +95,7 @@ def test_over_a_breaking_line(server, catalog):
 
 
 def test_a_full_queue_refuses_or_blocks(server, catalog):
-    """Bounded: one of them at once, the other until there is room."""
+    """A full queue refuses immediately or blocks until there is room, depending on `when_full`."""
     released = threading.Event()
     with (
         BreakingProxy(server.url, lambda n: Fate(up_bytes=1) if not released.is_set() else Fate()) as proxy,
@@ -120,7 +120,7 @@ def test_a_full_queue_refuses_or_blocks(server, catalog):
 
 
 def test_what_cannot_be_stored_comes_back(catalog, client):
-    """Bad events are told with the next call, and held; the others are stored, also those of the same batch."""
+    """Bad events are kept and raised by the next call; the others are stored, also those of the same batch."""
     writer = client.topic("activity").writer(linger_s=5)
     odd = object()
     for n in range(40):
@@ -140,9 +140,9 @@ def test_what_cannot_be_stored_comes_back(catalog, client):
 
 
 def test_an_error_that_nobody_thought_of(catalog, client):
-    """Its events are told of, not lost in silence, and those behind them go on."""
+    """An unforeseen error raises with its events instead of losing them; later events are stored."""
     writer = client.topic("activity").writer(linger_s=0)
-    deep = functools.reduce(lambda inner, _: [inner], range(100), 1)  # deeper than Arrow writes
+    deep = functools.reduce(lambda inner, _: [inner], range(100), 1)  # nested deeper than Arrow can write
     writer.add("s", timestamp=1, columns={"extra": deep})
     with pytest.raises(WriteFailedError, match="recursion") as caught:
         writer.flush(60)
@@ -154,7 +154,7 @@ def test_an_error_that_nobody_thought_of(catalog, client):
 
 
 def test_a_large_batch_is_halved(catalog, client):
-    """More bytes than the server takes at once: sent in parts, none lost."""
+    """A batch larger than the server accepts is sent in parts; no event is lost."""
     sizing = Sizing(min_rows=1, max_rows=100, max_bytes=1 << 30)
     with client.topic("activity").writer(sizing=sizing, linger_s=5) as writer:
         writer.add_table(pa.table({"space": ["s"] * 8, "timestamp": range(8), "data": [bytes(3_000_000)] * 8}))
@@ -162,7 +162,7 @@ def test_a_large_batch_is_halved(catalog, client):
 
 
 def test_closed_without_a_server():
-    """What could not be sent is in the error, with what to append it again under."""
+    """`close` raises with the unsent events and the producer and sequence to append them under."""
     with Client("http://127.0.0.1:9") as client:
         writer = client.topic("activity").writer(sizing=SMALL)
         for n in range(25):
@@ -177,7 +177,7 @@ def test_closed_without_a_server():
 
 
 def test_the_end_of_the_program(server, catalog):
-    """A writer that nobody closed sends what it holds."""
+    """A writer that nobody closed sends its events at interpreter exit."""
     code = (
         "from aggregator.client import Client\n"
         f"writer = Client({server.url!r}).topic('activity').writer(linger_s=60)\n"

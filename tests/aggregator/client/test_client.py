@@ -1,4 +1,4 @@
-"""The client against a real server on loopback."""
+"""The client against a real server on the loopback interface."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SCANS = [
 
 
 def test_scans_answer_as_the_catalog(catalog, client):
-    """The same events, objects and columns, as from the catalog itself, sealed and unsealed."""
+    """Scans return the same events, objects and columns as the catalog, sealed and unsealed."""
     here, there = catalog.topic("activity"), client.topic("activity")
     there.append(events(0, 300))
     catalog.seal()
@@ -66,7 +66,7 @@ def test_scans_answer_as_the_catalog(catalog, client):
 
 
 def test_an_index_of_several_types(catalog, client):
-    """Digits are a text or a number, as the value that is asked for is, there as here."""
+    """A value's type selects text or number in an index of several types, in the client as in the catalog."""
     here, there = catalog.create_topic("mixed", indexes=["v"]), client.topic("mixed")
     for number, value in enumerate(("1", "true", 1, True)):
         here.append([{"space": "a", "timestamp": number, "v": value}])
@@ -84,7 +84,7 @@ def test_an_index_of_several_types(catalog, client):
 
 
 def test_reading_by_record_index(catalog, client):
-    """In the order of arrival, forward and backward."""
+    """Reads by record index return arrival order, forward and backward."""
     topic = client.topic("activity")
     topic.append(events(0, 100))
     for question in ({}, {"from_index": 90}, {"from_index": 20, "reverse": True, "limit": 3}):
@@ -92,7 +92,7 @@ def test_reading_by_record_index(catalog, client):
 
 
 def test_an_answer_feeds_other_libraries(client):
-    """Through the Arrow C stream, as often as wanted."""
+    """An answer can be exported repeatedly through the Arrow C stream."""
     topic = client.topic("activity")
     topic.append(events(0, 100))
     scan = topic.scan(columns=["space", "type"])
@@ -105,7 +105,7 @@ def test_an_answer_feeds_other_libraries(client):
 
 
 def test_appends(catalog, client):
-    """Event objects, mappings, tables; receipts as the catalog gives them."""
+    """Event objects, mappings and tables can be appended; receipts equal the catalog's."""
     topic = client.topic("activity")
     receipt = topic.append([{"space": "a", "timestamp": 1, "data": b"x", "type": "page"}])
     assert (receipt.topic, receipt.partition, receipt.first, receipt.last, receipt.duplicate) == (
@@ -118,7 +118,7 @@ def test_appends(catalog, client):
 
 
 def test_compressed(server, catalog):
-    """Bodies may be compressed."""
+    """Request bodies may be compressed."""
     for compression in ("zstd", "gzip"):
         with Client(server.url, compression=compression) as client:
             client.topic("activity").append(events(0, 500))
@@ -126,7 +126,7 @@ def test_compressed(server, catalog):
 
 
 def test_binary_keys(catalog, client):
-    """Spaces with any bytes."""
+    """Spaces may contain any bytes."""
     catalog.create_topic("raw", keys="binary")
     topic = client.topic("raw")
     topic.append([{"space": b"\xff\0", "timestamp": 5, "data": b"x"}, {"space": b"b", "timestamp": 6, "data": b"y"}])
@@ -134,7 +134,7 @@ def test_binary_keys(catalog, client):
 
 
 def test_exactly_once_by_key(client):
-    """A batch that comes again is known; another one under its key is refused."""
+    """A retried batch is recognised by its key; a different batch with the same key is refused."""
     topic = client.topic("activity")
     first = topic.append(events(0, 10), producer="web", sequence=1)
     again = topic.append(events(0, 10), producer="web", sequence=1)
@@ -149,7 +149,7 @@ def test_exactly_once_by_key(client):
 
 
 def test_mistakes_are_not_tried_again(client):
-    """The errors of a catalog in the same process."""
+    """Mistakes raise the catalog's errors and are not retried."""
     topic = client.topic("activity")
     topic.append(events(0, 10))
     with pytest.raises(TopicNotFoundError):
@@ -167,7 +167,7 @@ def test_mistakes_are_not_tried_again(client):
 
 
 def test_no_server():
-    """Says so when the attempts are over; a wrong address at once."""
+    """Without a server, the client raises after its attempts; a wrong address raises immediately."""
     with Client("http://127.0.0.1:9", retry=Retry(attempts=3, first_s=0.001)) as client:
         with pytest.raises(UnavailableError, match="3 attempts") as caught:
             client.topic("activity").append(events(0, 1))
@@ -180,13 +180,13 @@ def test_no_server():
 
 
 def test_the_token_is_not_shown():
-    """In no text of a client."""
+    """The token is in no text representation of a client."""
     client = Client("http://127.0.0.1:9", token="secret-word")
     assert "secret-word" not in repr(client) + repr(client._connection.options) + repr(client.topic("a").scan())
 
 
 def test_appends_over_a_breaking_line(server, catalog):
-    """Cut before the server has all of it, or before the client hears that it is stored: stored once."""
+    """An append cut off before the server has all of it, or before the client gets the receipt, is stored once."""
     fates = [Fate(up_bytes=100), Fate(up_bytes=3000), Fate(down_bytes=1), Fate(down_bytes=60)]
     with BreakingProxy(server.url, lambda number: fates[number]) as proxy:
         with Client(proxy.url, retry=Retry(attempts=4, first_s=0.001)) as client:
@@ -200,8 +200,8 @@ def test_appends_over_a_breaking_line(server, catalog):
 
 
 def test_receipts_that_break_off_without_a_length(server, catalog):
-    """HTTP takes the connection's end for theirs then: asked for again, the batch is stored once."""
-    cuts = dict(enumerate(range(100, 170, 5)))  # in the head, then in the body
+    """HTTP takes a closed connection for the end of a receipt without a length: retried, the batch is stored once."""
+    cuts = dict(enumerate(range(100, 170, 5)))  # in the headers, then in the body
     with BreakingProxy(server.url, lambda n: Fate(down_bytes=cuts.get(n), unmeasured=n in cuts)) as proxy:
         with Client(proxy.url, retry=Retry(first_s=0.001, longest_s=0.01), timeout_s=1) as client:
             receipt = client.topic("activity").append(events(0, 100))
@@ -210,7 +210,7 @@ def test_receipts_that_break_off_without_a_length(server, catalog):
 
 
 def test_every_second_connection_breaks(server, catalog):
-    """With many appends at the same time, all stored, each once."""
+    """Many concurrent appends are each stored once although every second connection breaks."""
     with (
         BreakingProxy(server.url, lambda number: Fate(down_bytes=40) if number % 2 else Fate(up_bytes=9000)) as proxy,
         Client(proxy.url, retry=Retry(attempts=200, first_s=0.001, longest_s=0.01, deadline_s=120)) as client,
@@ -223,7 +223,7 @@ def test_every_second_connection_breaks(server, catalog):
 
 
 def test_an_answer_that_breaks_off(server, catalog):
-    """Is an error, wherever it breaks off; never a short answer."""
+    """A truncated answer is an error wherever it is cut, never a shorter answer."""
     catalog.topic("activity").append(events(0, 20_000))
     for cut in (300, 5000, 100_000):
         with (
@@ -236,7 +236,7 @@ def test_an_answer_that_breaks_off(server, catalog):
 
 
 def test_answers_stream(server, catalog):
-    """The first batch is there long before the last one was sent, and an answer can be left in the middle."""
+    """The first batch arrives long before the last is sent, and an answer can be abandoned midway."""
     catalog.topic("activity").append(events(0, 50_000))
     with (
         BreakingProxy(server.url, lambda _: Fate(delay_s=0.02)) as proxy,
@@ -250,7 +250,7 @@ def test_answers_stream(server, catalog):
 
 
 def test_topics_that_are_renamed_and_deleted(catalog, client):
-    """As the catalog does it, with its errors; a deletion is not sent a second time by itself."""
+    """Renames and deletions raise the catalog's errors; a deletion is not retried automatically."""
     client.create_topic("other")
     with pytest.raises(TopicExistsError):
         client.rename_topic("activity", "other")

@@ -1,4 +1,4 @@
-"""The server is killed under load and started again: every acknowledged batch is there, each exactly once."""
+"""The server is killed under load and restarted: every acknowledged batch is stored exactly once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aggregator.client import Client, Sizing
 
 @long
 def test_three_times_each_with_kills_in_between(tmp_path):
-    """Each batch is sent three times, by clients that reconnect; the same key with another body is refused."""
+    """Each batch is sent three times by clients that reconnect; the same key with another body is refused."""
     report = exactly_once(tmp_path / "data", 1, random.Random(3))
     assert report.batches >= SENDERS * LEAST_BATCHES
     assert report.conflicts >= SENDERS
@@ -22,7 +22,7 @@ def test_three_times_each_with_kills_in_between(tmp_path):
 
 
 def test_writer_over_kills(tmp_path):
-    """A background writer goes on by itself: everything that was added is there once, in order."""
+    """A background writer continues without help: everything added is stored once, in order."""
     data = tmp_path / "data"
     with aggregator.open(data) as catalog:
         catalog.create_topic("t", roll={"rows": 1000})

@@ -1,4 +1,4 @@
-"""What a program that has no need of a server or a client loads."""
+"""What a program loads if it needs no server or no client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def loaded(code):
 
 
 def test_the_catalog_needs_neither():
-    """`import aggregator` loads no HTTP client, no server and no parser of statements; the client loads no server."""
+    """`import aggregator` loads no HTTP client, server or statement parser; the client loads no server."""
     catalog = loaded("from aggregator import open, Catalog")
     assert not catalog & {"httpx", "starlette", "uvicorn", "lark", "click", "rich", "tenacity"}
     client = loaded("from aggregator.client import Client")
@@ -25,5 +25,5 @@ def test_the_catalog_needs_neither():
 
 
 def test_the_load_generator_needs_no_client_library():
-    """It costs what the standard library costs."""
+    """The load generator needs only the standard library."""
     assert not loaded("from aggregator.client.load import run, appends") & {"httpx", "starlette", "uvicorn"}

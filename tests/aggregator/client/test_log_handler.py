@@ -1,4 +1,4 @@
-"""The logging handler: two lines, and never in the way of the program."""
+"""The logging handler: two lines to set up, and it never disturbs the program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAGS = {"name": "app1"}
 
 @contextmanager
 def logger_with(handler, level=logging.DEBUG):
-    """A logger of its own, with that handler alone; one of the tree may be among those that pytest listens to."""
+    """A logger that only this handler listens to; pytest may listen to loggers of the logging tree."""
     logger = logging.Logger(f"test.{id(handler)}", level)
     logger.addHandler(handler)
     try:
@@ -42,7 +42,7 @@ def messages(catalog, where=""):
 
 
 def test_records(catalog, server):
-    """Messages as formatted, with level, logger and extra fields; LQL finds them."""
+    """Records have the formatted message, level, logger and extra fields; LQL finds them."""
     with logger_with(LogHandler(server.url, TAGS, exit_timeout_s=PATIENCE_S)) as logger:
         logger.info("started %s", "well", extra={"port": 8080, "peer": ("a", 1), "level": "mine"})
         logger.debug("odd \udcff text")
@@ -68,7 +68,7 @@ def test_records(catalog, server):
     ({("a", 1): 2}, "{('a', 1): 2}"),
 ])  # fmt: skip
 def test_extra_values(catalog, server, value, text):
-    """Lists and mappings are JSON, as the other way of writing records has it; what JSON cannot hold is text."""
+    """Extra lists and mappings become JSON; values that JSON cannot represent become text."""
     with logger_with(LogHandler(server.url, TAGS, exit_timeout_s=PATIENCE_S)) as logger:
         logger.info("x", extra={"odd": value})
     (event,) = catalog.query("SELECT FROM name=app1")
@@ -76,7 +76,7 @@ def test_extra_values(catalog, server, value, text):
 
 
 def test_extra_values_are_those_of_the_call(catalog, server):
-    """What changes later, or has itself within, is sent as it was."""
+    """Extra values are sent as they were at the call, even if they change later or contain themselves."""
     circle = []
     circle.append(circle)
     deep = functools.reduce(lambda inner, _: [inner], range(100_000), 1)
@@ -91,7 +91,7 @@ def test_extra_values_are_those_of_the_call(catalog, server):
 
 
 def test_two_lines(catalog, server):
-    """A program with two more lines; what is queued when it ends is sent."""
+    """A program needs two lines for the handler; records queued at exit are sent."""
     code = (
         "import logging\n"
         "from aggregator.client import LogHandler\n"
@@ -104,7 +104,7 @@ def test_two_lines(catalog, server):
 
 
 def test_its_own_http_is_left_out(catalog, server, caplog):
-    """With everything at DEBUG, what the handler's client logs goes nowhere, so that nothing goes in circles."""
+    """With every logger at DEBUG, records of the handler's own client are dropped, so no loop occurs."""
     caplog.set_level(logging.DEBUG)
     root = logging.getLogger()
     handler = LogHandler(server.url, TAGS, exit_timeout_s=PATIENCE_S)
@@ -122,7 +122,7 @@ def test_its_own_http_is_left_out(catalog, server, caplog):
 
 
 def test_nor_does_it_tell_its_own_handlers_that_nobody_answers(caplog):
-    """What its client warns of would be one more record for it."""
+    """Warnings of the handler's own client reach no handler: each would be another record to send."""
     handler = LogHandler("http://127.0.0.1:1", TAGS, exit_timeout_s=2.0)
     record = logging.makeLogRecord({"msg": "alone", "name": "app", "levelno": logging.INFO})
     handler.emit(record)
@@ -131,7 +131,7 @@ def test_nor_does_it_tell_its_own_handlers_that_nobody_answers(caplog):
 
 
 def test_no_server(capfd):
-    """Logging goes on at full speed and without an error; what was dropped is counted, and said once at the end."""
+    """Without a server, logging stays fast and raises nothing; drops are counted and reported once at the end."""
     handler = LogHandler("http://127.0.0.1:9", TAGS, queue_bytes=50_000, exit_timeout_s=0.05)
     began = time.monotonic()
     with logger_with(handler) as logger:
@@ -140,7 +140,7 @@ def test_no_server(capfd):
         took = time.monotonic() - began
         assert handler.dropped > 4000
     assert took < 30
-    assert handler.dropped == 5000 + 1  # with the record that tells of drops
+    assert handler.dropped == 5000 + 1  # with the record that reports the drops
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("aggregator: ")]
     assert len(said) == 2
     assert "not delivered" in said[-1]
@@ -148,7 +148,7 @@ def test_no_server(capfd):
 
 @pytest.mark.parametrize("answers", [False, True])
 def test_the_end_of_a_program_is_bounded(capfd, answers, monkeypatch):
-    """Python's `logging.shutdown` flushes and closes: both together take `exit_timeout_s`, also where the server takes
+    """`logging.shutdown` flushes and closes: together they take `exit_timeout_s` at most, even if the server accepts
     the connection and never answers.
     """
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -162,14 +162,14 @@ def test_the_end_of_a_program_is_bounded(capfd, answers, monkeypatch):
             logging.shutdown([lambda: handler])
             took = time.monotonic() - began
     assert 0.4 < took < 30
-    assert left[0] < 0.1  # nothing, but for what clocks round
+    assert left[0] < 0.1  # none, apart from clock rounding
     assert handler.dropped == 1
     assert "1 log records were not delivered" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("policy", ["drop_oldest", "drop_newest"])
 def test_the_stream_is_told_of_drops(catalog, server, policy):
-    """When the server is back, a record says how many are missing, and the rest is there once."""
+    """When the server is back, a record reports the number of drops, and the rest is stored once."""
     closed, tried = [True], Event()
 
     def fate(_):
@@ -182,7 +182,7 @@ def test_the_stream_is_told_of_drops(catalog, server, policy):
         logger.propagate = False
         logger.addHandler(handler)
         logger.warning("message 0")
-        assert tried.wait(PATIENCE_S)  # else all that there is room for may be on its way, of which nothing is dropped
+        assert tried.wait(PATIENCE_S)  # otherwise the whole queue may be in flight, and nothing in flight is dropped
         for n in range(1, 1000):
             logger.warning("message %d", n)
         dropped = handler.dropped
@@ -204,7 +204,7 @@ def test_the_stream_is_told_of_drops(catalog, server, policy):
 
 
 def test_refused_for_good(catalog, server, capfd):
-    """A server that will never take them: counted, said once, and the program goes on."""
+    """Records that the server permanently refuses are counted and reported once; the program continues."""
     catalog.create_topic("raw", keys="binary")
     with logger_with(LogHandler(server.url, TAGS, exit_timeout_s=PATIENCE_S, topic="raw")) as logger:
         handler = logger.handlers[0]
@@ -217,7 +217,7 @@ def test_refused_for_good(catalog, server, capfd):
 
 
 def test_what_is_wrong_with_a_record_is_not_raised(catalog, server, capfd):
-    """As with Python's own handlers."""
+    """An invalid record raises nothing and is printed to standard error, as Python's handlers do."""
     with logger_with(LogHandler(server.url, TAGS, exit_timeout_s=PATIENCE_S)) as logger:
         logger.info("%d", "no number")
         logger.info("fine")
@@ -230,7 +230,7 @@ def test_what_is_wrong_with_a_record_is_not_raised(catalog, server, capfd):
 @long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_after_a_fork(catalog, server):
-    """A child ships its own records, and none of its parent's a second time."""
+    """A forked child sends its own records, and none of its parent's a second time."""
     code = (
         "import logging, os\n"
         "from aggregator.client import LogHandler\n"

@@ -1,4 +1,4 @@
-"""What waits to be sent, how it is cut into batches, and what a full queue does: without threads, clock or server."""
+"""The queue of unsent events, its batches, and what happens when it is full: without threads, clock or server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table(first, count):
     st.lists(st.tuples(st.integers(1, 25), st.integers(1, 3000)), min_size=1, max_size=5),
 )
 def test_everything_goes_in_order(added, limits):
-    """Rows and tables come out as they went in, each once, in batches within the limits."""
+    """Rows and tables leave in the order they were added, each once, in batches within the limits."""
     backlog, number = Backlog(), 0
     for size in added:
         if size is None:
@@ -59,7 +59,7 @@ def test_everything_goes_in_order(added, limits):
 
 
 def test_tables_of_other_columns_go_alone():
-    """Only what has the same columns goes together."""
+    """Only tables with the same columns share a batch."""
     backlog = Backlog()
     backlog.add_table(table(0, 3), 0.0)
     backlog.add_table(table(3, 3), 0.0)
@@ -79,7 +79,7 @@ def fill(box, count, size=10, now=0.0):
 
 
 def test_when_a_batch_is_due():
-    """When it is full, when its oldest event waited long enough, or when somebody asks for it."""
+    """A batch is due if it is full, if its oldest event waited long enough, or on request."""
     box = outbox()
     assert box.due_s(0.0) is None
     fill(box, 9)
@@ -94,7 +94,7 @@ def test_when_a_batch_is_due():
 
 
 def test_settled():
-    """Events are settled when all before them are; batches may come back in another order."""
+    """An event is settled when all before it are; batches may be settled in any order."""
     box = outbox()
     fill(box, 25)
     end = box.hurry()
@@ -107,7 +107,7 @@ def test_settled():
 
 
 def test_a_full_queue_refuses():
-    """What is under way counts as well. Nothing is kept of what was refused."""
+    """A full queue refuses, counting events in flight, and keeps nothing of what it refused."""
     box = outbox()
     fill(box, 100)
     batch = box.take()
@@ -121,7 +121,7 @@ def test_a_full_queue_refuses():
 
 @pytest.mark.parametrize(("policy", "left"), [("drop_oldest", range(7, 107)), ("drop_newest", range(100))])
 def test_a_full_queue_drops(policy, left):
-    """The oldest or the newest, counted."""
+    """A full queue drops the oldest or the newest events and counts them."""
     box = outbox(when_full=policy)
     for number in range(107):
         if box.make_room(10, 1):
@@ -135,7 +135,7 @@ def test_a_full_queue_drops(policy, left):
 
 @pytest.mark.parametrize("batches", [0, 3])
 def test_dropping_costs_the_same_however_much_waits(batches):
-    """Nothing is copied of what stays: a program that logs while its server is down must not feel how long it is."""
+    """Dropping copies none of the events that stay, so its cost does not depend on the length of the queue."""
     box = Outbox(Sizing(min_rows=10_000, max_rows=10_000), queue_bytes=500_000, linger_s=0, when_full="drop_oldest")
     fill(box, 50_000)
     for _ in range(batches):
@@ -146,11 +146,11 @@ def test_dropping_costs_the_same_however_much_waits(batches):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (box.dropped, box.held_bytes) == (301, 500_000)
-    assert peak < 200_000  # the 300 rows take most of it
+    assert peak < 200_000  # the 300 rows take most of the time
 
 
 def test_what_nobody_waits_for_any_more():
-    """It is told of with the key that it was sent under; what becomes of it later changes nothing."""
+    """Abandoned batches are reported with the key they were sent under; their later outcome changes nothing."""
     box = outbox()
     fill(box, 30)
     first, second = box.take(), box.take()
@@ -172,7 +172,7 @@ def test_what_nobody_waits_for_any_more():
 
 
 def test_failures_are_told_once():
-    """With the events, so that nothing is lost."""
+    """Failures are raised once, with their events, so that nothing is lost."""
     box = outbox()
     fill(box, 12)
     batch = box.take()
@@ -198,13 +198,13 @@ SIZES = [
 
 @pytest.mark.parametrize(("went", "wanted"), SIZES)
 def test_sizes_adapt(went, wanted):
-    """Batches grow while events pile up, shrink when the server is busy or slow, within bounds."""
+    """Batches grow while events pile up and shrink if the server is busy or slow, within bounds."""
     assert Sizing(min_rows=10, max_rows=1000).next_rows(100, **went) == wanted
     assert Sizing(min_rows=100, max_rows=100).next_rows(100, **went) == 100
 
 
 def test_wrong_options():
-    """Are refused when they are given."""
+    """Wrong options are refused by the constructor."""
     for options in ({"min_rows": 0}, {"min_rows": 10, "max_rows": 9}, {"target_s": 0}):
         with pytest.raises(InvalidRequestError):
             Sizing(**options)
@@ -214,7 +214,7 @@ def test_wrong_options():
 
 
 def test_lanes():
-    """Calls at the same time have producers of their own; each producer counts up, and none is used twice."""
+    """Concurrent calls get different producers; each producer's sequence increases, and no number is used twice."""
     lanes = Lanes("me")
     with lanes.borrow() as first, lanes.borrow() as second:
         pass

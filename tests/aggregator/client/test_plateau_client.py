@@ -1,4 +1,4 @@
-"""plateau's routes through the client for them."""
+"""plateau's routes through PlateauClient."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def topic(server):
 
 
 def test_append_and_read(server, topic):
-    """Spans, pages and continuation, by partition and over all."""
+    """Appended records are read in spans, in pages and by continuation, by partition and over all partitions."""
     assert topic.append(records(0, 2500), "a") == Span(0, 2500)
     assert topic.append(records(2500, 10), "b") == Span(0, 10)
     assert topic.append(records(2510, 10), "b") == Span(10, 20)
@@ -42,7 +42,7 @@ def test_append_and_read(server, topic):
 
 
 def test_schema_change(topic):
-    """A page ends where the schema changes; together they have all columns."""
+    """A page ends where the schema changes; the pages together have all columns."""
     topic.append(records(0, 10))
     topic.append(records(10, 10, kind=["x"] * 10))
     assert [page.status for page in topic.records().pages()] == ["SchemaChange", "All"]
@@ -52,21 +52,21 @@ def test_schema_change(topic):
 
 
 def test_mistakes(topic):
-    """As of the other client; a topic that is not there is empty."""
+    """Mistakes raise the other client's errors; an absent topic is empty."""
     assert (topic.records().to_table().shape, list(topic.iterate().batches()), topic.partitions()) == ((0, 0), [], {})
     with pytest.raises(InvalidRequestError):
         topic.append(pa.table({"n": [1]}))
     with pytest.raises(UsageError):
         topic.records(colour="red")
     with pytest.raises(UsageError, match="page_size must be at least 1"):
-        topic.iterate(page_size=0)  # would never get further
+        topic.iterate(page_size=0)  # would never advance
     topic.append(records(0, 10))
     with pytest.raises(InvalidRequestError):
         topic.records(time_start="noon").to_table()
 
 
 def test_an_append_that_may_be_stored_is_not_repeated(server, topic):
-    """These routes cannot tell a retry; a refused connection is tried again, a lost answer raises."""
+    """A refused connection is retried; a lost answer raises, because these routes do not recognise retries."""
     topic.append(records(0, 10))
     with (
         BreakingProxy(server.url, lambda _: Fate(down_bytes=10)) as proxy,
@@ -80,7 +80,7 @@ def test_an_append_that_may_be_stored_is_not_repeated(server, topic):
 
 
 def test_another_server(server):
-    """An answer that is no page is told."""
+    """An answer that is not a page raises an error."""
     with (
         BreakingProxy(server.url, lambda _: Fate()) as proxy,
         PlateauClient(proxy.url + "/v1/topics/x/..") as client,

@@ -1,4 +1,4 @@
-"""Streams, LQL, positions, tails and upkeep over the wire, held against the catalog behind the server."""
+"""Streams, LQL, positions, tails and upkeep over HTTP, compared with the catalog behind the server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def records(first, count):
 
 
 def test_topics(catalog, client):
-    """Made, listed, and found to be there with the same settings."""
+    """Topics are created, listed, and accepted again with the same settings."""
     client.create_topic("web", indexes=["type"], retention={"age": "7d"})
     client.create_topic("web", indexes=["type"], retention={"age": "7d"})
     assert client.topics() == catalog.topics() == ("activity", "web")
@@ -36,7 +36,7 @@ def test_topics(catalog, client):
 
 
 def test_streams(catalog, client):
-    """Mappings and tables, with fields of any type; a retry is known even where the record has no time of its own."""
+    """Mappings and tables can be written to streams; query answers equal the catalog's."""
     receipt = client.write({"app": "web", "ip": "::1"}, records(0, 20))
     assert (receipt.topic, len(receipt)) == ("logs", 20)
     client.write({"app": "web", "ip": "::1"}, pa.table({"ts": [5], "msg": ["from a table"]}))
@@ -52,7 +52,7 @@ def test_streams(catalog, client):
 
 
 def test_statements(catalog, client):
-    """Counting and the other statements answer tables, as the catalog does; mistakes say where."""
+    """COUNT and other statements return tables, as in the catalog; an error says where the mistake is."""
     client.write({"app": "web"}, records(0, 20))
     measured = ("SELECT SUM(fields:n) FROM app=web GROUP BY level", "select\tmax(ts), count", "SELECT DISTINCT app")
     for text in ("SELECT COUNT FROM app=web", "SHOW PARTITIONS", "select count from app=web group by level", *measured):
@@ -63,7 +63,7 @@ def test_statements(catalog, client):
 
 
 def test_pages(client):
-    """Each record is on one page."""
+    """Each record is on exactly one page."""
     client.write({"app": "web"}, records(0, 25))
     position, found = "head", []
     for _ in range(4):
@@ -75,7 +75,7 @@ def test_pages(client):
 
 
 def test_tail_over_a_breaking_line(server, client):
-    """Every record once, in order, while every connection breaks after a while."""
+    """A tail returns every record once, in order, although every connection breaks after a while."""
     client.write({"app": "web"}, records(0, 5))
     stop = threading.Event()
     with (
@@ -98,7 +98,7 @@ def test_tail_over_a_breaking_line(server, client):
 
 
 def test_tail_of_what_is_there(client, monkeypatch):
-    """Without patience all that is there is given, in as many pages as it takes."""
+    """A tail with timeout 0 returns all existing records, in as many pages as it takes."""
     monkeypatch.setattr("aggregator.client.tail.POLL_RECORDS", 2)
     client.write({"app": "web"}, records(0, 5))
     found = client.tail("SELECT FROM app=web", position="head", timeout_s=0)
@@ -106,7 +106,7 @@ def test_tail_of_what_is_there(client, monkeypatch):
 
 
 def test_tail_from_now(client):
-    """Only what comes after it began; and it ends when nothing comes."""
+    """A tail without a position returns only later records, and ends if none arrive within its timeout."""
     client.write({"app": "web"}, records(0, 5))
     began = time.monotonic()
     assert list(client.tail("SELECT FROM app=web", timeout_s=0.1)) == []
@@ -119,7 +119,7 @@ def test_tail_from_now(client):
 
 
 def test_upkeep(catalog, client):
-    """Retention, compaction and erasure by hand."""
+    """Retention, compaction and erasure run on request."""
     topic = client.topic("activity")
     topic.append([{"space": name, "timestamp": 1, "data": b"x", "type": "a"} for name in ("a", "b", "b")])
     assert topic.retain(dry_run=True)

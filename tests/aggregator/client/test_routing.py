@@ -1,4 +1,4 @@
-"""Several servers with catalogs of their own: each partition goes to one of them, always to the same."""
+"""Several servers with separate catalogs: each partition belongs to one of them, always the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def homes(servers, count=400):
 
 
 def test_each_partition_has_one_server():
-    """Whatever the order of the addresses, in even shares; with one server more only its own share moves."""
+    """The order of addresses does not matter and shares are even; an added server takes over only its own share."""
     three = homes(ADDRESSES[:3])
     assert homes(ADDRESSES[2::-1]) == three
     assert min(Counter(three.values()).values()) > 90
@@ -33,7 +33,7 @@ def test_each_partition_has_one_server():
 
 
 def test_what_was_spread_is_read_as_one(tmp_path):
-    """Appends, writers and streams go to their servers; all of it is in the catalogs, once."""
+    """Appends, writers and streams go to their servers; the catalogs together contain everything once."""
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(served(tmp_path / name)) for name in ("a", "b", "c")]
         with RoutingClient([server.url for server in servers]) as client:
@@ -52,7 +52,7 @@ def test_what_was_spread_is_read_as_one(tmp_path):
 
 
 def test_an_address_is_written_in_several_ways():
-    """Two producers of which one has a slash at its end, or the port that goes without saying, send to one server."""
+    """A trailing slash or an explicit default port in an address does not change the server that is chosen."""
     plain = homes(["http://one", "http://two:3030/base", "https://three"])
     others = homes(["HTTP://One:80/", "http://two:3030/base/", "https://three:443"])
     assert others == plain

@@ -1,4 +1,4 @@
-"""Single events as the client's writers take them: wrong ones are refused where they are added, not later."""
+"""Single events for the client's writers: wrong ones are refused when added, not later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from esformat import InvalidEventError
 
 
 def test_what_an_event_is():
-    """Values of indexes and columns stand beside the keys; what is not given is left out."""
+    """Index and column values are next to the keys; absent values are left out."""
     assert row_of("a", b"x", 1, "g", {"type": "t"}, {"n": 2}) == {
         "space": "a", "timestamp": 1, "data": b"x", "grouping": "g", "type": "t", "n": 2,
     }  # fmt: skip
@@ -21,6 +21,6 @@ def test_what_an_event_is():
     ("a", "text", "data must be bytes, not str"),
 ])  # fmt: skip
 def test_wrong_types(space, data, message):
-    """With what it is instead."""
+    """Wrong types are refused with the type that was passed."""
     with pytest.raises(InvalidEventError, match=message):
         row_of(space, data, 1, None, None, None)

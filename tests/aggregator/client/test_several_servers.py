@@ -1,4 +1,4 @@
-"""Clients of several servers that have the same catalog: they find the one that does it, and store everything once."""
+"""Clients of several servers of one catalog find the right one and store everything once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rows(*times):
 
 @contextlib.contextmanager
 def copied(url, path):
-    """A server over a copy of another's catalog, and its follower."""
+    """A server over a copy of another server's catalog, and its follower."""
     with Follower(url, path) as follower:
         assert follower.wait_until_whole(60)
         with (
@@ -42,7 +42,7 @@ def nobody():
 
 
 def test_the_one_that_takes_appends_is_found(tmp_path):
-    """Of one that is gone, one that only follows, and one that takes appends, in any order."""
+    """Among an absent server, a follower and a writer, in any order, the client finds the writer."""
     with served(tmp_path / "data") as server, copied(server.url, tmp_path / "copy") as (copy, _):
         for urls in ([nobody(), copy.url, server.url], [copy.url, server.url], [server.url, copy.url]):
             with Client(urls) as client:
@@ -63,7 +63,7 @@ def test_the_one_that_takes_appends_is_found(tmp_path):
 
 
 def test_a_writer_goes_on_when_the_follower_was_promoted(tmp_path):
-    """What was acknowledged and copied is there once, and what was not is sent to the new one."""
+    """A writer continues with the promoted follower: copied events are there once, and the others are sent to it."""
     copy, sent = tmp_path / "copy", 400
     address = f"127.0.0.1:{free_port()}"
     with contextlib.ExitStack() as first:
@@ -94,7 +94,7 @@ def test_a_writer_goes_on_when_the_follower_was_promoted(tmp_path):
 
 
 def test_a_tail_outlasts_the_server_it_came_from(tmp_path):
-    """Where the follower lacks what it gave last, as 'from after the state that this catalog was restored from'."""
+    """A tail waits if the follower lacks the last record it returned, and continues after the promotion."""
     copy, second = tmp_path / "copy", f"127.0.0.1:{free_port()}"
     with contextlib.ExitStack() as first:
         server = first.enter_context(served(tmp_path / "data"))
@@ -128,7 +128,7 @@ def test_a_tail_outlasts_the_server_it_came_from(tmp_path):
 
 
 def test_attempts_of_one_round_wait_for_nothing():
-    """Then as one server would be waited for."""
+    """Attempts within one round over the servers do not wait; between rounds the wait is that for one server."""
     attempts = Attempts(Retry(first_s=100.0, longest_s=1000.0, deadline_s=None), repeatable=True, servers=3)
     gone = UnavailableError("gone", status=None, maybe_stored=False)
     assert [attempts.wait_s(gone) > 0 for _ in range(9)] == [False, False, True] * 3

@@ -1,4 +1,4 @@
-"""When a client tries again: pure decisions, without a server."""
+"""When a client retries: pure decisions, without a server."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from esformat import InvalidEventError
 
 @pytest.mark.parametrize(("attempt", "ceiling"), [(1, 0.1), (2, 0.2), (3, 0.4), (9, 5.0), (5000, 5.0)])
 def test_full_jitter(attempt, ceiling):
-    """The wait is drawn from nothing up to a bound that doubles, and stays below the longest."""
+    """The wait is random between zero and a bound that doubles, up to the maximum."""
     retry = Retry(first_s=0.05, longest_s=5.0, deadline_s=None)
     assert retry.wait_s(attempt, 0, draw=lambda: 0.0) == 0
     assert retry.wait_s(attempt, 0, draw=lambda: 1.0) == pytest.approx(ceiling)
 
 
 def test_retry_after_is_waited_on_top():
-    """A server's Retry-After is never undercut, and those who were refused together spread behind it."""
+    """A server's Retry-After is never undercut; clients that were refused together spread out after it."""
     assert Retry().wait_s(1, 0, 2.0, draw=lambda: 0.0) == 2.0
     assert Retry().wait_s(1, 0, 2.0, draw=lambda: 1.0) == pytest.approx(2.1)
 
 
 def test_no_attempt_after_the_deadline_or_the_last():
-    """None says so."""
+    """After the deadline or the last attempt the decision is None."""
     assert Retry(attempts=3).wait_s(2, 0) is not None
     assert Retry(attempts=3).wait_s(3, 0) is None
     assert Retry(deadline_s=10).wait_s(1, 9.99, 1.0) is None
@@ -71,7 +71,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("status", "headers", "body", "kind", "facts"), ANSWERS)
 def test_errors_of_answers(status, headers, body, kind, facts):
-    """Each answer becomes the error that a catalog in the same process would raise, with its facts."""
+    """Each answer becomes the error that a local catalog would raise, with its details."""
     error = error_of(status, headers, body, subject="/v1/topics/t")
     assert type(error) is kind
     assert error.path == "/v1/topics/t"
@@ -91,7 +91,7 @@ def unreachable():
 
 
 def test_what_is_tried_again():
-    """What was not stored is tried again always, what may be stored only if that does no harm, mistakes never."""
+    """Batches not stored are always retried, those maybe stored only if that is harmless, mistakes never."""
     for error in (refused(), unreachable()):
         assert Attempts(Retry(), repeatable=False).wait_s(error) >= 0
     assert Attempts(Retry(), repeatable=True).wait_s(lost()) >= 0
@@ -103,7 +103,7 @@ def test_what_is_tried_again():
 
 
 def test_a_lost_attempt_is_not_forgotten():
-    """Refused at last, but lost before: the batch may be stored, so the error must not say that it is not."""
+    """If an earlier attempt was lost, a final refusal must not say that the batch was not stored."""
     attempts = Attempts(Retry(attempts=2), repeatable=True)
     attempts.wait_s(lost())
     with pytest.raises(UnavailableError) as caught:
@@ -117,7 +117,7 @@ def test_a_lost_attempt_is_not_forgotten():
 
 
 def test_who_waits_is_told(caplog):
-    """After a second without an answer there is one warning; a server that is busy is none."""
+    """After a second without an answer one warning is logged; a busy server causes none."""
     now = [0.0]
     attempts = Attempts(Retry(), repeatable=True, clock=lambda: now[0])
     gone = failure_of(httpx.ConnectError("refused"), "http://x")

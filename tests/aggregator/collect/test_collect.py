@@ -1,4 +1,4 @@
-"""The collector: every line once, through restarts, kills, rotation of all kinds, and lines of all kinds."""
+"""The collector stores every line once, through restarts, kills and all kinds of rotation, for all kinds of lines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LINE = '9.8.7.6 - ann [17/May/2015:10:05:03 +0200] "GET /a?b=c HTTP/1.1" 404 - "
 
 
 class Rig:
-    """A folder of logs, a catalog, and collectors of them one after the other."""
+    """A folder of logs, a catalog, and successive collectors."""
 
     def __init__(self, root, **files):
         self.logs, self.root = root / "logs", root
@@ -61,7 +61,7 @@ class Rig:
         )
 
     def collect(self, *, sink=None, once=False, **options):
-        """Steps of a new collector until there is nothing to do."""
+        """Run steps of a new collector until there is nothing to do."""
         sink = sink or CatalogSink(self.open(), "logs", "0", time.sleep)
         made = Collector(self.settings(**options), sink, self.root / "notes.json", lambda: self.now_us)
         try:
@@ -88,7 +88,7 @@ def rig(tmp_path):
 
 
 def test_lines_are_collected_once(rig):
-    """What is appended is collected, in one run or several; a line without its end is waited for."""
+    """Appended lines are collected once, in one run or several; a line without a newline waits."""
     rig.write("a.log", "one\ntwo\nthr")
     rig.write("b.log", "\r\n\nother\r\n")
     rig.collect()
@@ -100,7 +100,7 @@ def test_lines_are_collected_once(rig):
 
 
 def test_a_last_line_without_an_end_is_sent(rig):
-    """When nothing came to it for a while, or everything is to be collected."""
+    """A last line without a newline is sent if nothing was added for a while, or with `flush`."""
     rig.write("a.log", "one\ntwo")
     rig.collect(flush=True)
     assert rig.messages() == [b"one", b"two"]
@@ -110,7 +110,7 @@ def test_a_last_line_without_an_end_is_sent(rig):
 
 
 def test_rotation_by_rename(rig):
-    """What was written before and after the rename, also while no collector ran, and beyond what the globs name."""
+    """Lines written before and after a rename are collected, also if no collector ran or no glob matches now."""
     rig.write("a.log", "one\n")
     rig.collect()
     rig.write("a.log", "two\n")
@@ -126,7 +126,7 @@ def test_rotation_by_rename(rig):
 
 
 def test_rotation_behind_a_symbolic_link(rig):
-    """Of the file that a link names, in a folder of its own, as those of pods: what came before the rename is read."""
+    """A file behind a symbolic link is rotated in its own folder: lines written before the rename are collected."""
     pod = rig.root / "pod"
     pod.mkdir()
     (pod / "0.log").write_text("one\n")
@@ -145,7 +145,7 @@ def test_rotation_behind_a_symbolic_link(rig):
 
 
 def test_links_in_a_circle(rig):
-    """A folder that a link names again within itself is not gone through again and again, nor named by the link."""
+    """A folder linked inside itself is walked once, and its files are not named through the link."""
     rig.files |= {"path": (str(rig.logs),), "file_tag": "file"}
     rig.write("a.log", "one\n")
     (rig.logs / "sub").mkdir()
@@ -162,7 +162,7 @@ def test_links_in_a_circle(rig):
 
 
 def test_a_folder_that_was_away(rig, monkeypatch):
-    """However long: when it is back, what is written to its files is collected."""
+    """A folder that was absent for any time is collected again when it is back."""
     monkeypatch.setattr(collector, "GONE_S", 0.0)
     monkeypatch.setattr(collector, "LOOK_S", 0.0)
     rig.write("a.log", "one\n")
@@ -185,7 +185,7 @@ def test_a_folder_that_was_away(rig, monkeypatch):
 
 @pytest.mark.parametrize("length", [4, 400])
 def test_rotation_by_copy_and_truncate(rig, length):
-    """The copy goes on where the file was, and the file begins anew, whichever the collector sees first."""
+    """A copy continues at the original's position, and the truncated file starts over, whichever is seen first."""
     rig.files["path"] = (str(rig.logs / "a*"),)
     lines = [f"{n}".ljust(length, "x") for n in range(6)]
     rig.write("a.log", "".join(f"{line}\n" for line in lines[:3]))
@@ -193,14 +193,14 @@ def test_rotation_by_copy_and_truncate(rig, length):
     rig.write("a.log", f"{lines[3]}\n")
     shutil.copy(rig.logs / "a.log", rig.logs / "a.log.1")
     if length > 64:
-        rig.collect()  # the copy is there, and the file not cut yet
+        rig.collect()  # the copy exists, and the file is not truncated yet
     rig.write("a.log", f"{lines[4]}\n{lines[5]}\n", "wb")
     rig.collect()
     assert Counter(rig.messages()) == Counter(line.encode() for line in lines)
 
 
 def test_a_copy_in_the_place_of_an_old_one(rig, monkeypatch):
-    """Of the second rotation, where the system gives the deleted copy's inode to the new one: held back, too."""
+    """A second rotation's copy is held back, too, if it gets the inode of the deleted first copy."""
     monkeypatch.setattr(collector, "TWIN_S", 0.0)
     monkeypatch.setattr(collector, "LOOK_S", 0.0)
     rig.files["path"] = (str(rig.logs / "a*"),)
@@ -212,7 +212,7 @@ def test_a_copy_in_the_place_of_an_old_one(rig, monkeypatch):
         while made.step():
             pass
         (rig.logs / "a.log.1").write_bytes((rig.logs / "a.log").read_bytes())
-        made.step()  # the copy is there, and the file not cut yet
+        made.step()  # the copy exists, and the file is not truncated yet
         rig.write("a.log", "", "wb")
         while made.step():
             pass
@@ -222,7 +222,7 @@ def test_a_copy_in_the_place_of_an_old_one(rig, monkeypatch):
 
 
 def test_files_that_are_there_are_not_forgotten(rig, monkeypatch):
-    """However many there are: only those that are gone are let go of, the longest gone first."""
+    """Existing files are never forgotten, however many; of deleted files, those gone longest are forgotten first."""
     monkeypatch.setattr(progress, "MAX_FORGOTTEN", 2)
     for n in range(5):
         rig.write(f"{n}.log", f"{n}\n")
@@ -241,7 +241,7 @@ def test_files_that_are_there_are_not_forgotten(rig, monkeypatch):
 
 
 def test_a_name_that_is_no_text(rig):
-    """Names of files are bytes: what is no UTF-8 in them is written out."""
+    """File names are bytes: bytes that are not UTF-8 are escaped."""
     rig.files["file_tag"] = "file"
     (rig.logs / os.fsdecode(b"caf\xe9.log")).write_bytes(b"one\n")
     rig.collect()
@@ -255,7 +255,7 @@ def test_a_name_that_is_no_text(rig):
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_copy_of_a_file_that_was_not_read_yet(rig, monkeypatch, known):
-    """Both are found by one look, between the copying and the cutting: the copy is held back."""
+    """If an unread file and its copy are found in one scan, before the truncation, the copy is held back."""
     monkeypatch.setattr(collector, "LOOK_S", 0.0)
     rig.files["path"] = (str(rig.logs / "a*"),)
     lines = [f"{n}".ljust(100, "x") for n in range(4)]
@@ -276,7 +276,7 @@ def test_a_copy_of_a_file_that_was_not_read_yet(rig, monkeypatch, known):
 
 
 def test_a_copy_that_stays_is_a_file(rig, monkeypatch):
-    """A file that begins like another one is collected after a while."""
+    """A file that begins like another is collected after a while."""
     rig.write("a.log", "x" * 100 + "\n")
     rig.collect()
     shutil.copy(rig.logs / "a.log", rig.logs / "b.log")
@@ -293,7 +293,7 @@ def test_a_copy_that_stays_is_a_file(rig, monkeypatch):
 
 
 def test_a_copy_that_stays_is_collected_once(rig, monkeypatch):
-    """Files that begin like a smaller one, in runs that end with what is there: none of them is left out."""
+    """Files that begin like a smaller one are not left out of a run with `once`."""
     monkeypatch.setattr(collector, "TWIN_S", 0.3)
     rig.write("a.log", "x" * 100 + "\none\n")
     rig.collect(once=True)
@@ -305,7 +305,7 @@ def test_a_copy_that_stays_is_collected_once(rig, monkeypatch):
 
 
 def test_cut_and_written_anew(rig):
-    """Longer than before at once: its beginning tells."""
+    """A rewritten file is recognised by its beginning, even if it is already longer than before."""
     rig.write("a.log", "one\n")
     rig.collect()
     rig.write("a.log", "two\nthree\nfour\n", "wb")
@@ -314,7 +314,7 @@ def test_cut_and_written_anew(rig):
 
 
 def test_cut_and_written_anew_while_it_runs(rig):
-    """Nothing is read in the middle of new contents, however soon they reach beyond the old ones."""
+    """No file is read from the middle of its new contents, however soon they are longer than the old ones."""
     rig.write("a.log", "one\n")
     sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
     made = Collector(rig.settings(), sink, rig.root / "notes.json", int)
@@ -330,7 +330,7 @@ def test_cut_and_written_anew_while_it_runs(rig):
 @pytest.mark.parametrize("known", ["", "0\n"])
 @pytest.mark.parametrize("happens", ["copied", "cut", "copied and cut", "killed and cut"])
 def test_a_file_that_was_found_when_it_was_short(rig, monkeypatch, known, happens):
-    """What it begins with is what was read, and not what was there when it was found: the rest tells as well."""
+    """A file is recognised by all that was read of it, not only by what it contained when it was found."""
     rig.files["path"] = (str(rig.logs / "*.log"),)
     lines = [f"{n}".ljust(100, "x") for n in range(1, 10)]
     rig.write("a.log", known)
@@ -361,7 +361,7 @@ def test_a_file_that_was_found_when_it_was_short(rig, monkeypatch, known, happen
 
 
 def test_compressed_files(rig):
-    """Passed over, or read once; one that was collected before it was compressed goes on where it was."""
+    """Compressed files are skipped, or read once; one compressed after it was collected continues at its position."""
     rig.files["path"] = (str(rig.logs / "*"),)
     rig.write("a.log", "one\ntwo\n")
     rig.collect()
@@ -374,7 +374,7 @@ def test_compressed_files(rig):
     assert rig.messages() == [b"one", b"two"]
     rig.files["compressed"] = "once"
     rig.collect()
-    assert rig.messages() == [b"nine", b"one", b"two", b"zero"]  # the other one is not whole yet
+    assert rig.messages() == [b"nine", b"one", b"two", b"zero"]  # the other one is still incomplete
     rig.write("a.log.1.gz", packed[-3:])
     rig.collect()
     rig.collect()
@@ -388,7 +388,7 @@ assert len(BANNER) > files.SAMPLE_BYTES
 @pytest.mark.parametrize("begin", ["start", "end"])
 @pytest.mark.parametrize("happens", ["deleted", "replaced", "written anew", "written anew while it runs", "compressed"])
 def test_another_file_that_begins_alike(rig, happens, begin):
-    """With the same first bytes as one that was read, and longer than it: it is read from its start."""
+    """A file with the same first bytes as a collected one, and longer, is read from its start."""
     rig.files |= {"path": (str(rig.logs / "*"),), "compressed": "once", "begin": begin}
     rig.write("a.log", BANNER + b"one\n")
     sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
@@ -419,7 +419,7 @@ def test_another_file_that_begins_alike(rig, happens, begin):
 
 
 def test_no_gzip_file_though_it_is_called_so(rig, caplog):
-    """It is told once. The others are collected, and so is this one once it is a gzip file."""
+    """A .gz file that is not gzip is reported once and collected once it is; other files are collected meanwhile."""
     rig.files |= {"path": (str(rig.logs / "*"),), "compressed": "once"}
     rig.write("a.log.gz", b"plain text\n")
     rig.write("b.log", b"one\n")
@@ -431,7 +431,7 @@ def test_no_gzip_file_though_it_is_called_so(rig, caplog):
 
 
 def test_compressed_files_that_begin_alike(rig, monkeypatch):
-    """As one that is there: a copy of it waits, another one does not; nor does one where a read one was."""
+    """A compressed copy of an existing file waits; one that only begins alike is read, even if it replaces another."""
     monkeypatch.setattr(collector, "TWIN_S", 1e9)
     rig.files |= {"path": (str(rig.logs / "*"),), "compressed": "once"}
     rig.write("a.log", BANNER + b"one\n")
@@ -449,7 +449,7 @@ def test_compressed_files_that_begin_alike(rig, monkeypatch):
 
 
 class Failing(CatalogSink):
-    """Fails once, before or behind storing."""
+    """A sink that fails once, before or after storing."""
 
     when = "before"
 
@@ -462,7 +462,7 @@ class Failing(CatalogSink):
 @pytest.mark.parametrize("when", ["before", "behind"])
 @pytest.mark.parametrize("happens", ["nothing", "renamed", "copied and cut", "grown"])
 def test_a_kill_loses_and_doubles_nothing(rig, when, happens):
-    """Killed while a batch is stored: it is made again of the same bytes, wherever they are."""
+    """If the collector is killed while storing, it builds the batch again from the same bytes, wherever they are."""
     rig.files["path"] = (str(rig.logs / "a*"),)
     rig.files["format"] = "json"
     lines = [f'{{"n": {n}, "text": "{"x" * 100}"}}' for n in range(8)]
@@ -489,7 +489,7 @@ def test_a_kill_loses_and_doubles_nothing(rig, when, happens):
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("over_http", [False, True])
 def test_values_that_the_topic_does_not_take(rig, over_http, killed):
-    """Of a typed column: they become fields of their records, once, and the lines behind them are collected."""
+    """Values that a typed column refuses become fields of their records; later lines are collected, all once."""
     rig.files |= {"format": "json", "columns": {"took": "integer", "size": "integer"}}
     lines = ['{"took": 7, "size": 1}', '{"took": 9007199254740993, "size": 2}']
     rig.write("a.log", "".join(f"{line}\n" for line in lines))
@@ -527,7 +527,7 @@ def test_values_that_the_topic_does_not_take(rig, over_http, killed):
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("over_http", [False, True])
 def test_batches_that_are_too_large(rig, over_http, killed):
-    """Short lines take much more as events. What is refused whole is sent in parts, each line once."""
+    """Short lines are much larger as events. A refused batch is sent in parts, each line once."""
     rig.files["tags"] = {"app": "web", "host": "h" * 200}
     lines = [b"%d" % n for n in range(9000)]
     rig.write("a.log", b"\n".join(lines) + b"\n")
@@ -556,7 +556,7 @@ def test_batches_that_are_too_large(rig, over_http, killed):
 
 
 def test_a_line_that_is_too_large(rig):
-    """Alone it is an error, which says what the server takes; the collector does not try for ever."""
+    """A single line that is too large is an error with the server's limit; the collector does not retry forever."""
     rig.write("a.log", b"x" * 3000 + b"\n" + b"y\n" * 10)
     with (
         served(rig.root / "c", ServerSettings(http=Http(max_append_bytes=2048))) as server,
@@ -566,7 +566,7 @@ def test_a_line_that_is_too_large(rig):
 
 
 def test_batches_grow_again(rig):
-    """One with a long line is refused until that is alone; those behind it become as large as before."""
+    """A refused batch is halved until its long line is alone; later batches grow to the former size."""
     rig.write("a.log", b"x" * 600 + b"\n" + (b"z" * 99 + b"\n") * 2000)
     sizes = []
 
@@ -584,7 +584,7 @@ def test_batches_grow_again(rig):
 
 
 def test_an_end_while_a_batch_waits(rig):
-    """A collector that is ended while its batch is refused stores it at its next start."""
+    """A collector that ends while its batch is refused stores it at its next start."""
     rig.write("a.log", "one\n")
 
     class Full(CatalogSink):
@@ -599,8 +599,8 @@ def test_an_end_while_a_batch_waits(rig):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_life_of_files(tmp_path, monkeypatch, seed):
-    """Writing, rotation of both kinds, compressing, deletion of what was collected, kills and restarts: every line
-    once, also where all files begin alike.
+    """Files are written, rotated both ways, compressed, deleted once collected, amid kills and restarts: every line is
+    stored once, also if all files begin alike.
     """
     chance = random.Random(seed)
     rig = Rig(tmp_path, max_line_bytes=4096)
@@ -653,7 +653,7 @@ def test_random_life_of_files(tmp_path, monkeypatch, seed):
 
 
 def test_begun_at_the_end(rig):
-    """Only files that are there at the first start are begun behind their last line."""
+    """With `begin = "end"`, only files that exist at the first start begin after their last line."""
     rig.files["begin"] = "end"
     rig.write("a.log", "one\ntwo")
     rig.collect()
@@ -664,7 +664,7 @@ def test_begun_at_the_end(rig):
 
 
 def test_into_a_server(rig):
-    """Batches go over HTTP as well, once however often they are sent; the topic is made by the first."""
+    """Batches sent over HTTP are stored once, however often they are sent; the first creates the topic."""
     rig.write("a.log", "one\ntwo\n")
     with served(rig.root / "c") as server:
 
@@ -682,7 +682,7 @@ def test_into_a_server(rig):
 
 
 def test_once_against_a_server_that_is_away(rig):
-    """It ends after a while, says why, and what it could not store is stored once by the next run."""
+    """With `once` and an absent server, the run ends after a while with a reason; the next run stores the rest once."""
     rig.write("a.log", "one\ntwo\n")
     address = f"http://127.0.0.1:{free_port()}"
     passed = [0.0]
@@ -703,10 +703,10 @@ def test_once_against_a_server_that_is_away(rig):
 
 
 def test_once_into_a_catalog_without_room(rig):
-    """The same where the collector writes by itself."""
+    """With `once` and a full catalog, the run raises; the next run stores the line once."""
     rows = [{"ts": 1, "msg": random.Random(1).randbytes(50_000).hex()}]
     with aggregator.open(rig.root / "c", durability="none", limits={"disk_bytes": 1 << 20}) as catalog:
-        still(catalog)  # sealing would make room
+        still(catalog)  # sealing would free room
         with contextlib.suppress(aggregator.OverloadedError):
             for _ in range(100):
                 catalog.write({"app": "full"}, rows)
@@ -721,13 +721,13 @@ def test_once_into_a_catalog_without_room(rig):
 
 @pytest.mark.parametrize("address", ["http://", "ftp://x", "http://a..b", "http://h:99999", "http://[x", "http://u@h"])
 def test_no_address_of_a_server(address):
-    """Refused, and what would be one is said."""
+    """An address that is not a server's is refused with an example of one."""
     with pytest.raises(aggregator.InvalidRequestError, match="invalid server address"):
         ServerSink(address, "logs", "0", None, time.sleep)
 
 
 def test_a_server_in_trouble_while_its_topic_is_made(rig):
-    """The line breaks, or the server has too much to do, between the first batch and its topic: tried again."""
+    """Broken connections and a busy server between the first batch and the creation of its topic are retried."""
     asked = []
     answers = iter([404, None, 404, 503, 404, 201, 200])
 
@@ -764,7 +764,7 @@ def test_a_server_in_trouble_while_its_topic_is_made(rig):
 
 
 def _cut_up(data, cutting, chance):
-    """The records of data that comes in pieces of any size."""
+    """The records of data that arrives in pieces of any size."""
     at, skipping, records = 0, False, []
     while at < len(data):
         some = data[at : at + 2 * cutting.max_bytes + 2 + chance.randrange(100)]
@@ -776,7 +776,7 @@ def _cut_up(data, cutting, chance):
 
 
 def test_pieces_and_records():
-    """However the bytes come, and whichever lines are too long, records are those of the whole."""
+    """Records are the same however the data is cut into pieces, also with lines that are too long."""
     chance = random.Random(1)
     for _ in range(300):
         lengths = [chance.choice([0, 3, 20, 99, 100, 101, 130, 450]) for _ in range(chance.randrange(12))]
@@ -786,7 +786,7 @@ def test_pieces_and_records():
 
 
 def test_pieces_and_records_of_several_lines():
-    """The same where records have several lines."""
+    """Records of several lines are the same however the data is cut into pieces."""
     chance = random.Random(2)
     for _ in range(300):
         records = [b"\n ".join(b"x" * chance.randrange(1, 8) for _ in range(chance.randrange(1, 9))) for _ in range(9)]
@@ -794,7 +794,7 @@ def test_pieces_and_records_of_several_lines():
 
 
 def test_records_of_several_lines(rig):
-    """A record waits for the next one's first line, or for a while."""
+    """A record of several lines ends at the next record's first line, or after a while."""
     rig.files["multiline"] = r"^\S"
     rig.write("a.log", "one\n  at x\n  at y\ntwo\n  at z\n")
     rig.collect()
@@ -805,7 +805,7 @@ def test_records_of_several_lines(rig):
 
 
 def test_long_lines_are_cut_and_counted(rig):
-    """A line above the limit keeps its beginning, over any number of batches, and stops nothing."""
+    """A line above the limit keeps its beginning, over any number of batches, and is counted; the rest goes on."""
     rig.files["max_line_bytes"] = 100
     rig.write("a.log", "a" * 5000 + "\nshort\n" + "b" * 101 + "\n" + "c" * 3000)
     counts = rig.collect(batch_bytes=1024).counts
@@ -816,7 +816,7 @@ def test_long_lines_are_cut_and_counted(rig):
 
 
 def test_broken_bytes_and_encodings(rig):
-    """Bytes that are no UTF-8 stay; text of another encoding becomes UTF-8."""
+    """Bytes that are not UTF-8 are kept; text in another encoding becomes UTF-8."""
     rig.write("a.log", b"\xff\xfe broken\n")
     rig.collect()
     rig.files["encoding"] = "latin-1"
@@ -826,7 +826,7 @@ def test_broken_bytes_and_encodings(rig):
 
 
 def test_a_mark_at_the_beginning(rig):
-    """That of UTF-8, which Windows writes, is no part of the first line."""
+    """A UTF-8 byte order mark, which Windows writes, is not part of the first line."""
     rig.files.update(format="json", fields=("n",))
     rig.write("a.log", b'\xef\xbb\xbf{"n": 1}\r\n{"n": 2}\r\n')
     assert rig.collect().counts.failed == 0
@@ -840,7 +840,7 @@ def test_a_mark_at_the_beginning(rig):
     ("b.log", b"\x28\xb5\x2f\xfd\x04\x00\x01\x00\x00", "compressed"),
 ])  # fmt: skip
 def test_files_that_are_no_text(rig, caplog, name, data, why):
-    """Told, with their names, and not stored as if they were; others beside them are collected."""
+    """Files that are not text are reported by name and not stored; other files are collected."""
     rig.write(name, data)
     rig.write("c.log", "line\n")
     assert rig.collect().counts.unread == 1
@@ -851,7 +851,7 @@ def test_files_that_are_no_text(rig, caplog, name, data, why):
 
 @pytest.mark.parametrize("hole", [1, 500, 5000])
 def test_holes(rig, hole):
-    """A writer that does not append leaves a hole where its file was cut: the lines behind it are whole."""
+    """A hole left by a writer that does not append after truncation does not damage the lines after it."""
     rig.files["max_line_bytes"] = 100
     rig.write("a.log", b"one\n" + bytes(hole) + b"two\nthree\n" + bytes(hole) + b"four\n")
     counts = rig.collect(batch_bytes=1024).counts
@@ -872,7 +872,7 @@ def _only(rig, line, **files):
 
 
 def test_web_server_lines(rig):
-    """The time with its zone, typed status and size, a tag of the client; a dash is nothing."""
+    """Web server lines give the time with its zone, typed status and size, and a client tag; a dash is null."""
     row = _only(rig, LINE, format="combined", tags_from=("client",), tags={"app": "web"})
     assert row["space"] == "{app=web,client=9.8.7.6}"
     assert row["timestamp"].isoformat() == "2015-05-17T08:05:03+00:00"
@@ -885,7 +885,7 @@ def test_web_server_lines(rig):
 
 
 def test_json_lines(rig):
-    """Keys become fields, typed columns and tags; what is no object is kept as it is, and counted."""
+    """JSON keys become fields, typed columns and tags; a value that is not an object is stored as text and counted."""
     line = '{"at": "2026-03-01T08:00:00.5+01:00", "level": "warn", "took": 7, "k8s": {"pod": "p1"}, "l": [1, null]}'
     row = _only(
         rig, line, format="json", time="at", fields=("level", "l", "none"), columns={"took": "integer"},
@@ -901,14 +901,14 @@ def test_json_lines(rig):
 
 
 def test_container_lines(rig):
-    """The log of a container: its line, time and stream."""
+    """A container log line gives its message, time and stream."""
     row = _only(rig, '{"log":"hello\\n","stream":"stderr","time":"2026-03-01T08:00:00.123456789Z"}')
     assert (row["data"], row["fields"]) == (b"hello", {"stream": "stderr"})
     assert row["timestamp"].isoformat() == "2026-03-01T08:00:00.123456+00:00"
 
 
 def test_logfmt_lines(rig):
-    """Plain and quoted values."""
+    """Values of logfmt may be plain or quoted."""
     line = 'time=2026-03-01T08:00:00Z level=info msg="a \\"b\\" c" took=1.5 empty='
     row = _only(rig, line, format="logfmt", fields=("level", "msg", "empty"), columns={"took": "number"})
     assert (row["fields"], row["took"]) == ({"level": "info", "msg": 'a "b" c', "empty": ""}, 1.5)
@@ -916,7 +916,7 @@ def test_logfmt_lines(rig):
 
 
 def test_values_that_are_not_of_the_column(rig):
-    """What a typed column does not hold is kept as text, and so is the rest of a tag that was cut."""
+    """Values that do not fit a typed column are kept as text, and so is a tag that was shortened."""
     row = _only(
         rig, f"odd {'x' * 600} hello", format="regex", columns={"status": "integer"}, tags_from=("who",),
         tags={"more": "y" * 4000}, pattern=r"^(?P<status>\S+) (?P<who>\S+) (?P<msg>.*)$",
@@ -925,7 +925,7 @@ def test_values_that_are_not_of_the_column(rig):
 
 
 def test_lines_by_a_pattern(rig):
-    """Groups by name; a line that does not match is a message with a field that says so."""
+    """A pattern's named groups become fields; a line without a match is a message with a field that says so."""
     row = _only(rig, "2026-03-01 08:00:05 E db: gone", format="regex", tags_from=("unit",),
                 pattern=r"^(?P<ts>\S+ \S+) (?P<level>\w) (?P<unit>\w+): (?P<msg>.*)$")  # fmt: skip
     assert (row["space"], row["data"], row["fields"]) == ("{unit=db}", b"gone", {"level": "error", "level_text": "E"})
@@ -936,7 +936,7 @@ def test_lines_by_a_pattern(rig):
 
 
 def test_times_in_lines():
-    """The forms that lines have; what is no time, or only one in a statement, is none."""
+    """All common time formats are read; text that is not a time, or is relative as in LQL, is null."""
     day = 1_772_352_000_000_000  # 2026-03-01 08:00 UTC
     cases = {
         "01/Mar/2026:09:00:00 +0100": day, "29/Feb/2025:00:00:00 +0000": None, "2026-03-01T08:00:00Z": day,
@@ -962,13 +962,13 @@ def test_times_in_lines():
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense(wrong):
-    """Refused when they are made."""
+    """Contradictory settings are refused."""
     with pytest.raises(aggregator.InvalidRequestError):
         Files(**{"path": ("x",), **wrong})
 
 
 def test_settings_of_a_file(tmp_path):
-    """Read from TOML; what it does not know is refused, with the file's name."""
+    """Settings are read from TOML; an unknown one is refused with the file's name."""
     path = tmp_path / "collect.toml"
     path.write_text('into = "data"\n[[files]]\npath = "a*.log"\ncolumns = {n = "integer"}\n[[files]]\npath = ["b"]\n')
     settings = Settings.load(path)
@@ -984,7 +984,7 @@ def test_settings_of_a_file(tmp_path):
 
 @pytest.mark.skipif(not WEB_LOG.exists(), reason="the web server's log is not here")
 def test_a_real_web_log(rig):
-    """Ten thousand real lines: queries equal a straight computation over the text."""
+    """Queries over ten thousand real lines equal a direct computation over the text."""
     data = gzip.decompress(WEB_LOG.read_bytes())
     rig.files.update(format="combined", tags_from=("client",), tags={"app": "site"})
     rig.write("access.log", data)
@@ -1012,7 +1012,7 @@ def test_a_real_web_log(rig):
 
 
 def test_a_catalog_made_anew(rig, caplog):
-    """It gets everything: what was noted is what another catalog has."""
+    """A new catalog at the same path gets everything: the notes describe another catalog."""
     rig.write("a.log", "one\ntwo\n")
     rig.collect()
     shutil.rmtree(rig.root / "c")
@@ -1023,7 +1023,7 @@ def test_a_catalog_made_anew(rig, caplog):
 
 
 def test_an_older_copy_of_the_catalog(rig):
-    """What it lacks is noted as stored: it is told, and nothing is collected behind the gap."""
+    """An older copy of the catalog is refused: it lacks lines noted as stored. Nothing is stored after the gap."""
     rig.write("a.log", "one\n")
     rig.collect()
     shutil.copytree(rig.root / "c", rig.root / "copy")
@@ -1042,7 +1042,7 @@ def test_an_older_copy_of_the_catalog(rig):
 
 
 def test_a_server_with_a_catalog_made_anew(rig):
-    """A server tells which catalog it serves."""
+    """The collector recognises a new catalog behind the same kind of server and sends everything."""
     rig.write("a.log", "one\n")
     for name in ("first", "second"):
         with served(rig.root / name) as server:
@@ -1053,7 +1053,7 @@ def test_a_server_with_a_catalog_made_anew(rig):
 
 
 def test_a_pattern_that_matches_no_file(rig, caplog):
-    """It is most likely a mistake."""
+    """A pattern that matches no file is reported: it is most likely a mistake."""
     made = rig.collect(once=True)
     assert made.counts.unmatched == 1
     assert f"no file matches {rig.logs}/*.log" in caplog.text

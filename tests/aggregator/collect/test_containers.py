@@ -1,4 +1,4 @@
-"""Lines of containers: unwrapped before they are read, parts joined, whatever the pieces they come in."""
+"""Container lines are unwrapped before parsing and their parts are joined, however the data is cut into pieces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cri(text, stream="stdout", part="F", time=TIME):
 
 
 def rows_of(lines, *, file="/var/log/a.log", counted=False, **files):
-    """What lines, or bytes, become."""
+    """The rows of these lines or bytes."""
     data = lines if isinstance(lines, bytes) else ("\n".join(lines) + "\n").encode()
     table, counts = Maker(Files(path=("x",), file_tag="", **files)).events(data, file, skipping=False, now_us=NOW)
     rows = [row | {"fields": dict(row["fields"] or [])} for row in table.to_pylist()]
@@ -37,7 +37,7 @@ def rows_of(lines, *, file="/var/log/a.log", counted=False, **files):
 
 @pytest.mark.parametrize("wrap", [lambda text: docker(text + "\n"), cri])
 def test_formats_inside(wrap):
-    """What was wrapped is read as it would be without, and has the runtime's time where it has none of its own."""
+    """A wrapped line is parsed as if it were not wrapped; without a time of its own it has the runtime's."""
     line = 'level=warn msg="a \\"b\\" c" took=7'
     (row,) = rows_of([wrap(line)], format="logfmt", fields=("level", "msg"), columns={"took": "integer"})
     assert (row["data"], row["took"]) == (line.encode(), 7)
@@ -62,7 +62,7 @@ def test_formats_inside(wrap):
     '","stream":"stderr","time":"x"}', "\x1b[31mred\x1b[0m", " spaces ", "\u2028 \x7f \x00",
 ])  # fmt: skip
 def test_text_of_docker(text):
-    """Any text is what it was before Docker wrote it, by our reader of it and by one of JSON."""
+    """Any text survives Docker's JSON, read by the collector's parser and by a JSON parser."""
     turned = json.dumps({"stream": "stdout", "time": TIME, "log": f"{text}\n"})
     spaced = json.dumps(json.loads(docker(text + "\n")))
     for line in (
@@ -78,7 +78,7 @@ def test_text_of_docker(text):
 
 
 def test_other_lines_stay_as_they_are():
-    """JSON with other keys, text that looks alike, and everything where it is said that nothing is wrapped."""
+    """JSON with other keys, lookalike text, and everything when unwrapping is off stay unchanged."""
     odd = ['{"log":"a\\n","stream":"stdout","time":"x","level":"info"}', '{"log":"a\\n","stream":"file","time":"x"}',
            '{"log":5,"stream":"stdout","time":"x"}', f"{TIME} stdout X a", f"{TIME} stdfoo F a", f"{TIME} stdout F",
            'a stdout F b', '{"log":"a', "{"]  # fmt: skip
@@ -91,7 +91,7 @@ def test_other_lines_stay_as_they_are():
 
 
 def test_json_is_no_logfmt():
-    """JSON that is read as logfmt is kept whole, marked and counted, instead of giving fields by chance."""
+    """JSON read as logfmt is stored whole, marked and counted; no fields are taken from it by chance."""
     lines = ['{"log":"level=info msg=\\"x\\" \\n","other":1}', '{"a": "b level=info"}', "level=info", "x{ level=info"]
     rows, counts = rows_of(lines, format="logfmt", fields=("level",), counted=True)
     assert [row["fields"].get("parse_error") for row in rows] == ["logfmt", "logfmt", None, None]
@@ -99,7 +99,7 @@ def test_json_is_no_logfmt():
 
 
 def test_parts_are_joined():
-    """Parts of a line, of each stream for itself; what never ends is a line at the end of a piece."""
+    """Parts of a line are joined per stream; a part that never ends becomes a line at the end of a piece."""
     lines = [cri("a", part="P"), cri("1", "stderr", "P"), cri("b", part="P"), cri("2", "stderr"), cri("c"), cri("d"),
              cri("e", part="P")]  # fmt: skip
     assert [row["data"] for row in rows_of(lines)] == [b"abc", b"12", b"d", b"e"]
@@ -116,7 +116,7 @@ def test_parts_are_joined():
 
 
 def test_parts_are_bounded():
-    """Parts that make too long a line keep its beginning, and are counted."""
+    """Joined parts above the limit keep their beginning and are counted."""
     lines = [cri("x" * 50, part="P")] * 4 + [cri("end"), cri("next")]
     rows, counts = rows_of(lines, max_line_bytes=120, counted=True)
     assert [row["data"] for row in rows] == [b"x" * 120, b"next"]
@@ -124,7 +124,7 @@ def test_parts_are_bounded():
 
 
 def test_records_of_several_lines():
-    """First lines are looked for inside of the wrapping; streams do not mix."""
+    """First lines are recognised inside the wrapping; streams do not mix."""
     lines = [cri("boom"), cri("  at x"), cri("err", "stderr"), cri("  at y"), cri("  at e", "stderr"),
              cri("on", part="P"), cri("ly")]  # fmt: skip
     records = [b"boom\n  at x\n  at y", b"err\n  at e", b"only"]
@@ -135,7 +135,7 @@ def test_records_of_several_lines():
 
 @pytest.mark.parametrize("multiline", share_of([None, r"^\S"], 2))
 def test_pieces(multiline):
-    """However the bytes come, records are those of the whole: none is torn."""
+    """Records are the same however the data is cut into pieces; none is torn."""
     chance = random.Random(3)
     files = Files(path=("x",), max_line_bytes=2000, multiline=multiline, file_tag="")
     maker, read = Maker(files), 2 * files.max_line_bytes + 2
@@ -163,7 +163,7 @@ def test_pieces(multiline):
 
 
 def test_a_part_waits_for_its_end():
-    """A piece ends before a record that may go on, in either stream, unless everything is to be taken."""
+    """A piece ends before a record that may continue, in either stream, unless everything is taken."""
     closed = cri("a") + "\n"
     waiting = closed + cri("b", part="P") + "\n" + cri("c", "stderr") + "\n"
     cutting = Files(path=("x",)).cutting
@@ -175,7 +175,7 @@ def test_a_part_waits_for_its_end():
 
 
 def test_tags_of_the_path():
-    """Named groups of a pattern of the path; a path that does not match gives none; what is set wins."""
+    """Named groups of a path pattern become tags; a path without a match has none; explicit tags take precedence."""
     pattern = r"/pods/(?P<namespace>[^_/]+)_(?P<pod>[^_/]+)_[^/]+/(?P<container>[^/]+)/"
     path = "/var/log/pods/shop_web-7d9f_6f1c2a/nginx/0.log"
     (row,) = rows_of([cri("x")], file=path, path_tags=pattern, tags={"app": "shop", "pod": "set"})
@@ -188,7 +188,7 @@ def test_tags_of_the_path():
 
 
 def test_nothing_to_unwrap():
-    """No lines, and none that is wrapped."""
+    """Empty input and lines that are not wrapped stay unchanged."""
     for lines in ([], [b""], [b"x"]):
         found = unwrap(pa.array(lines, pa.binary()), "auto")
         assert (found.messages.to_pylist(), found.streams.any()) == (lines, False)

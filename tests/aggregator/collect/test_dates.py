@@ -1,4 +1,4 @@
-"""Dates in lines: every form that is known, wherever it stands near the start, and what is none."""
+"""Dates in lines: every known format at any place near the start, and lookalikes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def found(*lines, zone="UTC"):
 
 @pytest.mark.parametrize(("text", "expected"), DATES)
 def test_dates(text, expected):
-    """Each form, at the start of a line, in brackets, behind other words, and before whatever follows."""
+    """Each format is found at the start of a line, in brackets, after other words, and before any text."""
     lines = [text, f"[{text}] INFO started", f"<13>web app: {text} 5 done", f"{text} -5 at 0x7f"]
     if text.endswith(("am", "PM", "00:05", "08:00")) or "," in text:
         lines.append(f"{text}: more")
@@ -85,12 +85,12 @@ def test_dates(text, expected):
 
 @pytest.mark.parametrize("line", NO_DATES)
 def test_no_dates(line):
-    """Numbers that look alike, days that no calendar has, times to come, and what stands too far behind."""
+    """Lookalike numbers, impossible days, future times and dates too far into the line are not dates."""
     assert found(line) == ([None], 1)
 
 
 def test_what_follows_is_no_part_of_it():
-    """A level, a number or the next line's first letters are no zone, year or fraction."""
+    """A level, a number or letters after a date are not taken for a zone, year or fraction."""
     day = micros("2026-03-01T08:00:05")
     lines = ["2026-03-01 08:00:05 ERROR x", "2026-03-01 08:00:05 PASTA", "2026-03-01 08:00:05 -12 x",
              "2026-03-01 08:00:05", "5 Z", "2026-03-01 08:00:05.", "7", "Mar  1 08:00:05 2020 x",
@@ -99,7 +99,7 @@ def test_what_follows_is_no_part_of_it():
 
 
 def test_lines_between_dates():
-    """They have the time of the line before, but not for ever, and none before the first."""
+    """A line without a date has the time of the line before, up to a number of lines; before the first date, none."""
     trace = ["  at x"] * (CARRIED_LINES + 1)
     times, untimed = found("banner", "2026-03-01 08:00:05 boom", *trace, "2026-03-01 08:00:06 on")
     day = micros("2026-03-01T08:00:05")
@@ -108,7 +108,7 @@ def test_lines_between_dates():
 
 
 def test_zones():
-    """Times that name no zone are in the one that is set; of repeated ones the first, of skipped ones the next."""
+    """Times without a zone are in the configured one; of repeated times the first counts, of skipped ones the next."""
     zone = "Europe/Stockholm"
     cases = {
         "2025-07-01 12:00:00": "2025-07-01T10:00", "2025-07-01 12:00:00Z": "2025-07-01T12:00",
@@ -125,7 +125,7 @@ def test_zones():
        st.sampled_from(["%Y-%m-%d %H:%M:%S.%f", "%d/%b/%Y:%H:%M:%S +0000", "%Y/%m/%d %H:%M:%S", "%d/%m/%Y %H:%M:%S"]),
        st.text("ab :[-/", max_size=30))  # fmt: skip
 def test_any_time(moment, written, before):
-    """Whatever moment is written, wherever, is read again, alone and among others."""
+    """Any moment, in any format and place, is read back, alone and among others."""
     moment = moment.replace(microsecond=moment.microsecond if "%f" in written else 0, tzinfo=dt.UTC)
     text = moment.strftime(written).rjust(26 if "%f" in written else 0, "0")
     expected = (moment - EPOCH) // dt.timedelta(microseconds=1)

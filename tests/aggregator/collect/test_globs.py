@@ -1,4 +1,4 @@
-"""Paths of globs: those that Python's own `glob` finds, links in circles aside."""
+"""Paths of globs: those that Python's `glob` finds, except for circular links."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ PATTERNS = [
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("absolute", [False, True])
 def test_as_glob_finds_them(tmp_path, monkeypatch, pattern, absolute):
-    """Hidden ones, names with brackets, relative and absolute patterns."""
+    """Hidden files, names with brackets, and relative and absolute patterns match as in `glob`."""
     for name in NAMES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
     asked = f"{glob.escape(str(tmp_path))}/{pattern}" if absolute else pattern
-    found = glob.iglob(asked, recursive=True)  # noqa: PTH207 - what it is held against
+    found = glob.iglob(asked, recursive=True)  # noqa: PTH207 - the reference
     expected = {path for path in found if Path(path).is_file()}
     assert {path for path in paths_of(asked) if Path(path).is_file()} == expected
 
 
 def test_a_circle(tmp_path):
-    """Two links lead back: what lies there is found once on each way that has no circle."""
+    """With two links that lead back, files are found once on each path without a circle."""
     (tmp_path / "a").mkdir()
     (tmp_path / "f.log").touch()
     (tmp_path / "a" / "up").symlink_to(tmp_path)

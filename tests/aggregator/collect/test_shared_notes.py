@@ -1,4 +1,4 @@
-"""Collectors with other patterns, one after the other or side by side, share notes: each line is stored once."""
+"""Collectors with different patterns, in sequence or in parallel, share notes: each line is stored once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEAD = "# a header that all logs begin with, longer than what tells files apart\
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """A server, and a folder to collect from; notes go below it."""
+    """A server, and a folder to collect from, with the notes below it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "logs").mkdir()
@@ -40,7 +40,7 @@ def server(tmp_path, monkeypatch):
 
 @pytest.fixture(params=["server", "directory"])
 def place(request, tmp_path):
-    """A server, or a directory that each command opens by itself."""
+    """A server, or a directory that each command opens."""
     served = request.getfixturevalue("server")
     if request.param == "server":
         return served
@@ -50,7 +50,7 @@ def place(request, tmp_path):
 
 @dataclass(frozen=True)
 class Served:
-    """A server, and the catalog behind it; or a directory, and nothing."""
+    """A server and the catalog behind it; or a directory and None."""
 
     url: str
     catalog: aggregator.Catalog | None
@@ -69,7 +69,7 @@ def collect(server, *paths: str, options: tuple[str, ...] = ()) -> int:
 
 
 def test_patterns_one_after_the_other(place, tmp_path, monkeypatch):
-    """A file that two patterns name is collected once, wherever the command runs and however the path is written."""
+    """A file that two patterns match is collected once, whatever the working directory and spelling of the path."""
     Path("logs/a.log").write_text("one\ntwo\n")
     assert collect(place, "logs/*.log") == 0
     assert collect(place, str(tmp_path / "logs/a*")) == 0
@@ -80,7 +80,7 @@ def test_patterns_one_after_the_other(place, tmp_path, monkeypatch):
 
 
 def test_files_of_other_patterns(place):
-    """They are left to those, and tell nothing of a new file that begins as they do."""
+    """Files of another pattern are not read, and are not compared with a new file that begins alike."""
     Path("logs/a.log").write_text(f"{HEAD}a\n")
     assert collect(place, "logs/a.log") == 0
     with Path("logs/a.log").open("a") as file:
@@ -93,7 +93,7 @@ def test_files_of_other_patterns(place):
 
 
 def test_each_pattern_begins_at_the_end(place):
-    """`--begin end` is about the first run of a pattern, not of the notes."""
+    """`--begin end` applies to the first run of each pattern, not of the notes."""
     for name in ("a.log", "b.log"):
         Path(f"logs/{name}").write_text("old\n")
     for name in ("a.log", "b.log"):
@@ -120,7 +120,7 @@ Collector(settings, sink, Path(notes), lambda: 1_000_000).run(time.sleep, once=T
 
 @long
 def test_side_by_side(server, tmp_path):
-    """Two processes that read the same files at once, one of which is killed on the way: every line once."""
+    """Two processes read the same files in parallel, and one is killed midway: every line is stored once."""
     for name in "abc":
         Path(f"logs/{name}.log").write_text("".join(f"{name} {n} {'x' * 50}\n" for n in range(300)))
     environment = {**os.environ, "PYTHONPATH": str(Path(aggregator.__file__).parents[1])}
@@ -145,7 +145,7 @@ def test_side_by_side(server, tmp_path):
 
 
 def test_turns(tmp_path):
-    """Who waits comes before who has just had the turn, sees what was noted meanwhile, and may give up."""
+    """A waiting collector goes before the one that just had the turn, sees the changed notes, and may give up."""
     one, other = Notes(tmp_path / "n.json"), Notes(tmp_path / "n.json")
     waits = []
     with one.turn(waits.append) as changed:
@@ -172,18 +172,18 @@ def test_turns(tmp_path):
 
 
 def told(caplog) -> list[str]:
-    """What collectors have said."""
+    """The warnings that collectors logged."""
     return [record.getMessage() for record in caplog.records if record.name.startswith("aggregator.collect")]
 
 
 def configured(name: str, into: str, *groups: str) -> int:
-    """Collect once by a configuration of these `[[files]]`."""
+    """Collect once with a configuration of these `[[files]]`."""
     Path(name).write_text(f'into = "{into}"\n' + "".join(f"[[files]]\n{group}\n" for group in groups))
     return run(["collect", name, "--once"])
 
 
 def test_two_configurations_of_the_same_files(place, caplog):
-    """Each has notes of its own, and lines are stored by both: that is told, once for each file."""
+    """Two configurations have separate notes, so both store the lines: that is reported once for each file."""
     Path("logs/a.log").write_text("one\n")
     files = 'path = "logs/*.log"\ntags = { app = "web" }'
     assert configured("first.toml", place.url, files) == 0
@@ -195,12 +195,12 @@ def test_two_configurations_of_the_same_files(place, caplog):
     assert "notes: " in said
     caplog.clear()
     Path("logs/b.log").write_text("two\n")
-    assert configured("second.toml", place.url, files) == 0  # the first one does not have the new file yet
+    assert configured("second.toml", place.url, files) == 0  # the first one has not collected the new file
     assert not told(caplog)
 
 
 def test_notes_of_another_catalog(place, tmp_path, caplog):
-    """The same files may go into two catalogs."""
+    """The same files may go into two catalogs without a warning."""
     Path("logs/a.log").write_text("one\n")
     aggregator.open(tmp_path / "other").close()
     assert configured("first.toml", str(tmp_path / "other"), 'path = "logs/*.log"') == 0
@@ -209,7 +209,7 @@ def test_notes_of_another_catalog(place, tmp_path, caplog):
 
 
 def test_two_groups_that_name_one_file(place, caplog):
-    """The first has it, and keeps it when its name is the second one's alone; what it leaves is the second one's."""
+    """The first group that matches a file keeps it through renames; files it does not match are the second's."""
     Path("logs/web.log").write_text("web\n")
     Path("logs/other.log").write_text("other\n")
     groups = 'name = "web"\npath = "logs/web.log"\ntags = { app = "web" }', 'name = "rest"\npath = "logs"'
@@ -226,7 +226,7 @@ def test_two_groups_that_name_one_file(place, caplog):
 
 
 def test_a_file_that_moves_to_another_group(place, caplog):
-    """What the first group excludes from now on is the second one's."""
+    """A file that the first group newly excludes belongs to the second."""
     Path("logs/a.log").write_text("one\n")
     first, second = 'name = "some"\npath = "logs/*.log"', 'name = "rest"\npath = "logs"\ntags = { app = "x" }'
     assert configured("both.toml", place.url, first, second) == 0

@@ -1,4 +1,4 @@
-"""Segments made elsewhere become a topic's: all of them once, and from then on they are like any others."""
+"""Segments written elsewhere are added to a topic, each once, and are then like any others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAIN = Batch()
 
 
 def events_of(topic, **asked):
-    """Payloads with record indexes, in the order of these."""
+    """Payloads by record index, in record index order."""
     scan = topic.read(columns=["data", "record_index"], **asked)
     return list(zip(*scan.to_table().to_pydict().values(), strict=True))
 
@@ -40,7 +40,7 @@ def catalog(tmp_path):
 
 
 def staged(catalog, *tables, key=PLAIN, partition="0"):
-    """Tables as staged segments, as the tasks of a job write them, and their target."""
+    """Stage tables as a job's tasks do. Returns the load, its target and the staged segments."""
     adder = BulkLoad(catalog._backend, catalog._backend.state.topics["clicks"])
     target = find_target(catalog._backend.manifest, "clicks", partition, tables[0].schema)
     target = target or adder.prepare(partition, tables[0].schema)
@@ -49,7 +49,7 @@ def staged(catalog, *tables, key=PLAIN, partition="0"):
 
 
 def test_files_of_any_origin(catalog, tmp_path):
-    """Events of plain segment files, behind what was appended and before what comes; found, counted, compacted."""
+    """Events of plain segment files come between those appended before and after; they are found and compacted."""
     table = click_table(900)
     write_clicks(tmp_path / "a.esdb", table.slice(300, 300))
     topic = catalog.topic("clicks")
@@ -71,7 +71,7 @@ def test_files_of_any_origin(catalog, tmp_path):
 
 
 def test_files_without_an_indexed_column(catalog, tmp_path):
-    """The index stays what it is, a number here; the events of the file have no value of it."""
+    """An index keeps its type if a file lacks the column; the file's events have null there."""
     topic = catalog.create_topic("codes", indexes=["code"])
     topic.append([{"space": "a", "timestamp": 1, "code": 5}])
     with esformat.create(tmp_path / "plain.esdb") as writer:
@@ -82,7 +82,7 @@ def test_files_without_an_indexed_column(catalog, tmp_path):
 
 
 def test_staged_segments_move(catalog):
-    """What tasks staged is taken in without being copied, in the order of its record indexes; then nothing is left."""
+    """Staged segments are moved in without copying, in record index order, and nothing is left in staging."""
     table = click_table(600)
     adder, target, made = staged(catalog, table.slice(0, 200), table.slice(200, 400))
     before = {Path(each.path).stat().st_ino for each in made}
@@ -97,7 +97,7 @@ def test_staged_segments_move(catalog):
 
 @pytest.mark.parametrize("sealed", [True, False])
 def test_appended_meanwhile(catalog, sealed):
-    """Where record indexes were given away since, and numbers if those events were sealed, the segments get others."""
+    """If record indexes, or segment numbers, were used since staging, the segments get new ones."""
     table = click_table(600)
     adder, target, made = staged(catalog, table.slice(0, 200))
     topic = catalog.topic("clicks")
@@ -111,7 +111,7 @@ def test_appended_meanwhile(catalog, sealed):
 
 
 def test_same_key_is_added_once(catalog):
-    """A batch that comes again under its key is recognised, also by a catalog that was opened anew or rebuilt."""
+    """A batch with the same key is recognised, also after reopening or rebuilding."""
     table = click_table(300)
     for _ in range(2):
         adder, target, made = staged(catalog, table, key=KEY)
@@ -143,13 +143,13 @@ class Stop(BaseException):
 
 @pytest.mark.parametrize("step", ["note", "_name", "apply", "forget_note"])
 def test_crash_on_the_way(catalog, monkeypatch, step):
-    """Wherever the process dies: all of it is there, or nothing and no file; and the batch can come again."""
+    """Wherever the process dies, either the whole batch is there or nothing, and the batch can be sent again."""
     table = click_table(400)
     adder, target, made = staged(catalog, table.slice(0, 100), table.slice(100), key=KEY)
-    monkeypatch.setattr(adding, "undo", lambda *_: None)  # a process that is gone cleans nothing up
+    monkeypatch.setattr(adding, "undo", lambda *_: None)  # a dead process cleans nothing up
 
     def dies(*given):
-        if step == "_name":  # one has its name already
+        if step == "_name":  # one segment already has its name
             given[0].segment(made[0].info.number).parent.mkdir(parents=True, exist_ok=True)
             Path(made[0].path).rename(given[0].segment(made[0].info.number))
         raise Stop
@@ -173,9 +173,7 @@ def test_crash_on_the_way(catalog, monkeypatch, step):
 
 
 def test_a_note_that_stays(catalog, monkeypatch):
-    """Where the note of what was added cannot be deleted, the batch is there all the same, and is known when it comes
-    again.
-    """
+    """If the note of an added batch cannot be deleted, the batch is there, and a retry is recognised."""
     table = click_table(100)
 
     def fails(_):
@@ -194,7 +192,7 @@ def test_a_note_that_stays(catalog, monkeypatch):
 
 
 def test_failed_transaction_changes_nothing(catalog, monkeypatch):
-    """What fails is undone at once: no file, no event, and the next attempt succeeds."""
+    """A failure is undone immediately, leaving no file or event, and the next attempt succeeds."""
     table = click_table(100)
     adder, target, made = staged(catalog, table)
 
@@ -211,7 +209,7 @@ def test_failed_transaction_changes_nothing(catalog, monkeypatch):
 
 
 def test_erased_before_added_after(catalog):
-    """A space that was erased stays erased where it was; what is added later is kept."""
+    """An erased space stays erased; events of it that are added later are kept."""
     table = click_table(500)
     topic = catalog.topic("clicks")
     topic.append(table)
@@ -225,7 +223,7 @@ def test_erased_before_added_after(catalog):
 
 @pytest.mark.parametrize("ahead_us", [-DAY_US, DAY_US])
 def test_the_clock_of_a_task(catalog, monkeypatch, ahead_us):
-    """Whatever it shows, retention removes what came first, and leaves what came last."""
+    """Whatever the task's clock shows, retention removes the oldest additions and keeps the newest."""
     table, topic = click_table(600), catalog.topic("clicks")
     steps = [("appended", table.slice(0, 200)), ("added", table.slice(200, 200)), ("appended", table.slice(400))]
     monkeypatch.setattr(adding, "now_us", lambda: time.time_ns() // 1000 + ahead_us)
@@ -242,7 +240,7 @@ def test_the_clock_of_a_task(catalog, monkeypatch, ahead_us):
 
 
 def test_another_process_follows(catalog):
-    """A process that only reads sees the added segments once, in place of nothing else."""
+    """A reader in another process sees the added segments once, in addition to all others."""
     table = click_table(300)
     with aggregator.open(catalog.path, read_only=True) as reader:
         topic = catalog.topic("clicks")
@@ -254,7 +252,7 @@ def test_another_process_follows(catalog):
 
 
 def test_mistakes(catalog, tmp_path):
-    """Files that do not go together, and events that cannot be stored, are refused; nothing is left in staging."""
+    """Files that do not fit together and events that cannot be stored are refused; nothing is left in staging."""
     table = click_table(10)
     write_clicks(tmp_path / "a.esdb", table)
     with esformat.create(tmp_path / "b.esdb") as writer:
@@ -273,7 +271,7 @@ def test_mistakes(catalog, tmp_path):
 
 
 def test_limit_of_bytes(tmp_path):
-    """Segments for which the catalog has no room are refused."""
+    """Segments beyond the catalog's limit are refused."""
     write_clicks(tmp_path / "a.esdb", click_table(90_000))
     assert (tmp_path / "a.esdb").stat().st_size > 1 << 20
     with aggregator.open(tmp_path / "data", durability="none", limits={"disk_bytes": 1 << 20}) as catalog:

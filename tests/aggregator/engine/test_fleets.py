@@ -1,4 +1,4 @@
-"""Catalogs in stores that are read as one, anywhere: found by a pattern, whatever becomes of their writers."""
+"""Catalogs in stores read as one from any machine: found by a pattern, whatever happens to their writers."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ NAMES = ("east coast", "west 50%", "nördlich/[1]")
 
 @pytest.fixture(params=[pytest.param("s3", marks=long), "file"])
 def base(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where the fleet is."""
+    """The address prefix of the fleet."""
     if request.param == "s3":
         return f"s3://{request.getfixturevalue('bucket')}/a%20fleet"
     return (tmp_path / "a fleet").as_uri()
 
 
 def quoted(name: str) -> str:
-    """A name as addresses have it."""
+    """A name, escaped as in an address."""
     return "/".join(Path("/", part).as_uri().removeprefix("file:///") for part in name.split("/"))
 
 
 @pytest.fixture
 def fleet(base: str, tmp_path: Path) -> Iterator[dict[str, aggregator.Catalog]]:
-    """Writers by name; the last has no segment."""
+    """The writers by name; the last has no segment."""
     with contextlib.ExitStack() as opened:
         made = {}
         for place, name in enumerate(NAMES):
@@ -60,7 +60,7 @@ def fleet(base: str, tmp_path: Path) -> Iterator[dict[str, aggregator.Catalog]]:
 
 
 def test_a_pattern_of_a_store(fleet: dict[str, aggregator.Catalog], base: str):
-    """Names with blanks, percents and brackets; what is acknowledged later is there with the next look."""
+    """A pattern finds names with blanks, percent signs and brackets; later acknowledged events are in the next read."""
     assert catalogs_at(f"{base}/*") == [f"{base}/east%20coast", f"{base}/west%2050%25"]
     assert catalogs_at(f"{base}/**") == sorted(f"{base}/{quoted(name)}" for name in NAMES)
     assert catalogs_at(f"{base}/*/*") == catalogs_at(f"{base}/n*/%5B?%5D") == [f"{base}/{quoted(NAMES[-1])}"]
@@ -78,7 +78,7 @@ def test_a_pattern_of_a_store(fleet: dict[str, aggregator.Catalog], base: str):
 
 
 def test_named_one_by_one(fleet: dict[str, aggregator.Catalog], base: str):
-    """Each once, however it is written; with one that is a directory; an address with no catalog is an error."""
+    """Catalogs count once, however spelled, also with a directory; an address without a catalog is an error."""
     east = f"{base}/east%20coast"
     spelled = [east, f"{east}/", east.replace("%20", " "), f"{base}/e*"]
     with aggregator.open_many([*spelled, fleet["west 50%"].path]) as many:
@@ -90,26 +90,26 @@ def test_named_one_by_one(fleet: dict[str, aggregator.Catalog], base: str):
 
 
 def test_a_catalog_that_is_there_twice(fleet: dict[str, aggregator.Catalog], base: str):
-    """As its directory and its store, or beside a copy: an error, and not every event twice."""
+    """Opening a catalog twice, by its directory and its store, is refused: its events would count twice."""
     with pytest.raises(InvalidRequestError, match="count twice"):
         aggregator.open_many([f"{base}/east%20coast", fleet["east coast"].path])
 
 
 def test_a_bucket_is_named():
-    """Patterns are of what lies in a bucket."""
+    """A pattern must be within one bucket."""
     with pytest.raises(InvalidRequestError, match="one bucket"):
         catalogs_at("s3://*/fleet")
 
 
 @pytest.mark.parametrize("address", ["s3://bucket/a#b", "s3://bucket/a?b", "file:///a#b"])
 def test_an_address_that_would_be_cut(address: str):
-    """What is behind them was left out without a word, so that two catalogs came to one prefix."""
+    """An address with # or ? is refused: the rest used to be cut off silently, which merged two catalogs."""
     with pytest.raises(InvalidRequestError, match="nothing counts"):
         Store(address)
 
 
 def test_members_in_all_states(fleet: dict[str, aggregator.Catalog], base: str):
-    """A writer that is just being made, one that died, one that another took over: of each what the store has."""
+    """Catalogs without contents and with a replaced writer are read as far as the store has them."""
     store = Store(base)
     store.put("young/catalog.json", b'{"version": 1, "identity": "0123456789abcdef"}')
     store.put("young/lease.json", b"{}")
@@ -124,7 +124,7 @@ def test_members_in_all_states(fleet: dict[str, aggregator.Catalog], base: str):
 
 
 def test_lists_that_are_late(s3: Any, bucket: str, tmp_path: Path):  # noqa: F811
-    """What is acknowledged is seen at once all the same, also behind a take-over; a new catalog is found later."""
+    """Acknowledged events are seen despite late listings, also after a takeover; a new catalog is found later."""
     base, late = f"s3://{bucket}/fleet", {"durability": "store", **SOON}
     east = aggregator.open(tmp_path / "east", store=f"{base}/east", **late)
     with east, aggregator.open(tmp_path / "west", store=f"{base}/west", **late) as west:
@@ -137,7 +137,7 @@ def test_lists_that_are_late(s3: Any, bucket: str, tmp_path: Path):  # noqa: F81
             west.topic("t").append(events(20))
             assert numbers(many) == list(range(30))  # type: ignore[arg-type]
             standby = Standby(Store(f"{base}/east"), Layout(tmp_path / "next"), now_us)
-            east._backend.shipper.stop()  # as of a process that hangs
+            east._backend.shipper.stop()  # as if the process hung
             assert standby.may_take.wait(60)
             assert standby.take_over()
             with aggregator.open(tmp_path / "next", **late) as following:
@@ -153,7 +153,7 @@ def test_lists_that_are_late(s3: Any, bucket: str, tmp_path: Path):  # noqa: F81
 
 
 def test_a_member_of_a_newer_version(fleet: dict[str, aggregator.Catalog], base: str):
-    """The error says which one it is."""
+    """The error for a catalog of a newer version names it."""
     store = fleet["west 50%"]._backend.shipper._store
     fleet["west 50%"].close()
     last = max(each.name for each in store.list("log"))
@@ -165,7 +165,7 @@ def test_a_member_of_a_newer_version(fleet: dict[str, aggregator.Catalog], base:
 
 
 def test_a_store_that_refuses_meanwhile(fleet: dict[str, aggregator.Catalog]):
-    """An error, and not an answer without some of the catalogs; afterwards all of it."""
+    """If one store refuses, the read fails instead of omitting a catalog; afterwards it is complete."""
     with aggregator.open_many([catalog._backend.store.address for catalog in fleet.values()]) as many:
         broken = many._engine._members[1]
         real = broken.mirror._store.get
@@ -177,12 +177,12 @@ def test_a_store_that_refuses_meanwhile(fleet: dict[str, aggregator.Catalog]):
 
 
 def refuse(name: str) -> Any:
-    """A store that answers 503 for longer than anybody waits."""
+    """A store that answers 503 until the caller gives up."""
     raise StoreUnreachableError("busy", path=name)
 
 
 def test_members_are_asked_side_by_side(s3: Any, bucket: str, tmp_path: Path):  # noqa: F811
-    """Catalogs 50 ms away, as they are opened and as they are read."""
+    """Catalogs 50 ms away are opened and read in parallel."""
     count = 12 if ALL else 5
     for number in range(count):
         with aggregator.open(tmp_path / str(number), store=f"s3://{bucket}/fleet/{number}", durability="store") as made:
@@ -198,13 +198,13 @@ def test_members_are_asked_side_by_side(s3: Any, bucket: str, tmp_path: Path):  
 
 
 def members_at_once(requests: list[Any]) -> int:
-    """Of how many catalogs something was asked at one moment, at most."""
+    """The maximum number of catalogs with requests in flight at the same time."""
     asked = [(each.began, each.ended, (each.path + each.query).partition("fleet")[2][:6]) for each in requests]
     return max(len({who for began, ended, who in asked if began <= at < ended}) for at, _, _ in asked)
 
 
 def test_a_statement_looks_once(fleet: dict[str, aggregator.Catalog], base: str):
-    """An answer costs a look at each store, whatever it looks at for it; the next one sees what came meanwhile."""
+    """A statement refreshes each store once, whatever it reads; the next statement sees what arrived since."""
     with aggregator.open_many(f"{base}/**") as many:
         stores = [member.mirror._store for member in many._engine._members]
         for expected in (3, 4):
@@ -217,9 +217,9 @@ def test_a_statement_looks_once(fleet: dict[str, aggregator.Catalog], base: str)
 
 
 def test_opening_brings_a_copy_once(fleet: dict[str, aggregator.Catalog], monkeypatch: pytest.MonkeyPatch):
-    """A copy of the manifest can be large."""
+    """Opening reads one manifest copy, which can be large."""
     writer = fleet["east coast"]._backend.shipper
-    until(lambda: not writer.facts()["changes_waiting"])  # else another copy comes meanwhile
+    until(lambda: not writer.facts()["changes_waiting"])  # otherwise another copy comes
     asked: list[str] = []
     get = Store.get
     monkeypatch.setattr(Store, "get", lambda store, name: asked.append(name) or get(store, name))  # type: ignore[func-returns-value]
@@ -231,7 +231,7 @@ def test_opening_brings_a_copy_once(fleet: dict[str, aggregator.Catalog], monkey
 def test_what_a_killed_reader_leaves(
     fleet: dict[str, aggregator.Catalog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Its directory goes with the next one that is made; those that are in use stay."""
+    """The directory of a killed reader is removed with the next one that is created; those in use stay."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     address = fleet["east coast"]._backend.store.address
     child = multiprocessing.get_context("spawn").Process(target=open_and_wait, args=(address, str(tmp_path)))
@@ -247,7 +247,7 @@ def test_what_a_killed_reader_leaves(
 
 
 def open_and_wait(address: str, directory: str) -> None:
-    """Open a catalog until somebody kills this process."""
+    """Open a catalog until this process is killed."""
     tempfile.tempdir = directory
     with aggregator.open(address, read_only=True):
         Path(directory, "open").touch()

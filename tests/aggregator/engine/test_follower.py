@@ -1,4 +1,4 @@
-"""Readers in other processes: they see what was acknowledged, sealed or not, and change nothing."""
+"""Readers in other processes see acknowledged events, sealed or not, and change nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def reader(writer, root):
 
 
 def test_a_reader_follows(writer, reader):
-    """New topics, batches, partitions, segments, columns: in the next scan."""
+    """The next scan sees new topics, batches, partitions, segments and columns."""
     with pytest.raises(aggregator.TopicNotFoundError):
         reader.topic("t")
     topic = writer.create_topic("t", indexes=["type"])
@@ -75,7 +75,7 @@ def test_a_reader_follows(writer, reader):
 
 
 def test_a_reader_that_slept(writer, root):
-    """It finds what was sealed, and gone from the log, while it did not look."""
+    """A reader that slept finds events that were sealed and removed from the log meanwhile."""
     topic = writer.create_topic("t")
     topic.append(rows(1))
     with aggregator.open(root, read_only=True) as reader:
@@ -90,7 +90,7 @@ def test_a_reader_that_slept(writer, root):
 
 
 def test_a_reader_changes_nothing(writer, reader):
-    """Every verb that would is refused."""
+    """A reader refuses every call that would change something."""
     topic = writer.create_topic("t")
     topic.append(rows(1))
     for refused in (
@@ -104,7 +104,7 @@ def test_a_reader_changes_nothing(writer, reader):
 
 
 def test_a_reader_makes_nothing(tmp_path):
-    """Opening what is not there is an error and leaves nothing."""
+    """Opening a missing catalog is an error and creates nothing."""
     with pytest.raises(aggregator.CatalogNotFoundError):
         aggregator.open(tmp_path / "absent", read_only=True)
     with pytest.raises(FileNotFoundError):
@@ -113,7 +113,7 @@ def test_a_reader_makes_nothing(tmp_path):
 
 
 def test_a_reader_without_a_writer(root):
-    """Sealed and unsealed events are read though nobody has the catalog open for writing."""
+    """Sealed and unsealed events can be read without a writer."""
     with aggregator.open(root) as writer:
         topic = writer.create_topic("t")
         topic.append(rows(1))
@@ -126,7 +126,7 @@ def test_a_reader_without_a_writer(root):
 
 
 def test_unacknowledged_events_are_not_seen(writer, reader, monkeypatch):
-    """Frames behind the mark are written but not synced: nobody reads them."""
+    """Frames after the mark, which are written but not synced, are not read."""
     topic = writer.create_topic("t")
     monkeypatch.setattr(writer._backend.log, "_commits", PlainCommits())
     seen = reader.topic("t")
@@ -138,7 +138,7 @@ def test_unacknowledged_events_are_not_seen(writer, reader, monkeypatch):
 
 
 def test_pins(tmp_path):
-    """A scan's files stay while any process reads them."""
+    """The files of a scan stay while any process reads them."""
     path = tmp_path / "readers.lock"
     ours = Pins(path, read_only=False)
     assert not ours.holds_before(10)
@@ -167,7 +167,7 @@ def test_pins(tmp_path):
 
 
 def test_pins_are_never_refused(tmp_path):
-    """A reader may begin at any moment, also while the writer looks for readers."""
+    """A reader can always take a pin, also while the writer checks for readers."""
     path = tmp_path / "readers.lock"
     code = (
         "import sys, pathlib; from aggregator.storage.files.pins import Pins\n"
@@ -189,7 +189,7 @@ def test_pins_are_never_refused(tmp_path):
 
 
 def test_readers_beside_a_writer_at_work(root, tmp_path):
-    """While a process ingests and seals, a reader's answers only grow, without a gap and with no event twice."""
+    """While a process ingests and seals, a reader's answers only grow, without a gap or a duplicate."""
     command = [sys.executable, str(ROOT / "tests/support/ingest_child.py"), str(root), "fsync", "300", "4"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}) as child:
         child.stdout.readline()
@@ -218,7 +218,7 @@ def test_readers_beside_a_writer_at_work(root, tmp_path):
 
 @pytest.mark.parametrize("where", ["manifest", "log"])
 def test_what_is_being_read_when_something_fails_is_read_again(writer, reader, monkeypatch, where):
-    """An error, or an interrupt, between reading the log and taking it in loses no events, and doubles none."""
+    """An error or interrupt between reading the log and publishing it neither loses nor duplicates events."""
     topic = writer.create_topic("t")
     topic.append(rows(1))
     seen = reader.topic("t")
@@ -241,7 +241,7 @@ def test_what_is_being_read_when_something_fails_is_read_again(writer, reader, m
 
 
 def test_a_reader_that_was_there_before_the_file_of_pins(root):
-    """Its scans end as they began, though the writer made the file, merged and removed only then."""
+    """Scans of a reader that opened before the pin file existed finish although the writer then merged their files."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", roll={"age": "1h"})
         for number in range(4):
@@ -250,7 +250,7 @@ def test_a_reader_that_was_there_before_the_file_of_pins(root):
         path = catalog._backend.layout.reader_locks
     path.unlink()
     with aggregator.open(root, read_only=True) as reader:
-        early = iter(reader.topic("t").scan())  # which pins for itself alone: there is nobody else
+        early = iter(reader.topic("t").scan())  # its pin is private: there is no writer yet
         with aggregator.open(root) as catalog:
             late = iter(reader.topic("t").scan())
             assert next(late).timestamp == 0
@@ -260,7 +260,7 @@ def test_a_reader_that_was_there_before_the_file_of_pins(root):
 
 
 def test_a_pin_that_the_garbage_collector_lets_go_of(tmp_path):
-    """It may do so in the thread that is just taking another, and nobody waits for ever."""
+    """The garbage collector may release a pin in a thread that is taking another, without a deadlock."""
     pins = Pins(tmp_path / "locks", read_only=False)
     dropped, kept = pins.take(3), pins.take(5)
 
@@ -280,7 +280,7 @@ def test_a_pin_that_the_garbage_collector_lets_go_of(tmp_path):
 
 
 def test_streams_of_a_topic_that_a_reader_does_not_know_yet(writer, reader):
-    """A reader that comes to the streams in the manifest before the topic finds them a moment later."""
+    """A reader that reads a stream's row before its topic finds the stream a moment later."""
     reader.topics()
     writer.write({"app": "web"}, [{"msg": "hello"}])
     writer.seal()
@@ -290,7 +290,7 @@ def test_streams_of_a_topic_that_a_reader_does_not_know_yet(writer, reader):
 
 
 def test_a_segment_that_comes_again_as_another_file(root):
-    """A reader that was there before reads what the new file has, and that once."""
+    """A reader that was open when a segment file was replaced reads the new file's events, once."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         topic.append(rows(1, space="a") + rows(2, space="b"))
@@ -306,8 +306,8 @@ def test_a_segment_that_comes_again_as_another_file(root):
 
 
 def test_a_log_that_is_ahead_of_the_manifest(writer, root, tmp_path):
-    """As in a copy of a catalog: topics, partitions and columns that only the log tells of are there, and stay what
-    they are when the manifest tells of them, too.
+    """Topics, partitions and columns found only in the log, as in a copy of a catalog, are there, and stay the same
+    when the manifest has them, too.
     """
     copy = tmp_path / "copy"
     writer.create_topic("t").append(rows(1))
@@ -334,7 +334,7 @@ def test_a_log_that_is_ahead_of_the_manifest(writer, root, tmp_path):
 
 
 def test_a_reader_notices_an_older_manifest(root):
-    """What it had not sealed yet is read from the log, where the segment is swept that the reader knew."""
+    """If an older manifest is restored, a reader reads events from the log instead of the segment it knew."""
     with aggregator.open(root) as writer:
         writer.create_topic("t").append(rows(1, 2))
         writer.create_topic("other").append(rows(1))  # keeps the log

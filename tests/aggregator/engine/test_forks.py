@@ -1,4 +1,4 @@
-"""Processes that are forked while a catalog is open: they are told so, keep nothing, and harm nothing."""
+"""Forked processes while a catalog is open: the child gets an error, holds nothing and harms nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def forked(act):
 
 
 def run(program: str, *args: str | Path, expected: int = 0, timeout: float = 60) -> str:
-    """Run a program in a process of its own, which may fork; gives what it printed."""
+    """Run a program in its own process, which may fork. Returns its output."""
     command = [sys.executable, "-c", PRELUDE + textwrap.dedent(program), *map(str, args)]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=env)
@@ -62,7 +62,7 @@ def run(program: str, *args: str | Path, expected: int = 0, timeout: float = 60)
 
 @long
 def test_nobody_is_in_sqlite_when_a_process_is_forked(tmp_path):
-    """A child that opens a catalog would wait for ever for a lock of SQLite that a thread it has not got holds."""
+    """No thread is inside SQLite during a fork; otherwise a child would wait forever for the lock of a lost thread."""
     said = run(
         """
         import time
@@ -89,7 +89,7 @@ def test_nobody_is_in_sqlite_when_a_process_is_forked(tmp_path):
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process that is not just waited for."""
+    """Whether the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def is_running(pid: int) -> bool:
 
 
 def test_parent_and_child_both_append(tmp_path):
-    """The child is told to open the catalog itself; the parent goes on; all that was acknowledged is there."""
+    """The child is told to open the catalog itself; the parent continues, and all acknowledged events are there."""
     program = """
     catalog = aggregator.open(root)
     topic = catalog.create_topic("t")
@@ -129,7 +129,7 @@ def test_parent_and_child_both_append(tmp_path):
 
 @pytest.mark.parametrize("read_only", [False, pytest.param(True, marks=long)], ids=["writing", "reading"])
 def test_everything_in_the_child_says_so(tmp_path, read_only):
-    """No verb waits for a lock of memory that a thread of the parent holds, and none touches the parent's files."""
+    """In the child every call raises without waiting for a lock of a parent's thread or touching the parent's files."""
     program = """
     from aggregator.base import forked as forking
     forking.LONGEST_WAIT_S = 0.1  # the one lock that is waited for is held here until the child is done
@@ -180,8 +180,8 @@ def test_everything_in_the_child_says_so(tmp_path, read_only):
 
 
 def test_a_child_keeps_no_lock_of_a_writer_that_died(tmp_path):
-    """The parent is killed while its child lives on: another process opens the catalog at once, and its server's port
-    is free again.
+    """If the parent is killed while its child lives on, another process can open the catalog immediately, and the
+    server's port is free again.
     """
     program = """
     from aggregator.server import RunningServer, Settings
@@ -207,16 +207,14 @@ def test_a_child_keeps_no_lock_of_a_writer_that_died(tmp_path):
         listen(f"127.0.0.1:{port}").close()
         with aggregator.open(tmp_path / "c") as catalog:
             assert catalog.query("SELECT").count() == 1
-        until(lambda: not is_running(helper))  # it sees that its parent is gone, for all the child of that
+        until(lambda: not is_running(helper))  # it notices that its parent is gone, despite the child
     finally:
         os.kill(child, signal.SIGKILL)
 
 
 @long
 def test_pins_stay_the_parents(tmp_path):
-    """A scan of the parent keeps its files though a forked process collects its copy of the scan, and ends; those of a
-    reader that died are not kept by a child of it.
-    """
+    """A scan of the parent keeps its files although a forked child collects its copy of the scan and exits."""
     program = """
     catalog = aggregator.open(root)
     topic = catalog.create_topic("t", retention={"segments": 1})
@@ -240,7 +238,7 @@ def test_pins_stay_the_parents(tmp_path):
 
 @long
 def test_multiprocessing(tmp_path):
-    """Forked workers of a pool are told; each may read beside the writer."""
+    """Forked pool workers get the error; each may open the catalog for reading next to the writer."""
     module = tmp_path / "worker_module.py"
     module.write_text(
         textwrap.dedent("""
@@ -284,7 +282,7 @@ def test_multiprocessing(tmp_path):
 
 @long
 def test_forks_amid_transactions(tmp_path):
-    """Children that end, finalizers and all, while threads of the parent append, seal and read: nothing is lost."""
+    """Children that exit, with finalizers, while the parent's threads append, seal and read, lose nothing."""
     program = """
     catalog = aggregator.open(root, durability="none")
     topic = catalog.create_topic("t")
@@ -319,7 +317,7 @@ def test_forks_amid_transactions(tmp_path):
 
 @long
 def test_a_child_of_a_server(tmp_path):
-    """The server goes on answering while and after a process that was forked from it tries to write."""
+    """A server keeps answering during and after a forked child's attempt to write."""
     program = """
     from aggregator.client import Client
     from aggregator.server import RunningServer, Settings

@@ -1,4 +1,4 @@
-"""Programs that end without `close`: no traceback, nothing lost, and the catalog is closed."""
+"""Programs that end without `close`: no traceback, no loss, and the catalog is closed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ threading.Thread(target=append).start()
 
 @pytest.mark.parametrize("end", share_of(ENDS.values(), 4), ids=share_of(ENDS, 4))
 def test_without_close(tmp_path, end):
-    """Seals and merges under way end with the program; what was acknowledged is there, the log synced."""
+    """A program that ends amid seals and merges prints no traceback, and acknowledged events are there."""
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + end], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT)},

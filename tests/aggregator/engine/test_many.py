@@ -1,4 +1,4 @@
-"""Several catalogs read as one: what one catalog with all of the events would say."""
+"""Several catalogs read as one answer like one catalog with all the events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ("east", "north", "west")
 
 
 def batch(chance, name, number):
-    """Some events, at times of their own, of spaces that the catalogs share."""
+    """Events with unique times, in spaces that the catalogs share."""
     events = []
     for row in range(chance.randrange(1, 30)):
         time = chance.randrange(1000) * 1000 + NAMES.index(name) * 300 + row
@@ -28,7 +28,7 @@ def batch(chance, name, number):
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    """Three catalogs with writers, and one that has all of their events."""
+    """Three catalogs with writers, and one with all of their events."""
     chance, folder = random.Random(5), tmp_path_factory.mktemp("fleet")
     with contextlib.ExitStack() as opened:
         whole = opened.enter_context(aggregator.open(folder / "whole"))
@@ -63,7 +63,7 @@ def sets(scan):
     ], 2),
 )  # fmt: skip
 def test_scans_are_those_of_one_catalog(fleet, asked):
-    """In order of time, forward and backward, with limits, by events, batches and counts."""
+    """Scans equal those of one catalog by time, forward and backward, with limits, as events, batches and counts."""
     many, whole, _ = fleet
     mine, its = many.topic("t").scan(**asked), whole.topic("t").scan(**asked)
     table = mine.to_table()
@@ -77,7 +77,7 @@ def test_scans_are_those_of_one_catalog(fleet, asked):
 
 
 def test_indexes_spaces_and_partitions(fleet):
-    """Each partition keeps its record indexes under the name of its catalog."""
+    """Each partition keeps its record indexes, under the name of its catalog."""
     many, whole, catalogs = fleet
     mine, its = many.topic("t"), whole.topic("t")
     assert sets(mine.scan_index("type", "y")) == sets(its.scan_index("type", "y"))
@@ -99,7 +99,7 @@ def test_indexes_spaces_and_partitions(fleet):
     ],
 )  # fmt: skip
 def test_statements_are_those_of_one_catalog(fleet, text):
-    """Measures and groups, too."""
+    """Statements equal those of one catalog, including measures and groups."""
     many, whole, _ = fleet
 
     def answer(catalog):
@@ -116,7 +116,7 @@ def test_statements_are_those_of_one_catalog(fleet, text):
 
 
 def test_positions_and_tails_go_on_over_all(fleet):
-    """Page by page, everything once, and then what any of the writers takes in."""
+    """Paging returns every record once; a tail then returns what any of the writers receives."""
     many, _, catalogs = fleet
     found, position = [], "HEAD"
     while True:
@@ -145,7 +145,7 @@ def test_sql_and_copies(fleet):
 
 
 def test_what_changes_is_seen(tmp_path):
-    """Merges, erasures, deletions and new topics, while a scan that began before goes on."""
+    """Merges, erasures, deletions and new topics are seen, while a scan that began earlier continues."""
     with aggregator.open(tmp_path / "a") as a, aggregator.open(tmp_path / "b") as b:
         for catalog in (a, b):
             topic = catalog.create_topic("t")
@@ -170,7 +170,7 @@ def test_what_changes_is_seen(tmp_path):
 
 
 def test_a_catalog_of_a_fleet_that_is_deleted(tmp_path):
-    """Its objects were taken away: who has it open is told when it reads them, who opens anew has the others."""
+    """If a catalog's objects are deleted, open readers raise on reading them; new readers have the other catalogs."""
     stores, chance = tmp_path / "stores", random.Random(1)
     for name in NAMES:
         with aggregator.open(tmp_path / name, store=(stores / name).as_uri(), ship_interval="20ms") as catalog:
@@ -196,7 +196,7 @@ def test_a_catalog_of_a_fleet_that_is_deleted(tmp_path):
 
 
 def test_what_is_refused(tmp_path):
-    """Nothing is written, and topics that do not go together are not read together."""
+    """Writes are refused, and so are topics with different keys; SHOW PIPES belongs to a single catalog."""
     with pytest.raises(CatalogNotFoundError):
         aggregator.open_many(str(tmp_path / "*"))
     with aggregator.open(tmp_path / "a") as a, aggregator.open(tmp_path / "b") as b:

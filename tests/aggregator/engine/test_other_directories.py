@@ -1,4 +1,4 @@
-"""Directories of other programs: they are refused by name, whoever asks, and nothing in them is made or changed."""
+"""Directories of other programs are refused by name and never changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def everything(root):
 
 @pytest.fixture
 def plateaus(tmp_path):
-    """A data directory of plateau, whose tables are still in SQLite's log, as while plateau runs or after a crash."""
+    """A data directory of plateau whose tables are still in SQLite's WAL, as while it runs or after a crash."""
     root = tmp_path / "data"
     (root / "topics" / "clicks").mkdir(parents=True)
     database = sqlite3.connect(root / "manifest.sqlite", isolation_level=None)
@@ -30,7 +30,7 @@ def plateaus(tmp_path):
 
 @pytest.mark.parametrize("how", [{}, {"read_only": True}, {"file_mode": 0o640}])
 def test_a_directory_of_plateaus(plateaus, how):
-    """It is told apart from a damaged catalog: to rebuild its manifest would take plateau's away."""
+    """A directory of plateau is not taken for a damaged catalog: rebuilding the manifest would remove plateau's."""
     before = everything(plateaus)
     with pytest.raises(aggregator.CatalogNotFoundError, match="plateau") as refused:
         aggregator.open(plateaus, **how)
@@ -40,7 +40,7 @@ def test_a_directory_of_plateaus(plateaus, how):
 
 @pytest.mark.parametrize("how", [{}, {"read_only": True}])
 def test_a_directory_of_another_program(tmp_path, how):
-    """What else calls its database so, is not taken for a damaged catalog either."""
+    """Another program's `manifest.sqlite` is not taken for a damaged catalog either."""
     with sqlite3.connect(tmp_path / "manifest.sqlite") as database:
         database.execute(TABLE)
     database.close()
@@ -51,7 +51,7 @@ def test_a_directory_of_another_program(tmp_path, how):
 
 
 def test_a_catalog_with_a_directory_of_that_name(tmp_path):
-    """A folder `topics` beside a catalog's own files changes nothing."""
+    """A directory `topics` in a catalog has no effect."""
     aggregator.open(tmp_path).close()
     (tmp_path / "topics").mkdir()
     aggregator.open(tmp_path).close()

@@ -1,4 +1,4 @@
-"""A directory that follows a server: what it has, when, after crashes of either, and when it is promoted."""
+"""A directory that follows a server: what it contains and when, after crashes of either side, and promotion."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def rows(*times, space="a"):
 @contextlib.contextmanager
 def following(url, path):
     with Follower(url, path) as follower:
-        until(lambda: follower.wait_until_whole(1))  # it may only find out now that it has to start again
+        until(lambda: follower.wait_until_whole(1))  # it may only notice now that it must start over
         yield follower
 
 
 def caught_up(follower, catalog):
-    """Wait until the follower has what the catalog has now."""
+    """Wait until the follower has everything that the catalog has now."""
     end, change = catalog._backend.log.end, catalog._backend.manifest.change()
 
     def reached():
@@ -48,7 +48,7 @@ def caught_up(follower, catalog):
 
 
 def contents(catalog):
-    """What of a catalog a reader sees, record indexes included."""
+    """What a reader sees of a catalog, including record indexes."""
     found = {}
     for name in catalog.topics():
         topic = catalog.topic(name)
@@ -58,7 +58,7 @@ def contents(catalog):
 
 
 def test_a_follower_has_topics_events_and_what_becomes_of_them(tmp_path):
-    """Sealed and unsealed events with their record indexes, policies, renames, deletions and erasures."""
+    """A follower has all events with their record indexes, and follows policies, renames, deletions and erasures."""
     with served(tmp_path / "primary") as server, following(server.url, tmp_path / "copy") as follower:
         catalog = server.catalog
         topic = catalog.create_topic("t", indexes=["type"], roll={"rows": 1000})
@@ -83,11 +83,11 @@ def test_a_follower_has_topics_events_and_what_becomes_of_them(tmp_path):
             assert contents(copy) == contents(catalog)
             assert [event["space"] for event in contents(copy)["renamed", "0"]] == ["b"]
             assert copy.topic("renamed").stats()["retention"]["bytes"] == 1 << 30
-            until(lambda: copy.stats()["follows"]["lag_bytes"] == 0)  # it notes now and then how far it is
+            until(lambda: copy.stats()["follows"]["lag_bytes"] == 0)  # it notes its progress from time to time
 
 
 def test_erased_events_leave_the_disk_of_a_follower(tmp_path):
-    """Their bytes are in no file of the directory once the server's own are gone."""
+    """Bytes of erased events are in no file of the follower once the server's own files are gone."""
     with served(tmp_path / "primary") as server, following(server.url, tmp_path / "copy") as follower:
         topic = server.catalog.create_topic("t")
         topic.append([{"space": "secret", "timestamp": 1, "data": b"wanted by nobody"}])
@@ -98,7 +98,7 @@ def test_erased_events_leave_the_disk_of_a_follower(tmp_path):
         caught_up(follower, server.catalog)
 
         def holds():
-            with contextlib.suppress(FileNotFoundError):  # one went meanwhile
+            with contextlib.suppress(FileNotFoundError):  # one was deleted meanwhile
                 return [path for path in files_of(tmp_path / "copy") if b"wanted by nobody" in path.read_bytes()]
             return True
 
@@ -106,7 +106,7 @@ def test_erased_events_leave_the_disk_of_a_follower(tmp_path):
 
 
 def test_only_a_promoted_directory_is_written_to_and_no_index_is_given_twice(tmp_path):
-    """Also those that the server gave when the follower did not hear it any more."""
+    """A copy takes appends only once promoted, and reuses no record index, even of events it never received."""
     copy = tmp_path / "copy"
     with served(tmp_path / "primary") as server:
         topic = server.catalog.create_topic("t")
@@ -134,7 +134,7 @@ def test_only_a_promoted_directory_is_written_to_and_no_index_is_given_twice(tmp
 
 
 def test_who_is_told_that_it_caught_up_may_look_at_once(tmp_path, monkeypatch):
-    """A reader that is open sees then what came, however long it takes to say so beside the log."""
+    """After `wait_until_caught_up` an open reader sees all changes, however slowly they are marked as acknowledged."""
     acknowledge = LogCopy.acknowledge
 
     def slowly(copy, change):
@@ -152,7 +152,7 @@ def test_who_is_told_that_it_caught_up_may_look_at_once(tmp_path, monkeypatch):
 
 
 def test_what_was_missed_of_the_log_is_in_segments(tmp_path):
-    """A follower that was away while the log went on, and lost its oldest files, has all that there is."""
+    """A follower that was away while the server's log lost its oldest files gets everything, from segments."""
     copy = tmp_path / "copy"
     with served(tmp_path / "primary") as server:
         catalog, topic = server.catalog, server.catalog.create_topic("t")
@@ -174,7 +174,7 @@ def test_what_was_missed_of_the_log_is_in_segments(tmp_path):
 
 
 def test_a_file_of_the_log_goes_as_it_is_read(tmp_path, monkeypatch):
-    """The follower asks again: what went was sealed."""
+    """If a log file is deleted while it is read, the follower asks again: its events are in segments by then."""
     with served(tmp_path / "primary", log_bytes="1 MiB") as server:
         topic, gone = server.catalog.create_topic("t"), []
 
@@ -196,7 +196,7 @@ def test_a_file_of_the_log_goes_as_it_is_read(tmp_path, monkeypatch):
 
 
 def test_positions_of_a_copy_hold_when_the_server_was_restarted(tmp_path, monkeypatch):
-    """Records of its new run are shown with the manifest that tells of that run, though the log comes before."""
+    """Positions of a copy survive a server restart: records of the new run are shown only with that run's manifest."""
     primary, copy, text = tmp_path / "primary", tmp_path / "copy", "SELECT FROM app = web LIMIT 100"
     released, fetch = threading.Event(), Follower._fetch
 
@@ -222,7 +222,7 @@ def test_positions_of_a_copy_hold_when_the_server_was_restarted(tmp_path, monkey
 
 @long
 def test_a_follower_outlasts_restarts_of_the_server(tmp_path):
-    """It goes on where it was when another process has the catalog."""
+    """A follower continues where it was when another process serves the catalog."""
     copy = tmp_path / "copy"
     with served(tmp_path / "primary") as server:
         server.catalog.create_topic("t").append(rows(1))
@@ -237,11 +237,11 @@ def test_a_follower_outlasts_restarts_of_the_server(tmp_path):
 
 
 def test_a_clock_that_is_set_back_holds_up_nobody(tmp_path, monkeypatch):
-    """Who waits until the copy is whole, as `aggregator follow --once` does, waited until that time had come again."""
+    """A clock that is set back does not delay `wait_until_caught_up`."""
     ahead_us, wait, ended = [3_600_000_000], Follower.wait, threading.Event()
 
     def waits(follower, timeout_s=None):
-        ahead_us[0] = 0  # it has begun to wait
+        ahead_us[0] = 0  # it has started waiting
         return wait(follower, timeout_s)
 
     def wait_for_all(follower):
@@ -256,7 +256,7 @@ def test_a_clock_that_is_set_back_holds_up_nobody(tmp_path, monkeypatch):
 
 
 def test_another_catalog_is_not_followed_into_the_same_directory(tmp_path):
-    """Nor is a directory that holds a catalog of its own."""
+    """A directory is not used to follow another catalog; nor is one that contains a catalog of its own."""
     with served(tmp_path / "first") as server, following(server.url, tmp_path / "copy") as follower:
         caught_up(follower, server.catalog)
     with served(tmp_path / "second") as server:
@@ -267,7 +267,7 @@ def test_another_catalog_is_not_followed_into_the_same_directory(tmp_path):
 
 
 def test_a_server_that_lost_its_end_is_not_followed(tmp_path):
-    """As after a power cut that took what was not synced: which of the two goes on, somebody must say."""
+    """A server that lost the end of its log, as in a power cut without syncs, is refused: the user must decide."""
     copy, primary = tmp_path / "copy", tmp_path / "primary"
     with served(primary) as server:
         topic = server.catalog.create_topic("t")
@@ -288,7 +288,7 @@ def test_a_server_that_lost_its_end_is_not_followed(tmp_path):
 
 
 def write_on(path, count, space):
-    """A server that takes batches in, and seals them; its log files go."""
+    """Append batches to a server and seal them, so that its log files are deleted."""
     with served(path) as server:
         topic = server.catalog.topic("t")
         for time in range(count):
@@ -298,7 +298,7 @@ def write_on(path, count, space):
 
 @pytest.mark.parametrize(("before", "after"), [(3, 3), (3, 30), (30, 31)])
 def test_a_server_that_goes_on_from_an_older_copy_is_not_followed(tmp_path, before, after):
-    """Also where its log and its manifest are past what the follower had: that has records that nobody else has."""
+    """A server restored from an older copy is refused, however long its log is; the follower keeps the lost records."""
     copy, primary, backup = tmp_path / "copy", tmp_path / "primary", tmp_path / "backup"
     with aggregator.open(primary) as catalog:
         catalog.create_topic("t").append(rows(1))
@@ -322,7 +322,7 @@ def test_a_server_that_goes_on_from_an_older_copy_is_not_followed(tmp_path, befo
 
 
 def test_trouble_with_files_is_told_as_long_as_it_lasts(tmp_path, monkeypatch, caplog):
-    """The log went on, and said once a second that there was none. The log of the program has one line of it."""
+    """Trouble with files is reported while it lasts, although the log continues; the program's log gets one line."""
     primary, copy, full = tmp_path / "primary", tmp_path / "copy", OSError(errno.ENOSPC, "No space left on device")
     failures = []
 
@@ -339,7 +339,7 @@ def test_trouble_with_files_is_told_as_long_as_it_lasts(tmp_path, monkeypatch, c
         until(lambda: failures and follower.lag["trouble"])
 
         def lasts():
-            """The log is asked for each second, and the file tried again a while after."""
+            """The log is requested every second, and the file again after a while."""
             assert "No space left" in (follower.lag["trouble"] or "it was forgotten")
             return len(failures) > 2
 
@@ -351,7 +351,7 @@ def test_trouble_with_files_is_told_as_long_as_it_lasts(tmp_path, monkeypatch, c
 
 
 def test_a_follower_that_lacks_what_another_has_is_not_followed(tmp_path):
-    """Of two the one that was behind was promoted, and went on: what the other one had of the server went silently."""
+    """A follower refuses a promoted follower that was behind it: it would lose records that only it has."""
     primary, behind, ahead = tmp_path / "primary", tmp_path / "behind", tmp_path / "ahead"
     with served(primary) as server:
         topic = server.catalog.create_topic("t")
@@ -377,7 +377,7 @@ def test_a_follower_that_lacks_what_another_has_is_not_followed(tmp_path):
 
 @long
 def test_lag_is_told(tmp_path):
-    """In figures of the server that has the copy, and in `stats`, also once the follower has stopped."""
+    """A follower's lag is in `lag` and in `stats`, also after the follower stopped."""
     copy = tmp_path / "copy"
     with served(tmp_path / "primary") as server, following(server.url, copy) as follower:
         server.catalog.create_topic("t").append(rows(1))
@@ -392,7 +392,7 @@ def test_lag_is_told(tmp_path):
 
 @long
 def test_a_follower_can_be_followed(tmp_path):
-    """A server over a copy gives copies itself."""
+    """A server over a copy can be followed itself."""
     from aggregator.server import RunningServer, Settings
     from aggregator.server.config.settings import Http
 
@@ -415,7 +415,7 @@ def test_a_follower_can_be_followed(tmp_path):
 
 
 def test_a_directory_that_is_copied_to_is_left_to_its_owner(tmp_path: Path):
-    """A second follower of it is refused."""
+    """A second follower of the same directory is refused."""
     with (
         served(tmp_path / "primary") as server,
         following(server.url, tmp_path / "copy"),
@@ -425,7 +425,7 @@ def test_a_directory_that_is_copied_to_is_left_to_its_owner(tmp_path: Path):
 
 
 def test_a_catalog_with_a_store_is_followed_and_not_promoted(tmp_path):
-    """Segments that lie in the store alone are read there; who writes is decided there as well."""
+    """Segments that are only in the store are read there. A catalog with a store is not promoted."""
     store = (tmp_path / "store").as_uri()
     aggregator.open(tmp_path / "primary", store=store).close()
     with served(tmp_path / "primary") as server:

@@ -1,4 +1,4 @@
-"""Followers and servers that are killed where they stand: nothing is missing, nothing is there twice."""
+"""Followers and servers killed at any moment: no event is missing or duplicated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KILLS = 40 if ALL else 3
 
 
 class Following:
-    """`aggregator follow` as a process of its own."""
+    """`aggregator follow` as a process."""
 
     def __init__(self, url: str, copy: Path) -> None:
         self._command = [sys.executable, "-m", "aggregator", "follow", url, str(copy)]
@@ -39,10 +39,10 @@ class Following:
 
 
 class Writing(threading.Thread):
-    """Appends batch after batch, and keeps the receipts of those that were acknowledged."""
+    """Append batch after batch and keep the receipts of acknowledged batches."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(name="writing", daemon=True)  # where the test fails, nobody waits for it
+        super().__init__(name="writing", daemon=True)  # if the test fails, nobody waits for it
         self._url = url
         self.end = threading.Event()
         self.receipts: dict[int, tuple[int, int]] = {}
@@ -54,11 +54,11 @@ class Writing(threading.Thread):
                 receipt = client.topic("t").append(batch("p", sequence), producer="p", sequence=sequence)
                 self.receipts[sequence] = (receipt.first, receipt.last)
                 sequence += 1
-                self.end.wait(0.003)  # not all of the processor: who is killed must get to work
+                self.end.wait(0.003)  # leave some processor time: the killed processes must make progress
 
 
 def check_promoted(copy: Path, receipts: dict[int, tuple[int, int]], *, whole: bool) -> None:
-    """A promoted copy holds the first batches, each once and under its record indexes; all of them if `whole`."""
+    """Check that a promoted copy contains the first batches, each once, by record index; all of them if `whole`."""
     assert aggregator.promote(copy)["whole"]
     with aggregator.open(copy) as catalog:
         assert catalog.problems() == []
@@ -85,7 +85,7 @@ def check_promoted(copy: Path, receipts: dict[int, tuple[int, int]], *, whole: b
 
 @long
 def test_kills_on_both_sides(tmp_path, request):
-    """Each is killed again and again at any moment; copies are promoted in between, and at the end."""
+    """Both sides are killed repeatedly at any moment; copies are promoted in between and at the end."""
     chance = random.Random(1)
     data, copy = tmp_path / "data", tmp_path / "copy"
     with aggregator.open(data) as catalog:
@@ -101,7 +101,7 @@ def test_kills_on_both_sides(tmp_path, request):
                 server.kill()
                 server.start()
                 seen = len(writing.receipts)
-                until(lambda seen=seen: len(writing.receipts) > seen)  # a busy machine takes long for the first one
+                until(lambda seen=seen: len(writing.receipts) > seen)  # on a busy machine the first one takes long
                 continue
             following.kill()
             receipts = dict(writing.receipts)

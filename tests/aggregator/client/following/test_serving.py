@@ -1,4 +1,4 @@
-"""`aggregator serve --follow`, `follow` and `promote` as processes, with tokens, and what they tell."""
+"""`aggregator serve --follow`, `follow` and `promote` as processes, with tokens, and their output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(*arguments):
 
 
 def test_a_copy_is_served_while_it_follows_and_promoted_when_the_server_is_gone(tmp_path):
-    """Reads see what came a moment ago; figures tell the lag; then it takes appends."""
+    """A served copy shows new events within moments and reports its lag; once promoted, it takes appends."""
     copy, token = tmp_path / "copy", tmp_path / "token"
     with served(tmp_path / "data") as server:
         token.write_text(create(tmp_path / "data" / FILE, "follower", ["admin"]))
@@ -61,7 +61,7 @@ def test_a_copy_is_served_while_it_follows_and_promoted_when_the_server_is_gone(
 
 
 def test_followers_need_the_scope_admin(tmp_path):
-    """Who may read topics may not have all of the catalog's bytes."""
+    """Following needs the scope admin: read access to topics does not cover all of a catalog's bytes."""
     with served(tmp_path / "data") as server:
         token = create(tmp_path / "data" / FILE, "reader", ["read", "write"])
         until(lambda: httpx.get(f"{server.url}/v1/topics").status_code == 401)
@@ -71,7 +71,7 @@ def test_followers_need_the_scope_admin(tmp_path):
 
 
 def test_a_server_that_is_not_there(tmp_path, monkeypatch, capfd):
-    """Who waits until a copy has caught up loses patience, as `aggregator follow --once` does."""
+    """`wait_until_caught_up` and `aggregator follow --once` give up after a while if the server is unreachable."""
     url = f"http://127.0.0.1:{free_port()}"
     with Follower(url, tmp_path / "copy") as follower, pytest.raises(UnavailableError, match="cannot be reached"):
         follower.wait_until_caught_up(0.3)
@@ -82,7 +82,7 @@ def test_a_server_that_is_not_there(tmp_path, monkeypatch, capfd):
 
 @long
 def test_a_copy_is_made_once_by_a_command(tmp_path):
-    """And goes on with the next."""
+    """`follow --once` makes a copy; the next run updates it."""
     with served(tmp_path / "data") as server:
         for time in range(2):
             server.catalog.create_topic("t", exist_ok=True).append([{"space": "a", "timestamp": time}])

@@ -1,4 +1,4 @@
-"""The load generator: what it counts, against real servers and plain sockets that misbehave."""
+"""The load generator: what it counts, against real servers and against sockets that misbehave."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server(tmp_path):
 
 @contextmanager
 def answering(answer: bytes, taken: list[int] | None = None) -> Iterator[str]:
-    """A socket that reads a little of each request, answers, and closes. taken: gets the bytes of each request."""
+    """A socket that reads part of each request, answers, and closes. taken: receives the bytes of each request."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():
@@ -59,12 +59,12 @@ def answering(answer: bytes, taken: list[int] | None = None) -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         with contextlib.suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)  # closing alone would not wake the thread
+            listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake the thread
         listener.close()
 
 
 def send(url: str, *requests: Request) -> list[Outcome]:
-    """Over one connection, closed at the end."""
+    """Send a request over one connection, which is closed at the end."""
     target = Target(url)
     try:
         return [target.send(request) for request in requests]
@@ -73,7 +73,7 @@ def send(url: str, *requests: Request) -> list[Outcome]:
 
 
 def test_events():
-    """As many as asked for, in their spaces, of that many bytes, half of them alike."""
+    """The events have the requested number, spaces and size, and half of their bytes compress."""
     for count, payload in ((100, 128), (7, 1), (5, 0)):
         batch = events_batch(3, count, payload, 10)
         batch.validate(full=True)
@@ -93,7 +93,7 @@ FORMS = [
 
 @pytest.mark.parametrize(("interface", "body", "compression"), share_of(FORMS, 2))
 def test_every_form_is_stored(server, interface, body, compression):
-    """What is counted as stored is stored, in an open loop at its rate and in a closed one."""
+    """All events counted as stored are stored, in an open loop at its rate and in a closed one."""
     topic = "native" if interface == "native" else "pl"
     if interface == "native":
         server.catalog.create_topic(topic)
@@ -107,14 +107,14 @@ def test_every_form_is_stored(server, interface, body, compression):
 
 
 def test_a_missing_topic_is_a_failure(server):
-    """Counted by its status, not as done and not as shed."""
+    """A missing topic is counted as a failure with its status, not as done and not as shed."""
     facts = run(Load(server.url, 0.2, 1), appends("native", "absent", ["0"], "arrow", 5, 5, 5))
     assert facts["done"] == facts["shed"] == 0
     assert facts["errors"] == {"status 404": facts["failed"]}
 
 
 def test_an_early_refusal_ends_the_sending():
-    """A server that refuses is heard before a large body is sent; a small one goes with its headers."""
+    """An early refusal is read before a large body is sent; a small body goes with its headers."""
     body = bytes(50_000_000)
     taken = []
     with answering(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nbusy", taken) as url:
@@ -127,7 +127,7 @@ def test_an_early_refusal_ends_the_sending():
 
 
 def test_broken_answers_are_failures():
-    """No answer, half an answer, no HTTP."""
+    """A missing answer, half an answer and an answer that is not HTTP are failures."""
     for answer in (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", b"hello\r\n\r\n"):
         with answering(answer) as url:
             (outcome,) = send(url, Request("GET", "/", ()))
@@ -163,7 +163,7 @@ def test_waiting_for_a_connection_counts():
 
 
 def test_figures():
-    """Percentiles as NumPy has them; figures of several threads add up."""
+    """Percentiles equal NumPy's; figures of several threads add up."""
     assert percentiles([]) is None
     assert percentiles([0.001 * n for n in range(1, 101)]) == {"p50": 50.5, "p99": 99.01, "p99.9": 99.901, "max": 100.0}
     one, other = Figures(), Figures()
@@ -178,7 +178,7 @@ def test_figures():
 
 
 def test_command(server, capsys):
-    """`aggregator bench --url`: a table for people, JSON for scripts, one line for what cannot be."""
+    """`aggregator bench --url` prints a table, or JSON with --json; an error is one line."""
     url = ["bench", "--url", server.url, "--seconds", "0.2", "--batch", "20"]
     assert run_command([*url, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""Batches become messages of a schema: in the core where they can, and with the same outcome where not."""
+"""Batches become messages of a schema: in the core if possible, otherwise in Arrow, with the same result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROADS = {
 
 @pytest.mark.parametrize("road", ROADS)
 def test_every_road_gives_the_same(road):
-    """However the columns lie, the message has the same bytes, rows and times."""
+    """However the columns are laid out, the message has the same bytes, rows and times."""
     plain = batch(["a", "bb", "", "a"])
     expected = BatchAdapter(plain.schema, SCHEMA).message(plain)
     given = ROADS[road](plain)
@@ -46,7 +46,7 @@ def test_every_road_gives_the_same(road):
 
 
 def test_a_copy():
-    """What a caller does to its memory later is not what was appended."""
+    """Changing the caller's memory after the append does not change the message."""
     memory = bytearray(b"abc")
     offsets = pa.py_buffer(pa.array([0, 1, 2, 3], pa.int32()).buffers()[1])
     given = batch(["s"] * 3, pa.Array.from_buffers(pa.binary(), 3, [None, offsets, pa.py_buffer(memory)]))
@@ -56,7 +56,7 @@ def test_a_copy():
 
 
 def test_broken_batches():
-    """Edges that lie outside of their bytes, and text that is no UTF-8: refused, and not read."""
+    """Offsets outside their data and text that is not UTF-8 are refused without being read."""
     edges = pa.array([0, 1 << 30, 0, 1], pa.int32()).buffers()[1]
     short = pa.Array.from_buffers(pa.binary(), 3, [None, edges, pa.py_buffer(b"x")])
     text = pa.array([b"\xff"] * 3).view(pa.string())
@@ -67,14 +67,14 @@ def test_broken_batches():
 
 @pytest.mark.parametrize(("spaces", "said"), [(["a", "b" * (FORMAT_KEY_BYTES + 1)], "row 1"), (["a", None], "row 1")])
 def test_what_is_refused_is_named(spaces, said):
-    """A key that is too long, and none: told with its row."""
+    """A key that is too long or null is refused with its row number."""
     given = batch(spaces)
     with pytest.raises(InvalidEventError, match=said):
         BatchAdapter(given.schema, SCHEMA).message(given)
 
 
 def test_longest_keys_and_empty_batches():
-    """As long as a key may be; and no rows at all."""
+    """Keys of the maximum length and batches without rows are accepted."""
     for longest in (MAX_KEY_BYTES, FORMAT_KEY_BYTES):
         given = batch(["b" * longest, "a"])
         message = BatchAdapter(given.schema, SCHEMA).message(given)
@@ -83,7 +83,7 @@ def test_longest_keys_and_empty_batches():
 
 
 def test_columns_that_are_not_there():
-    """Null where the schema lets them be."""
+    """A missing column is null if the schema allows nulls."""
     given = batch(["a"])
     schema = make_schema(
         pa.schema([*given.schema, ("n", pa.int64()), ("l", pa.list_(pa.string()))]), [], binary_keys=False

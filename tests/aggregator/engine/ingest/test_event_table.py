@@ -1,4 +1,4 @@
-"""Events and mappings take on the types of the topic's columns: no family of schemas begins for want of a width."""
+"""Events and mappings take the types of the topic's columns: a narrower value does not start a new schema family."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def row(**values):
 
 
 def test_declared_types_stay(catalog):
-    """Each column alone, all together, and a copy of the events that a scan gives."""
+    """Declared types stay for each column alone, for all together, and for events returned by a scan."""
     topic = catalog.create_topic("t", DECLARED)
     for name, value in VALUES.items():
         topic.append([row(**{name: value})])
@@ -51,7 +51,7 @@ def test_declared_types_stay(catalog):
 
 
 def test_values_that_do_not_fit_are_kept(catalog):
-    """What a column cannot hold whole goes to a wider one, as a table's column of that type does."""
+    """A value that does not fit its column goes to a wider one, as a table column of that type would."""
     topic = catalog.create_topic("t", pa.schema([("n", pa.int8()), ("at", pa.timestamp("s", "UTC"))]))
     late = dt.datetime(2026, 3, 1, microsecond=7, tzinfo=dt.UTC)
     for values in ({"n": 5}, {"n": 300}, {"n": 1.5}, {"at": late}):
@@ -62,7 +62,7 @@ def test_values_that_do_not_fit_are_kept(catalog):
 
 
 def test_rows_of_a_frame(catalog):
-    """`to_dict("records")` has pandas' own nulls: rows give what the frame gives, also one whose column is all null."""
+    """Rows from `to_dict("records")`, with pandas' nulls, store what the frame stores, also if a column is all null."""
     pandas = pytest.importorskip("pandas")
     times = pandas.to_datetime(["2026-03-01", "2026-03-02"], utc=True)
     frame = pandas.DataFrame({"space": ["a", "b"], "timestamp": times, "seen": [times[0], pandas.NaT]})
@@ -77,7 +77,7 @@ def test_rows_of_a_frame(catalog):
 
 
 def test_a_map_in_a_family_of_its_own(catalog):
-    """Nothing but the column says of pairs that they are a map, also where another column begins a family."""
+    """Only the declared column marks pairs as a map, also if another column starts a new schema family."""
     topic = catalog.create_topic("t", pa.schema([("m", pa.map_(pa.string(), pa.int64())), ("n", pa.int64())]))
     topic.append([row(m=[("k", 1)], n="text")])
     assert topic.scan(columns=["m", "n"]).to_table().to_pylist() == [{"m": [("k", 1)], "n": "text"}]
@@ -86,7 +86,7 @@ def test_a_map_in_a_family_of_its_own(catalog):
 
 
 def test_a_retry_after_another_family_came(catalog):
-    """Mappings that went to the declared type are the same batch still, where a later one takes them as they are."""
+    """A retry of mappings is recognised even if a later schema family would take their values without conversion."""
     topic = catalog.create_topic("t", pa.schema([("n", pa.int8())]))
     topic.append([row(n=5)], producer="p", sequence=1)
     topic.append(pa.table({key: [value] for key, value in row(n=5).items()}))
@@ -108,7 +108,7 @@ def test_a_retry_after_another_family_came(catalog):
     ],
 )
 def test_truth_is_no_number(catalog, values, read):
-    """Truth values among numbers of one batch are read as text, as over several; Arrow would make ones of them."""
+    """Booleans among numbers of one batch are read as text, as over several batches; Arrow would make them ones."""
     topic = catalog.create_topic("t")
     topic.append([row(n=value) for value in values])
     assert topic.read().to_table()["n"].to_pylist() == read
@@ -116,6 +116,6 @@ def test_truth_is_no_number(catalog, values, read):
 
 @pytest.mark.parametrize("given", [row(), "text", 5])
 def test_no_events(catalog, given):
-    """One mapping is no list of them: what is taken is said."""
+    """A single mapping instead of a list of events is refused with the accepted types."""
     with pytest.raises(esformat.InvalidEventError, match=r"cannot read events from \w+; give a list of events: \[\{"):
         catalog.create_topic("t").append(given)

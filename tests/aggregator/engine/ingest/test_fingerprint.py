@@ -1,4 +1,4 @@
-"""Which batches are the same: by their values alone, in whatever types and layouts they come."""
+"""Which batches are equal: by their values alone, in any types and layouts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def of(column: pa.Array) -> int:
 
 @pytest.mark.parametrize("column", [*APART, *itertools.chain.from_iterable(ALIKE.values())], ids=str)
 def test_messages_are_told_as_batches_are(column):
-    """Whether the bytes of a message are enough, or its columns are looked at."""
+    """The fingerprint of a message equals that of its batch, whether computed from bytes or from columns."""
     times = pa.array([1] * len(column), pa.timestamp("us", "UTC"))
     batch = pa.record_batch({"space": ["a"] * len(column), "timestamp": times, "x": column})
     schema = make_schema(batch.schema, [], binary_keys=False)
@@ -83,19 +83,19 @@ def test_messages_are_told_as_batches_are(column):
 
 @pytest.mark.parametrize("what", ALIKE)
 def test_the_same_values(what):
-    """Types, units, zones, order of members and kinds of lists tell nothing apart."""
+    """Types, units, zones, order of struct members and kinds of lists make no difference."""
     assert len({of(column) for column in ALIKE[what]}) == 1
 
 
 def test_other_values():
-    """What looks alike in bytes, or is equal to Python, is told apart."""
+    """Values that look alike in bytes or are equal in Python differ."""
     found = [of(column) for column in APART]
     pairs = [(APART[i], APART[j]) for i, j in itertools.combinations(range(len(found)), 2) if found[i] == found[j]]
     assert not pairs
 
 
 def test_names_and_nothing():
-    """A column of another name is another one; one without values is none."""
+    """A renamed column changes the fingerprint; an all-null column does not."""
     first = pa.record_batch({"space": ["a"], "x": [1]})
     other = pa.record_batch({"space": ["a"], "y": [1]})
     more = pa.record_batch({"space": ["a"], "x": [1], "z": pa.nulls(1, pa.string())})
@@ -108,7 +108,7 @@ SAME = {frozenset(("1", "1.0"))}
 
 
 def test_retries_of_json_values(tmp_path):
-    """Whichever of two values came first: true never repeats 1, and 1.0 always does."""
+    """Whichever came first, true never repeats 1, and 1.0 always does."""
     with aggregator.open(tmp_path, durability="none") as catalog:
         for number, (first, again) in enumerate(itertools.permutations(VALUES, 2)):
             topic = catalog.create_topic(f"t{number}")

@@ -1,4 +1,4 @@
-"""Small batches that wait for the same group of the log are written as one, and nobody can tell but by the time."""
+"""Small batches that wait for the same log group are written as one frame; nothing but speed shows it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = pa.schema({"space": pa.string(), "timestamp": pa.timestamp("us", "UTC"
 
 
 def batch(number, rows=1, space="a", data=b"x"):
-    """Events whose times begin at a number."""
+    """Events whose times start at a number."""
     times = pa.array(range(number, number + rows), pa.timestamp("us", "UTC"))
     return pa.record_batch([pa.array([space] * rows), times, pa.array([data] * rows, pa.binary())], schema=COLUMNS)
 
@@ -32,7 +32,7 @@ def catalog(tmp_path, quiet):
 
 
 def begun(catalog, data=b"x"):
-    """A topic that knows the columns: from its third batch on those are joined. It has one event twice."""
+    """A topic that knows the columns, so that further batches are joined. It has one event twice."""
     topic = catalog.create_topic("t")
     topic.append(batch(0, data=data))
     topic.append(batch(0, data=data))
@@ -40,7 +40,7 @@ def begun(catalog, data=b"x"):
 
 
 def together(catalog, appends):
-    """Call them all while the log's leader is busy, so that one group takes them; gives what each gave or raised."""
+    """Run all appends while the log's leader is busy, so that one group takes them. Returns each result or error."""
     log = catalog._backend.log
     leading, go = threading.Event(), threading.Event()
 
@@ -67,13 +67,13 @@ def together(catalog, appends):
 
 
 def frames(catalog):
-    """Pieces of unsealed events, one for each frame of the log."""
+    """The number of rows of each unsealed batch, one batch for each frame of the log."""
     (topic,) = catalog._backend.state.topics.values()
     return [piece.rows for partition in topic.partitions.values() for piece in partition.unsealed.pieces]
 
 
 def test_one_frame_for_all(catalog):
-    """Each has the record indexes of its own events, and they are found under these, before and after a crash."""
+    """Each joined batch has its own record indexes and is found under them, before and after a crash."""
     topic = begun(catalog)
     receipts = together(catalog, [lambda n=n: topic.append(batch(100 * n, rows=n)) for n in range(1, 6)])
     assert frames(catalog) == [1, 1, 15]
@@ -84,12 +84,12 @@ def test_one_frame_for_all(catalog):
 
 
 def test_after_a_crash(tmp_path, quiet):
-    """What was joined is read back from the log, under the same record indexes."""
+    """Joined batches are read back from the log with the same record indexes."""
     catalog = aggregator.open(tmp_path / "data")
     topic = begun(catalog)
     together(catalog, [lambda n=n: topic.append(batch(n)) for n in range(1, 9)])
     log = catalog._backend.log
-    log.close()  # nothing is sealed on the way
+    log.close()  # no event is sealed meanwhile
     with contextlib.suppress(EsdbError):
         catalog.close()
     with aggregator.open(tmp_path / "data") as again:
@@ -100,7 +100,7 @@ def test_after_a_crash(tmp_path, quiet):
 
 
 def test_one_that_is_refused(catalog):
-    """It gets its own error, with its own row, and the others are stored."""
+    """A refused batch gets its own error with its own row number; the others are stored."""
     topic = begun(catalog)
     outcomes = together(
         catalog,
@@ -115,7 +115,7 @@ def test_one_that_is_refused(catalog):
 
 
 def test_what_does_not_go_together(catalog):
-    """Other columns, other partitions, named batches and large ones are frames of their own."""
+    """Batches with other columns, other partitions or a producer, and large ones, get separate frames."""
     topic = catalog.create_topic("t")
     other = pa.record_batch({"space": ["a"], "timestamp": [9], "user": ["u"]})
     topic.append(batch(0))
@@ -141,7 +141,7 @@ def test_what_does_not_go_together(catalog):
 
 
 def test_notes_on_columns(catalog):
-    """Batches whose columns differ in nothing but what is noted on them go together."""
+    """Batches whose columns differ only in metadata are joined."""
 
     def noted(time):
         plain = batch(time)
@@ -155,7 +155,7 @@ def test_notes_on_columns(catalog):
 
 
 def test_no_room_for_all(tmp_path, quiet):
-    """Who still has room is stored, who has not is refused, and what is held is what is stored."""
+    """Batches that still have room are stored, others are refused; memory is reserved only for stored ones."""
     with aggregator.open(tmp_path / "data", limits={"memory_bytes": "64KiB"}) as catalog:
         data = b"x" * 10_000
         topic = begun(catalog, data)
@@ -170,7 +170,7 @@ def test_no_room_for_all(tmp_path, quiet):
 
 
 def test_a_write_that_fails(catalog, monkeypatch):
-    """Nothing of any of them is kept, each is told so, and their room is free again."""
+    """If the write fails, none of the joined batches is kept, each gets the error, and their memory is released."""
     topic = begun(catalog)
     held = catalog._backend.budget.held_bytes
 
@@ -187,10 +187,10 @@ def test_a_write_that_fails(catalog, monkeypatch):
 
 
 def test_arrays_that_are_not_sound(catalog):
-    """What Arrow would join without a look is looked at first: refused as it is by itself, the others by themselves."""
+    """Unsound arrays are checked before joining: they get the same error as alone, and the others separate frames."""
 
     def coded(time, *places):
-        """Events whose spaces are places in a dictionary of two."""
+        """Events whose spaces are indexes into a dictionary of two."""
         spaces = pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), ["a", "b"], safe=False)
         times = pa.array([time] * len(places), pa.timestamp("us", "UTC"))
         return pa.record_batch({"space": spaces, "timestamp": times})
@@ -210,7 +210,7 @@ def test_arrays_that_are_not_sound(catalog):
 
 
 def test_many_threads(tmp_path):
-    """Thousands of single events from many threads: every one once, in the order of each thread, where it was told."""
+    """Single events from many threads are each stored once, in each thread's order, at the returned index."""
     with aggregator.open(tmp_path / "data", durability="none") as catalog:
         topic = catalog.create_topic("t", roll={"rows": 500})
 

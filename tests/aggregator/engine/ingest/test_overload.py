@@ -1,4 +1,4 @@
-"""More load than sealing can take: refused at once, nothing acknowledged lost, nothing refused kept."""
+"""More load than sealing can handle is refused immediately; no acknowledged event is lost, no refused one is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def batch(number, size=1000):
 
 @pytest.fixture
 def stuck(monkeypatch):
-    """Sealing that waits until it is let go, or fails while `failing` is set."""
+    """Sealing that waits until `open` is set, or fails while `failing` is set."""
 
     class Gate:
         def __init__(self):
@@ -46,7 +46,7 @@ def stuck(monkeypatch):
 
 
 def fill(topic, most=10_000):
-    """Append until refused: what was acknowledged, and the refusal."""
+    """Append until refused. Returns the number of acknowledged events and the refusal."""
     for number in range(most):
         try:
             topic.append(batch(number))
@@ -57,7 +57,7 @@ def fill(topic, most=10_000):
 
 @pytest.mark.parametrize("limits", [{"memory_bytes": "256KiB"}, {"log_bytes": "256KiB"}])
 def test_overload_and_recovery(tmp_path, stuck, limits):
-    """Within the budget, refused at once with a time to come back, and normal again without anybody's help."""
+    """Memory stays within budget, refusals are immediate and say when to retry, and the catalog recovers by itself."""
     with aggregator.open(tmp_path / "data", limits=limits) as catalog:
         topic = catalog.create_topic("t")
         kept, error = fill(topic)
@@ -87,7 +87,7 @@ def test_overload_and_recovery(tmp_path, stuck, limits):
 
 @pytest.mark.parametrize("limits", [{"memory_bytes": "256KiB"}, {"log_bytes": "256KiB"}, {"disk_bytes": "1 MiB"}])
 def test_a_known_batch_needs_no_room(tmp_path, stuck, limits):
-    """Who retries what was stored gets its receipt, however full all is; other events under its name are refused."""
+    """A retry of a stored batch gets its receipt even if everything is full; other events under its key are refused."""
     with aggregator.open(tmp_path / "data", limits=limits) as catalog:
         topic = catalog.create_topic("t")
         first = topic.append(batch(0), producer="p", sequence=1)
@@ -100,7 +100,7 @@ def test_a_known_batch_needs_no_room(tmp_path, stuck, limits):
 
 
 def test_sealing_that_fails_is_tried_again(tmp_path, stuck):
-    """On a full disk reads go on and appends too, until the budget is used; when there is room, all is well."""
+    """On a full disk reads work, and appends until the budget is used; with room again, sealing succeeds."""
     stuck.failing = True
     stuck.open.set()
     with aggregator.open(tmp_path / "data", limits={"memory_bytes": "256KiB"}) as catalog:
@@ -120,7 +120,7 @@ def test_sealing_that_fails_is_tried_again(tmp_path, stuck):
 
 
 def test_a_batch_larger_than_the_budget(tmp_path):
-    """Can never be taken: the error says so instead of asking to try again."""
+    """A batch larger than the budget can never be stored: the error says so instead of suggesting a retry."""
     with aggregator.open(tmp_path / "data", limits={"memory_bytes": "64KiB"}) as catalog:
         topic = catalog.create_topic("t")
         with pytest.raises(InvalidEventError, match="smaller"):
@@ -129,7 +129,7 @@ def test_a_batch_larger_than_the_budget(tmp_path):
 
 
 def test_choice():
-    """Past a roll limit; a clock that went back; largest first when memory is half used; whoever pins a full log."""
+    """Partitions past a roll limit are sealed, the largest at half the memory, and those that pin a full log."""
     small = Load(1, 5, 100, 1000, 10, 1000, 10_000)
     rows = Load(2, 10, 100, 1000, 10, 1000, 10_000)
     size = Load(3, 5, 1000, 1000, 10, 1000, 10_000)
@@ -164,12 +164,13 @@ def test_choice():
     ],
 )
 def test_sealed_at_once(keeps, catalog_bytes, partitions, expected):
-    """A tenth of what is kept, so that retention drops little at a time; never more than where all is kept."""
+    """A seal is a tenth of what retention keeps, so that little expires at a time, and no larger than without limits.
+    """
     assert sealed_at_once(1000, keeps, catalog_bytes, partitions) == expected
 
 
 def test_sealed_at_once_where_segments_are_smaller():
-    """What a topic keeps is counted in segments, what a catalog keeps with its log."""
+    """A topic's limits count its smaller segments; a catalog's limits include the log."""
     assert sealed_at_once(1000, Retention(bytes=5000), None, 5, 2.5) == 250
     assert sealed_at_once(1000, Retention(partition_bytes=5000), None, 5, 1.5) == 750
     assert sealed_at_once(1000, Retention(bytes=50_000), 2000, 1, 4.0) == 200
@@ -177,7 +178,7 @@ def test_sealed_at_once_where_segments_are_smaller():
 
 
 def test_a_topic_learns_how_small_its_segments_are(tmp_path):
-    """Events that compress well are sealed more at a time, as retention goes by the bytes of segments."""
+    """If events compress well, more are sealed at a time, because retention counts the bytes of segments."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t", retention={"bytes": 1_000_000})
         sealer, state = catalog._backend.sealer, catalog._backend.state.topics["t"]
@@ -197,7 +198,7 @@ def test_a_topic_learns_how_small_its_segments_are(tmp_path):
 
 
 def test_room_is_told_beforehand(tmp_path, stuck):
-    """Who asks first is refused as an append would be, and what was asked for is not reserved."""
+    """`check_room` refuses what an append would refuse, and reserves nothing."""
     with aggregator.open(tmp_path, limits={"memory_bytes": 50_000}) as catalog:
         topic = catalog.create_topic("t")
         for _ in range(3):
@@ -211,7 +212,7 @@ def test_room_is_told_beforehand(tmp_path, stuck):
 
 
 def test_much_is_sealed_in_parts(tmp_path, monkeypatch):
-    """What one partition holds is sealed some megabytes at a time, all of it but what comes meanwhile."""
+    """A partition is sealed a few megabytes at a time, except for events that arrive meanwhile."""
     with aggregator.open(tmp_path / "data", tuning=Tuning(sealed_bytes=1)) as catalog:
         topic = catalog.create_topic("t")
         for number in range(5):
@@ -231,7 +232,7 @@ def test_much_is_sealed_in_parts(tmp_path, monkeypatch):
 
 @contextlib.contextmanager
 def full_log_all_sealed(catalog, monkeypatch, release):
-    """Fill the log until an append is refused, and seal all, while `release` stands for the deletion of its files."""
+    """Fill the log until an append is refused, then seal all, with `release` in place of deleting log files."""
     topic = catalog.create_topic("t", roll={"rows": 10**6})
     with monkeypatch.context() as patch:
         patch.setattr(catalog._backend.log, "release", release)
@@ -244,7 +245,7 @@ def full_log_all_sealed(catalog, monkeypatch, release):
 
 
 def append_within(topic, seconds, number, size=1000):
-    """Append until it is taken."""
+    """Append until accepted."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -256,7 +257,7 @@ def append_within(topic, seconds, number, size=1000):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_crash_before_the_log_is_cut(tmp_path, monkeypatch):
-    """A log full of events that lie in segments already refuses nothing: nobody would seal anything to free it."""
+    """After a crash, a log full of sealed events does not block appends, although nothing is left to seal."""
     with (
         aggregator.open(tmp_path / "data", limits={"log_bytes": "256KiB"}) as catalog,
         full_log_all_sealed(catalog, monkeypatch, lambda sealed: 0) as kept,
@@ -268,7 +269,7 @@ def test_a_crash_before_the_log_is_cut(tmp_path, monkeypatch):
 
 
 def test_log_files_that_could_not_be_deleted(tmp_path, monkeypatch):
-    """Their deletion is tried again, though nothing is left to seal."""
+    """The deletion of log files is retried even if nothing is left to seal."""
 
     def fails(sealed):
         raise OSError(5, "Input/output error")
@@ -280,7 +281,7 @@ def test_log_files_that_could_not_be_deleted(tmp_path, monkeypatch):
 
 
 def test_a_refusal_says_why_nothing_comes_free(tmp_path, stuck):
-    """And asks to wait longer while that lasts."""
+    """While sealing fails, a refusal says why and asks for a longer wait."""
     stuck.failing = True
     stuck.open.set()
     with aggregator.open(tmp_path / "data", limits={"log_bytes": "256KiB"}) as catalog:
@@ -303,7 +304,7 @@ def test_a_refusal_says_why_nothing_comes_free(tmp_path, stuck):
 
 
 def test_upkeep_that_failed_once_is_no_trouble(tmp_path, monkeypatch):
-    """Once it succeeded: who watches a catalog would otherwise be told of it until something is sealed."""
+    """A failure of upkeep is no longer reported once upkeep succeeds, even if nothing is sealed."""
     real, failures = Upkeep._retain_by_itself, [OSError(5, "Input/output error")]
 
     def retain(self):
@@ -328,7 +329,7 @@ def test_upkeep_that_failed_once_is_no_trouble(tmp_path, monkeypatch):
     ],
 )
 def test_large_batches_one_after_the_other(tmp_path, limits, sizes):
-    """What fits at all is taken, though the log's newest file is as large, and memory not yet half used."""
+    """Any batch that fits the limit is accepted, even if the newest log file is as large and memory under half full."""
     with aggregator.open(tmp_path / "data", limits=limits) as catalog:
         topic = catalog.create_topic("t")
         for number, size in enumerate(sizes):
@@ -337,7 +338,7 @@ def test_large_batches_one_after_the_other(tmp_path, limits, sizes):
 
 
 def test_trouble_ends_with_a_seal_on_demand(tmp_path, stuck):
-    """Where sealing by itself failed and nothing is left for it to do."""
+    """A seal on demand ends the trouble that failed background sealing left, even if nothing remains to seal."""
     stuck.failing = True
     stuck.open.set()
     with aggregator.open(tmp_path / "data") as catalog:

@@ -1,5 +1,5 @@
-"""Hard limits of the disk: what could pass them is refused at once, and merges do not begin. Limits of retention are
-none: whatever comes in, nobody is refused because of them.
+"""Hard disk limits: appends that could exceed them are refused immediately, and merges do not start. Retention limits
+never refuse an append.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def events(first, rows=ROWS, size=SIZE):
 
 
 def disk_bytes(root):
-    """What the files take, those that vanish meanwhile left out."""
+    """The bytes of all files, without those deleted meanwhile."""
     return sum(file.st_size for file in files_of(root).values())
 
 
 def fill(topic, first=0, most=1000, **shape):
-    """Append until refused: where the next event would go on, and the refusal."""
+    """Append until refused. Returns the number of the next event and the refusal."""
     for number in range(most):
         try:
             topic.append(events(first, **shape), partition=str(number % 2))
@@ -50,8 +50,8 @@ def fill(topic, first=0, most=1000, **shape):
 
 @pytest.fixture
 def passes(monkeypatch):
-    """Bytes that each pass of retention left, of the segments that were there when it began; and with all else on disk,
-    but for what of the log is more than its share, as sealing has not come to it.
+    """What each retention pass left: the bytes of segments that existed at its start, and those plus everything else on
+    disk, without the excess of the log over its share, which waits for sealing.
     """
     seen = []
     real = Upkeep._retain
@@ -81,7 +81,7 @@ def passes(monkeypatch):
     ids=["topic", "partitions", "catalog"],
 )
 def test_retention_refuses_nothing(tmp_path, passes, limits, retention, partitions):
-    """Many times the limit comes in as fast as it can: all of it is taken, and each pass leaves about the limit."""
+    """Appends far beyond the limit at full speed are all accepted, and each pass leaves about the limit."""
     batches = [events(n * ROWS) for n in range(10)]
     with aggregator.open(tmp_path / "data", limits=limits, durability="none") as catalog:
         topic = catalog.create_topic("t", retention=retention)
@@ -89,10 +89,10 @@ def test_retention_refuses_nothing(tmp_path, passes, limits, retention, partitio
             topic.append(batches[number % 10], str(number % partitions))
         catalog.seal()
         until(lambda: topic.stats()["bytes"] <= LIMIT if limits is None else disk_bytes(tmp_path) <= 3 * LIMIT)
-        assert topic.scan().count() > (LIMIT / 2) / (SIZE + 60)  # and not much more than that has gone
+        assert topic.scan().count() > (LIMIT / 2) / (SIZE + 60)  # and not much more than necessary was removed
         ends = topic.ends()
         assert sum(ends.values()) == BATCHES * ROWS
-        for name, end in ends.items():  # of each partition the newest stay, without gaps
+        for name, end in ends.items():  # the newest of each partition remain, without gaps
             columns = ["space", "timestamp", "record_index"]
             kept = topic.scan(partition=name, columns=columns).to_table()["record_index"].to_pylist()
             assert sorted(kept) == list(range(min(kept), end))
@@ -106,7 +106,7 @@ def test_retention_refuses_nothing(tmp_path, passes, limits, retention, partitio
 
 @pytest.mark.usefixtures("quiet")
 def test_limits_of_each_partition(tmp_path):
-    """What one partition keeps does not depend on what the others have."""
+    """The segments that one partition keeps do not depend on other partitions."""
     with aggregator.open(tmp_path / "data", durability="none") as catalog:
         topic = catalog.create_topic("t", retention={"partition_segments": 2})
         for number in range(8):
@@ -118,7 +118,7 @@ def test_limits_of_each_partition(tmp_path):
 
 
 def test_a_scan_that_stays_open(tmp_path, caplog):
-    """Its files cannot go: that is counted and told; nothing is refused, and nothing else goes for it."""
+    """Files of an open scan stay, counted and reported; appends are accepted, and no other data expires instead."""
     with aggregator.open(tmp_path / "data", durability="none") as catalog:
         topic = catalog.create_topic("t", roll={"rows": 200}, retention={"bytes": LIMIT})
         for number in range(40):
@@ -133,7 +133,7 @@ def test_a_scan_that_stays_open(tmp_path, caplog):
         assert report.waiting_bytes == catalog.stats()["disk"]["waiting_for_scans"] > LIMIT / 2
         assert "open scans" in caplog.text
         kept = topic.stats()["sealed_bytes"]
-        assert 0.8 * LIMIT < kept <= LIMIT  # what waits is no reason to remove others
+        assert 0.8 * LIMIT < kept <= LIMIT  # waiting files are no reason to remove others
         assert len(first) + sum(map(len, scan)) > 0
         catalog.retain()
         assert catalog.stats()["disk"]["waiting_for_scans"] == 0
@@ -141,7 +141,7 @@ def test_a_scan_that_stays_open(tmp_path, caplog):
 
 @pytest.mark.usefixtures("passes")
 def test_a_hard_limit_refuses(tmp_path):
-    """Nothing is removed, nothing refused is kept, and the disk never holds more; with room it goes on."""
+    """At a hard limit nothing is removed, no refused event is kept, and the disk never exceeds it."""
     root = tmp_path / "data"
     with aggregator.open(root, limits={"disk_bytes": LIMIT}, durability="none") as catalog:
         topic = catalog.create_topic("t", roll={"rows": 500})
@@ -155,7 +155,7 @@ def test_a_hard_limit_refuses(tmp_path):
                 refused = error
                 catalog.seal()
             largest = max(largest, disk_bytes(root))
-            if before is not None and refused is not None:  # and that with nothing left to seal
+            if before is not None and refused is not None:  # twice in a row, with nothing left to seal
                 break
         assert 0.8 * LIMIT <= largest <= LIMIT
         assert f"disk_bytes of {LIMIT:,}" in str(refused)
@@ -163,7 +163,7 @@ def test_a_hard_limit_refuses(tmp_path):
         assert 0 < refused.retry_after_s <= 5
         with pytest.raises(aggregator.OverloadedError):
             catalog.check_room(100_000)
-        assert topic.scan().count() == first  # nothing acknowledged went, nothing refused stayed
+        assert topic.scan().count() == first  # every acknowledged event is there, and no refused one
         topic.set_policy(retention={"bytes": LIMIT // 4})
         catalog.retain()
         topic.append(events(first))
@@ -171,7 +171,7 @@ def test_a_hard_limit_refuses(tmp_path):
 
 
 def test_too_little_free_disk(tmp_path, monkeypatch):
-    """Retention makes room up to the floor; appends are refused where there is less than half of it."""
+    """Retention restores min_free_bytes; appends are refused only below half of it."""
     usage = namedtuple("usage", "total used free")
     free = [10**9]
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: usage(10**9, 0, free[0]))
@@ -189,7 +189,7 @@ def test_too_little_free_disk(tmp_path, monkeypatch):
 
 
 def test_too_little_available_disk(tmp_path, monkeypatch):
-    """Below min_available_bytes appends are refused, and what is there stays, however little is free."""
+    """Below min_available_bytes appends are refused and stored events stay, however little is free."""
     usage = namedtuple("usage", "total used free")
     free = [10**9]
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: usage(10**9, 0, free[0]))
@@ -211,14 +211,14 @@ def test_too_little_available_disk(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("quiet")
 def test_merges_wait_for_room(tmp_path):
-    """Where the merged segment has no room beside the others, asking for it does nothing and ends."""
+    """If the merged segment has no room beside its sources, `compact` does nothing and returns."""
     root, batches = tmp_path / "data", 60 if ALL else 24
     with aggregator.open(root, durability="none") as catalog:
         topic = catalog.create_topic("t", roll={"rows": 100})
         for number in range(batches):
             topic.append(events(number * ROWS))
             catalog.seal()
-    aggregator.open(root, durability="none").close()  # which deletes the log of what is sealed
+    aggregator.open(root, durability="none").close()  # deletes the log of sealed events
     limit = disk_bytes(root) + 20_000
     with aggregator.open(root, limits={"disk_bytes": limit}) as catalog:
         assert catalog.compact().merged == 0
@@ -237,13 +237,13 @@ def test_merges_wait_for_room(tmp_path):
     ],
 )
 def test_limits_that_can_never_do(tmp_path, limits, message):
-    """Smaller than the manifest, or refusing before anything is removed: an error at once."""
+    """Limits smaller than the manifest, or with disk_bytes not above max_bytes, are refused immediately."""
     with pytest.raises(aggregator.InvalidRequestError, match=message):
         aggregator.open(tmp_path / "data", limits=limits)
 
 
 def test_a_batch_larger_than_what_is_kept(tmp_path):
-    """It is taken as any other, and goes when it is sealed; the log has its own limit, whatever the catalog keeps."""
+    """A batch larger than retention keeps is accepted and expires once sealed; the log has its own limit."""
     with aggregator.open(tmp_path / "data", limits={"max_bytes": 1 << 20}) as catalog:
         other = catalog.create_topic("other")
         assert other.append(events(0, rows=10 * ROWS)).last == 10 * ROWS - 1
@@ -255,7 +255,7 @@ def test_a_batch_larger_than_what_is_kept(tmp_path):
 
 
 def test_counts_are_those_of_the_disk(tmp_path, monkeypatch):
-    """Whatever was refused, failed, sealed, merged, erased and removed: what is counted is what is there."""
+    """After refusals, failures, seals, merges, erasures and removals, the counted bytes equal those on disk."""
     root = tmp_path / "data"
     failing = threading.Event()
     real = sealing_module.write_segment
@@ -273,7 +273,7 @@ def test_counts_are_those_of_the_disk(tmp_path, monkeypatch):
         failing.set()
         first, _ = fill(topic)
         quota = catalog._backend.quota
-        assert quota.total() > 2 * first * SIZE  # in the log, and as segments to come
+        assert quota.total() > 2 * first * SIZE  # in the log, and as future segments
         failing.clear()
         catalog.seal()
         refusals: list[str] = []
@@ -301,7 +301,7 @@ def test_counts_are_those_of_the_disk(tmp_path, monkeypatch):
 
 
 def test_erasing_where_no_room_is_left(tmp_path):
-    """A space goes from the one segment that fills all limits, and no other event goes with it."""
+    """With all limits used up by one segment, erasing a space removes it and no other event."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t")
         topic.append(events(0, rows=10 * ROWS, size=1000))

@@ -1,4 +1,4 @@
-"""Appends of an event loop: many at once without a thread each, and every one is told what became of it."""
+"""Asyncio appends: many at the same time without a thread each, and each gets its own result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def catalog(tmp_path, quiet):
 
 @pytest.fixture
 def topic(catalog):
-    """It knows the columns, and has two events of time 0."""
+    """A topic that knows the columns and has two events at time 0."""
     topic = catalog.create_topic("t")
     topic.append(batch(0))
     topic.append(batch(0))
@@ -56,7 +56,7 @@ async def all_of(topic, numbers, **options):
 
 
 def test_those_of_one_turn_are_one_frame(catalog, topic):
-    """Each gets its record indexes, in the order in which they were begun, and no thread was made for each."""
+    """Appends of one loop iteration share a frame and get record indexes in call order, without a thread each."""
     before = threading.active_count()
     receipts = asyncio.run(all_of(topic, range(1, 1001)))
     assert [receipt.first for receipt in receipts] == list(range(2, 1002))
@@ -66,7 +66,7 @@ def test_those_of_one_turn_are_one_frame(catalog, topic):
 
 
 def test_one_after_another(catalog, topic):
-    """Each is stored when it was awaited, and a new loop goes on."""
+    """Each awaited append is stored, and a new loop can continue."""
 
     async def append(number):
         receipt = await topic.append_async(batch(number))
@@ -77,7 +77,7 @@ def test_one_after_another(catalog, topic):
 
 
 def test_what_takes_a_thread(topic):
-    """Named batches, new partitions and columns, tables and rows: all is stored as `append` does it."""
+    """Named batches, new partitions and columns, tables and rows are stored as `append` would store them."""
 
     async def append():
         named = await topic.append_async(batch(1), producer="p", sequence=1)
@@ -95,7 +95,7 @@ def test_what_takes_a_thread(topic):
 
 
 def test_indexes_are_reserved_beside_the_loop(tmp_path, quiet, monkeypatch):
-    """Without syncs they are, in the manifest: milliseconds, for which the loop does not stand still."""
+    """Reserving record indexes in the manifest, which takes milliseconds without syncs, does not block the loop."""
     reserving = []
     reserve = Manifest.reserve
 
@@ -118,7 +118,7 @@ def test_indexes_are_reserved_beside_the_loop(tmp_path, quiet, monkeypatch):
 
 
 def test_who_is_refused(catalog, topic):
-    """An event that cannot be stored is its own appender's error; others of the turn are stored."""
+    """An event that cannot be stored is an error for its own append only."""
 
     async def append():
         appends = [topic.append_async(batch(1)), topic.append_async(batch(2, space=None)), topic.append_async(batch(3))]
@@ -131,7 +131,7 @@ def test_who_is_refused(catalog, topic):
 
 
 def test_no_room(tmp_path, quiet):
-    """Refused at once, and what is held is what is stored."""
+    """Without room, appends are refused immediately, and only stored events use memory."""
     with aggregator.open(tmp_path / "data", limits={"memory_bytes": "64KiB"}) as catalog:
         topic = catalog.create_topic("t")
         data = b"x" * 10_000
@@ -151,7 +151,7 @@ def test_no_room(tmp_path, quiet):
 
 
 def test_a_write_that_fails(catalog, topic, monkeypatch):
-    """All are told, nothing is kept, and the next append is taken."""
+    """If a write fails, every append gets the error, nothing is kept, and the next append is accepted."""
     held = catalog._backend.budget.held_bytes
 
     def fail(self, buffers, end):
@@ -171,7 +171,7 @@ def test_a_write_that_fails(catalog, topic, monkeypatch):
 
 
 def test_beside_threads(catalog, topic):
-    """Both kinds of appenders in one log: nobody waits for ever, and every event is there once."""
+    """Async and threaded appends share one log: none waits forever, and every event is stored once."""
 
     async def append(task):
         for number in range(50):
@@ -191,7 +191,7 @@ def test_beside_threads(catalog, topic):
 
 
 def test_cancelled_while_it_waits(catalog, topic):
-    """Who is cancelled is not told; its events are stored all the same, and its memory is counted once."""
+    """A cancelled append gets no result, but its events are stored and their memory is counted once."""
     leading, go = threading.Event(), threading.Event()
 
     def wait():
@@ -218,7 +218,7 @@ def test_cancelled_while_it_waits(catalog, topic):
 
 
 def test_a_loop_that_ends_first(catalog, topic):
-    """A loop that is closed while its append waits breaks nothing; nor is it kept."""
+    """Closing a loop while its append waits breaks nothing, and the loop is not kept alive."""
     leading, go = threading.Event(), threading.Event()
 
     def wait():
@@ -243,7 +243,7 @@ def test_a_loop_that_ends_first(catalog, topic):
 
 
 def test_a_closed_catalog(tmp_path):
-    """What waits when a catalog is closed is stored before; later ones raise."""
+    """Appends that wait when the catalog closes are stored first; later ones raise."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t")
         topic.append(batch(0))

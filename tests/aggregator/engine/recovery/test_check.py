@@ -1,4 +1,4 @@
-"""What opening a catalog makes of files that are not as the manifest says, and manifests that are rebuilt."""
+"""What opening a catalog does with files that contradict the manifest, and with rebuilt manifests."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Data:
         return sorted(self.root.glob("segments/*/*.esdb"))
 
     def segment_with(self, timestamp):
-        """The file that holds an event."""
+        """The file that contains an event."""
         for path in self.segments():
             with esformat.open(path) as segment:
                 if segment.min_timestamp <= timestamp <= segment.max_timestamp:
@@ -71,7 +71,7 @@ class Data:
         raise AssertionError(timestamp)
 
     def check(self, expected, problems=0, actions=()):
-        """Open: those events are there, each once, by all ways; and nothing new is found the second time."""
+        """Check that every read finds these events once, and that a second opening reports nothing new."""
         for _ in range(2):
             with aggregator.open(self.root) as catalog:
                 topic = catalog.topic("t")
@@ -82,7 +82,7 @@ class Data:
                 found = catalog.problems()
                 assert len(found) == problems, found
                 assert {problem.action.split(":")[0] for problem in found} == set(actions)
-        with aggregator.open(self.root) as catalog:  # it goes on: no record index is given twice, retries are known
+        with aggregator.open(self.root) as catalog:  # it goes on: no record index is reused, retries are known
             topic = catalog.topic("t")
             known = {event.columns["record_index"] for event in topic.read("0")}
             self.append(topic, 10_000, "0", 3)
@@ -98,7 +98,7 @@ def original(tmp_path_factory):
 
 @pytest.fixture
 def data(original, tmp_path):
-    """A copy of it."""
+    """A copy of the catalog."""
     copied = copy.copy(original)
     copied.root, copied.old = tmp_path / "data", original.old
     shutil.copytree(original.root, copied.root)
@@ -122,7 +122,7 @@ def lose_manifest(data, how):
 
 
 def change_segments(data, how):
-    """Gives the events that are lost by it."""
+    """Change segment files and return the events that this loses."""
     newest, oldest = data.segment_with(400), data.segment_with(0)
     number = 1 + max(int(path.stem) for path in data.segments())
     if how == "orphan":
@@ -140,7 +140,7 @@ def change_segments(data, how):
 
 @pytest.mark.parametrize(("manifest", "segments"), share_of(product(MANIFESTS, SEGMENTS), 4))
 def test_a_lost_manifest_is_rebuilt(data, manifest, segments):
-    """Opening refuses and names the way out; then all sealed events that have a file are there."""
+    """Without its manifest, a catalog is refused with a hint; once rebuilt, all sealed events with a file are there."""
     lost = change_segments(data, segments)
     lose_manifest(data, manifest)
     with pytest.raises(aggregator.CorruptManifestError, match="rebuild-manifest"):
@@ -151,7 +151,7 @@ def test_a_lost_manifest_is_rebuilt(data, manifest, segments):
     assert report.rows == len(data.sealed) - len(lost)
     actions = ["set aside in quarantine"] * damaged + ["reported"] * (
         segments == "missing"
-    )  # the log goes on behind it
+    )  # the log continues after it
     data.check([n for n in data.all if n not in lost], problems=len(actions), actions=actions)
     with aggregator.open(data.root) as catalog:
         assert catalog.topic("t").roll.rows == 1000
@@ -160,7 +160,7 @@ def test_a_lost_manifest_is_rebuilt(data, manifest, segments):
 
 @pytest.mark.parametrize("segments", ["whole", "orphan", "partial"])
 def test_an_old_copy_of_the_manifest(data, segments):
-    """Segments that it does not know are taken in, and reported; merged ones count once."""
+    """Segments that an old manifest does not know are taken in and reported; merged ones count once."""
     change_segments(data, segments)
     lose_manifest(data, "one version old")
     orphan = segments == "orphan"
@@ -169,7 +169,7 @@ def test_an_old_copy_of_the_manifest(data, segments):
 
 @pytest.mark.parametrize("segments", ["missing", "empty", "cut short", "flipped"])
 def test_missing_and_damaged_segments(data, segments):
-    """Reported; scans that need the file raise, others do not; the loss can be accepted, or a copy put back."""
+    """A missing or damaged segment is reported; only scans that need it raise; the loss can be accepted or repaired."""
     path = data.segment_with(0)
     stored = path.read_bytes()
     if segments == "missing":
@@ -192,13 +192,13 @@ def test_missing_and_damaged_segments(data, segments):
             topic.scan().to_table()
         assert topic.scan(start=100).count() == len(data.all) - ROWS
         assert len(topic.read("0").to_table()) == len(data.all) - ROWS
-    with aggregator.open(data.root) as catalog:  # nothing is said twice
+    with aggregator.open(data.root) as catalog:  # nothing is reported twice
         assert catalog.verify() == [problem]
     path.write_bytes(stored)
     with aggregator.open(data.root) as catalog:
         assert catalog.topic("t").scan().count() == len(data.all)
         assert catalog.problems() == [problem]
-        assert catalog.verify() == []  # it is solved
+        assert catalog.verify() == []  # it is resolved
     path.unlink()
     with aggregator.open(data.root) as catalog:
         assert len(catalog.accept_losses()) == 1
@@ -212,7 +212,7 @@ def test_missing_and_damaged_segments(data, segments):
 
 
 def test_a_repaired_segment_is_taken_in(data):
-    """A file with fewer events, whole and made from the old one, comes in its place, and that is reported."""
+    """An intact file made from the old segment, with fewer events, replaces it, and that is reported."""
     path = data.segment_with(0)
     less = path.with_name("less")
     esformat.tools.erase(path, less, ["s1"])
@@ -221,7 +221,7 @@ def test_a_repaired_segment_is_taken_in(data):
 
 
 def test_foreign_segments_are_set_aside(data):
-    """A file of another catalog, or one that the aggregator did not write, is not taken for an old manifest's."""
+    """Segments of another catalog or another program are quarantined rather than taken for unknown segments."""
     folder = data.segments()[0].parent
     with esformat.create(folder / "000000000999.esdb") as writer:
         writer.add("s1", b"x", timestamp=1)
@@ -231,7 +231,7 @@ def test_foreign_segments_are_set_aside(data):
 
 
 def test_crash_between_file_and_manifest(data, tmp_path, monkeypatch):
-    """Files that a crash leaves when it seals or merges are swept: nothing is lost, nothing doubled, no problem."""
+    """Files that a crash leaves during a seal or merge are removed: nothing is lost, duplicated or reported."""
     images = [tmp_path / "sealing", tmp_path / "merging"]
     apply = aggregator.storage.manifest.Manifest.apply
 
@@ -254,14 +254,14 @@ def test_crash_between_file_and_manifest(data, tmp_path, monkeypatch):
 
 
 def test_damaged_log_files_are_kept(data):
-    """What cannot be read of the log is reported and copied before its file is deleted."""
+    """Unreadable parts of the log are reported, and the file is copied before it is deleted."""
     with aggregator.open(data.root) as catalog:
         topic = catalog.topic("t")
         data.append(topic, 600, "0", 5)
         data.append(topic, 700, "0", 5)
     path = max(path for path in (data.root / "log").glob("*.log") if path.stat().st_size > 100)
     stored = bytearray(path.read_bytes())
-    stored[stored.rindex(b"LFRM", 0, stored.rindex(b"LFRM")) + 100] ^= 1  # the last but one batch
+    stored[stored.rindex(b"LFRM", 0, stored.rindex(b"LFRM")) + 100] ^= 1  # the last batch but one
     path.write_bytes(stored)
     expected = [*data.all, *range(700, 705)]
     for _ in range(2):
@@ -280,7 +280,7 @@ def test_damaged_log_files_are_kept(data):
 
 
 def test_frames_of_a_later_version_are_kept(data, monkeypatch):
-    """A frame that is whole and says nothing that this program knows is reported, and its file is copied."""
+    """An intact frame of an unknown kind is reported, and its file is copied to quarantine."""
     with aggregator.open(data.root) as catalog, monkeypatch.context() as patch:
         patch.setattr(aggregator.engine.ingest.append, "EventsPrefix", lambda schema, *rest: Prefix(99, *rest))
         Prefix = aggregator.storage.log.frame.EventsPrefix  # noqa: N806  a class
@@ -292,7 +292,7 @@ def test_frames_of_a_later_version_are_kept(data, monkeypatch):
 
 
 def test_rebuilding_is_refused_while_somebody_writes(data):
-    """And where there is no catalog; an interrupted attempt is no obstacle."""
+    """Rebuilding is refused during writes and without a catalog; an interrupted rebuild does not prevent another."""
     with aggregator.open(data.root), pytest.raises(aggregator.CatalogLockedError):
         aggregator.rebuild_manifest(data.root)
     with pytest.raises(aggregator.CatalogNotFoundError):
@@ -305,7 +305,7 @@ def test_rebuilding_is_refused_while_somebody_writes(data):
 
 
 def test_rebuilding_in_the_midst_of_a_merge(data):
-    """Where the merged segment and those it was made from are all there, events count once."""
+    """If a merged segment and its sources all exist, a rebuilt manifest counts their events once."""
     with aggregator.open(data.root) as catalog:
         scan = iter(catalog.topic("t").scan())
         next(scan)
@@ -319,7 +319,7 @@ def test_rebuilding_in_the_midst_of_a_merge(data):
 
 
 def test_stats_are_json_after_all_that(data):
-    """Quarantined files count as what the catalog takes."""
+    """`stats` is valid JSON after damage and counts quarantined files as disk usage."""
     data.segment_with(0).write_bytes(b"damaged")
     with aggregator.open(data.root) as catalog:
         stats = json.loads(json.dumps(catalog.stats()))
@@ -330,8 +330,8 @@ def test_stats_are_json_after_all_that(data):
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("work", ["erasing", "merging"])
 def test_a_new_segment_that_the_manifest_did_not_take(tmp_path, monkeypatch, work, left):
-    """Its file goes when no crash can bring the change back that failed. Until then it stays, and the next opening
-    does not take it in: another one was made in its place, which may have less.
+    """The segment of a failed manifest change is deleted once no crash can restore that change. Until then it stays,
+    and the next opening does not take it in: its replacement may have fewer events.
     """
     root = tmp_path / "data"
     apply, settle, failed = Manifest.apply, Manifest.settle, []
@@ -372,13 +372,13 @@ def test_a_new_segment_that_the_manifest_did_not_take(tmp_path, monkeypatch, wor
 
 
 def open_files():
-    """What this process has open."""
+    """The open file descriptors of this process."""
     return sorted(path.name for path in Path("/dev/fd").iterdir())
 
 
 @pytest.mark.parametrize(("failing", "read_only"), [(Scheduler, False), (StreamIndex, False), (StreamIndex, True)])
 def test_an_opening_that_fails_leaves_nothing_open(data, monkeypatch, failing, read_only):
-    """Neither files nor locks, however late it fails: the next one finds all as it was."""
+    """An opening that fails, however late, leaves no files or locks open; the next one finds everything unchanged."""
     before = open_files()
     with monkeypatch.context() as patch:
         patch.setattr(failing, "__init__", mock.Mock(side_effect=OSError(errno.ENOMEM, "no memory")))

@@ -1,4 +1,4 @@
-"""Damage after a crash that leaves a smaller catalog, whole as it looks: it is told, never answered from in silence."""
+"""Damage after a crash that leaves a smaller but consistent catalog is reported, never silently ignored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows(first, count):
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory):
-    """What kill -9 leaves of a catalog with segments, a log of two files, and a manifest that is mostly in its WAL."""
+    """A catalog as kill -9 leaves it: segments, a log of two files, and a manifest mostly in its WAL."""
     root = tmp_path_factory.mktemp("crashed") / "data"
     with no_background(), aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", indexes=["type"])
@@ -75,12 +75,12 @@ LOG_DAMAGE = [
 
 @pytest.mark.parametrize("how", LOG_DAMAGE)
 def test_a_log_that_lost_what_was_acknowledged(root, how):
-    """A reader and a writer say so, and how much; the writer once; nothing that comes later is lost."""
+    """Reader and writer report the loss and its size, the writer once; later events are kept."""
     damage_log(root, how)
     with aggregator.open(root, read_only=True) as reader:
         left = {event.timestamp for event in reader.topic("t").scan()}
         assert SEALED <= len(left) < SEALED + LOGGED
-        if how != "first missing":  # which a reader does not look for
+        if how != "first missing":  # which readers do not check
             assert any("bytes" in problem.message for problem in reader.problems())
     with aggregator.open(root) as catalog:
         topic = catalog.topic("t")
@@ -103,7 +103,7 @@ def test_a_log_that_lost_what_was_acknowledged(root, how):
 
 @pytest.mark.usefixtures("quiet")
 def test_an_undamaged_log_is_no_problem(root):
-    """Whatever a crash leaves of the newest file, and whoever looks: also where there is none yet, or no mark."""
+    """A log as a crash leaves it is no problem for readers or writers, nor without a newest file or a mark."""
     for _ in range(3):
         with aggregator.open(root, read_only=True) as reader:
             assert reader.problems() == []
@@ -113,7 +113,7 @@ def test_an_undamaged_log_is_no_problem(root):
             image = crash_image(root, root.with_name("again"))
         shutil.rmtree(root)
         image.rename(root)
-    log_files(root)[-1].unlink()  # it had only its header: a power cut came before its name was synced
+    log_files(root)[-1].unlink()  # it had only its header: the power failed before its name was synced
     with aggregator.open(root) as catalog:
         assert catalog.problems() == []
     (root / "log" / MARK_NAME).unlink()
@@ -144,7 +144,7 @@ def damage_wal(path, how):
 
 
 def read_only_count(root):
-    """How many events a reader sees, or what it is told."""
+    """The number of events that a reader sees, or its error."""
     try:
         with aggregator.open(root, read_only=True) as reader:
             return reader.topic("t").scan().count()
@@ -164,7 +164,7 @@ WAL_DAMAGE = [
 
 @pytest.mark.parametrize(("how", "shm"), share_of(product(WAL_DAMAGE, [True, False]), 3))
 def test_readers_beside_a_damaged_manifest(root, how, shm):
-    """They see all of it, or an error that names the way out; who opens for writing brings everything back."""
+    """A reader sees everything or an error with a hint; opening for writing restores everything."""
     if not shm:
         (root / "manifest.sqlite-shm").unlink()
     damage_wal(root / "manifest.sqlite-wal", how)
@@ -177,7 +177,7 @@ def test_readers_beside_a_damaged_manifest(root, how, shm):
 
 
 def test_an_old_copy_of_the_manifest_that_is_only_read(root, tmp_path):
-    """The same, where somebody put a copy of before back."""
+    """An old copy of the manifest makes opening for reading fail."""
     with aggregator.open(root) as catalog:
         shutil.copy(root / "manifest.sqlite", tmp_path / "old")
         catalog.seal()
@@ -190,7 +190,7 @@ def test_an_old_copy_of_the_manifest_that_is_only_read(root, tmp_path):
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_directory_in_the_place_of_a_segment(root, named):
-    """It is set aside, and what it stood for is missing."""
+    """A directory in the place of a segment is quarantined, and the segment is missing."""
     folder = root / "segments" / "000000"
     path = min(folder.glob("*.esdb")) if named else folder / f"{99:012}.esdb"
     if named:

@@ -1,4 +1,4 @@
-"""Faults at system calls, a slice of `python -m tests.soak.faults`; background work that cannot begin."""
+"""Faults at system calls, a slice of `python -m tests.soak.faults`, and background work that cannot start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[4]
 
 @pytest.mark.skipif(not tracing.POSSIBLE, reason="system calls are watched on Linux on x86-64")
 def test_faults_at_system_calls(tmp_path):
-    """Killed at calls of every kind, syncs that fail, a full disk, no descriptors: what was promised holds."""
+    """All promises hold through kills at every kind of call, failing syncs, a full disk and exhausted descriptors."""
     command = [
         sys.executable,
         "-m",
@@ -40,11 +40,11 @@ def test_faults_at_system_calls(tmp_path):
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "broken promises: 0;" in done.stdout
-    assert "'kill': " in done.stdout  # how many of the other kinds the time is enough for depends on the machine
+    assert "'kill': " in done.stdout  # how many of the other kinds fit into the time depends on the machine
 
 
 def test_a_lock_that_cannot_be_written(tmp_path, monkeypatch):
-    """On a full disk opening fails, and the lock is not kept: when there is room again, opening succeeds."""
+    """On a full disk opening fails and releases the lock; with room again it succeeds."""
 
     def fail(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -57,7 +57,7 @@ def test_a_lock_that_cannot_be_written(tmp_path, monkeypatch):
 
 
 def test_opening_that_fails_leaves_no_thread(tmp_path, monkeypatch):
-    """Nobody works on a catalog whose lock was let go."""
+    """No thread works on a catalog whose lock was released."""
     before = set(threading.enumerate())
     real = Manifest.put
 
@@ -69,11 +69,11 @@ def test_opening_that_fails_leaves_no_thread(tmp_path, monkeypatch):
     monkeypatch.setattr(Manifest, "put", fail)
     with pytest.raises(aggregator.ManifestFailedError):
         aggregator.open(tmp_path / "data")
-    assert set(threading.enumerate()) <= before  # some of an earlier test may have ended
+    assert set(threading.enumerate()) <= before  # some threads of an earlier test may have ended
 
 
 def test_background_work_outlives_a_lack_of_threads(tmp_path, monkeypatch):
-    """Where the system gives no thread just now, sealing is tried again."""
+    """If the system has no threads, sealing is retried."""
     with aggregator.open(tmp_path / "data") as catalog:
         scheduler = catalog._backend.scheduler
         pool, real, failures = scheduler._pool, scheduler._pool.submit, []
@@ -96,7 +96,7 @@ def test_background_work_outlives_a_lack_of_threads(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not tracing.POSSIBLE, reason="system calls are watched on Linux on x86-64")
 def test_a_change_that_failed_is_brought_back_by_a_crash_unless_it_is_settled(tmp_path):
-    """SQLite had written it and could not sync it: files that it names must stay until another change was made."""
+    """A change that SQLite wrote but could not sync may return after a crash: its files stay until a later change."""
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "tests.soak.unsynced_change"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""kill -9 in full run: every acknowledged event is there once, batches are whole, retries are known."""
+"""kill -9 under load: every acknowledged event is there once, batches are whole, and retries are recognised."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LONGEST_S = 0.6 if effort.ALL else 0.3
 
 
 def run_and_kill(root, durability, roll_rows, seconds, threads=4):
-    """What the child acknowledged before it was killed: (partition, producer, sequence, first, last)."""
+    """Start a child, kill it, and return what it acknowledged: (partition, producer, sequence, first, last)."""
     command = [sys.executable, str(ROOT / "tests/support/ingest_child.py"), str(root), durability, str(roll_rows)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen([*command, str(threads)], stdout=subprocess.PIPE, env=environment) as child:
         assert child.stdout is not None
-        lines = [child.stdout.readline()]  # it is under way
+        lines = [child.stdout.readline()]  # it is running
         time.sleep(seconds)
         child.send_signal(signal.SIGKILL)
         lines += child.stdout.read().splitlines(keepends=True)
@@ -37,7 +37,7 @@ def run_and_kill(root, durability, roll_rows, seconds, threads=4):
 
 
 def check(root, acknowledged):
-    """Open again and compare."""
+    """Open the catalog and compare it with the acknowledged batches."""
     began = time.monotonic()
     with aggregator.open(root) as catalog:
         assert time.monotonic() - began < 60
@@ -51,7 +51,7 @@ def check(root, acknowledged):
             for index, data in zip(indexes, table["data"].to_pylist(), strict=True):
                 producer, sequence, _ = data.split(b"/")
                 stored[partition, producer.decode(), int(sequence)].append((index, data))
-        for (_, producer, sequence), found in stored.items():  # all of a batch, in order, once
+        for (_, producer, sequence), found in stored.items():  # every event of a batch, in order, once
             assert [data for _, data in found] == batch(producer, sequence)["data"].to_pylist()
         for partition, producer, sequence, first, last in acknowledged:
             found = stored[partition, producer, sequence]
@@ -72,14 +72,14 @@ def check(root, acknowledged):
     ],
 )
 def test_killed_while_ingesting(tmp_path, durability, roll_rows):
-    """Several times over the same catalog, with sealing all the time or none at all."""
+    """The same catalog survives several kills, with constant sealing or without any."""
     acknowledged = []
     chance = random.Random(roll_rows)
     for _ in range(3 if effort.ALL else 2):
         acknowledged += run_and_kill(tmp_path / "data", durability, roll_rows, chance.uniform(0.05, LONGEST_S))
         if durability == "fsync":
             assert check(tmp_path / "data", acknowledged) >= len(set(acknowledged))
-    if durability != "fsync":  # record indexes jump after each crash, and are never given twice
+    if durability != "fsync":  # record indexes jump after each crash and are never reused
         with aggregator.open(tmp_path / "data") as catalog:
             topic = catalog.topic("t")
             for partition in topic.partitions:

@@ -1,5 +1,5 @@
-"""Record indexes are never given twice, also where a crash may have taken acknowledged events with it. What of them is
-passed over is known, and not more than was reserved.
+"""Record indexes are never reused, even if a crash may have lost acknowledged events. Skipped indexes are known, and at
+most the reserved number is skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNSYNCED = ["interval", "none"]
 
 
 def crashed(path, copy, lost=False):
-    """A copy of a catalog as it is while its writer runs: what a crash leaves. lost: without what was not synced."""
+    """Copy a catalog while its writer runs, as a crash leaves it. lost: without data that was not synced."""
     crash_image(path, copy)
     if lost:
         for file in (copy / "log").iterdir():
@@ -51,7 +51,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.fixture(scope="module", params=UNSYNCED)
 def left(request, tmp_path_factory):
-    """A catalog whose process was killed behind eight events, and a copy of its files."""
+    """A catalog whose process was killed after eight events, and a copy of its files."""
     root = tmp_path_factory.mktemp("killed") / "data"
     assert subprocess.run([sys.executable, "-c", KILLED, str(root), request.param], check=False).returncode == -9
     return root, Path(shutil.copytree(root, root.with_name("copy")))
@@ -59,7 +59,7 @@ def left(request, tmp_path_factory):
 
 @pytest.fixture
 def killed(left):
-    """The catalog as it was left, in the directories where it was."""
+    """The killed catalog, restored in its original directory."""
     root, copy = left
     for path in root.rglob("*"):
         if path.is_file():
@@ -73,13 +73,13 @@ def next_index(root):
 
 
 def test_a_killed_process_loses_nothing(killed):
-    """The kernel has what it wrote: record indexes go on without a hole, in all later runs."""
+    """A killed process loses nothing, since the kernel has its writes: indexes continue without a gap in later runs."""
     assert [next_index(killed) for _ in range(2)] == [8, 10]
 
 
 @pytest.mark.parametrize("why", ["another boot", "no word of the boot", "a copy", "an unknown end", "cut off"])
 def test_what_may_have_lost_events_has_a_hole(tmp_path, killed, monkeypatch, why):
-    """Where the kernel that had the log is not there any more, or the log does not tell that it has all of it."""
+    """If the kernel was restarted, or the log does not prove that it is complete, record indexes are skipped."""
     log = killed / "log"
     if why == "a copy":
         killed = shutil.copytree(killed, tmp_path / "data")
@@ -98,7 +98,7 @@ def test_what_may_have_lost_events_has_a_hole(tmp_path, killed, monkeypatch, why
 @pytest.mark.parametrize("end", ["closed", "crashed"])
 @pytest.mark.parametrize("durability", UNSYNCED)
 def test_indexes_stay_passed_over(tmp_path, durability, end):
-    """A partition that gets nothing in the run after a crash goes on behind the hole in a later one."""
+    """A partition without events in the run after a crash still skips the same indexes later."""
     with aggregator.open(tmp_path / "first", durability=durability) as catalog:
         catalog.create_topic("t").append(EVENTS)
         after_crash = crashed(tmp_path / "first", tmp_path / "second")
@@ -114,7 +114,7 @@ def test_indexes_stay_passed_over(tmp_path, durability, end):
 
 @pytest.mark.parametrize("durability", UNSYNCED)
 def test_what_was_lost_is_not_given_again(tmp_path, durability):
-    """However many were given, in however large batches; a partition that was left alone has no hole."""
+    """Lost record indexes are not reused, however many there were; an idle partition has no gap."""
     large = pa.table({"space": ["a"] * 3 * reserve.FIRST, "timestamp": pa.array(range(3 * reserve.FIRST), pa.int64())})
     with aggregator.open(tmp_path / "first", durability=durability) as catalog:
         topic = catalog.create_topic("t")
@@ -132,7 +132,7 @@ def test_what_was_lost_is_not_given_again(tmp_path, durability):
 
 @pytest.mark.parametrize("durability", ["fsync", *UNSYNCED])
 def test_nothing_is_passed_over(tmp_path, durability):
-    """After a crash of a run that synced every append, and where a run was closed, indexes go on where they were."""
+    """After a crash of a run with durability "fsync", or a clean close, indexes continue without a gap."""
     with aggregator.open(tmp_path / "first", durability=durability) as catalog:
         catalog.create_topic("t").append(EVENTS)
         if durability == "fsync":
@@ -143,7 +143,7 @@ def test_nothing_is_passed_over(tmp_path, durability):
 
 
 def test_closing_syncs_all_of_the_log(tmp_path, monkeypatch):
-    """Then nothing is reserved any more, as nothing can be lost: not of older files either, which "none" left alone."""
+    """Closing syncs all log files, also older ones that "none" did not sync, so that no index need be skipped."""
     synced, real = set(), log_module.sync_file
 
     def sync(descriptor):
@@ -161,7 +161,7 @@ def test_closing_syncs_all_of_the_log(tmp_path, monkeypatch):
 
 
 def test_what_was_passed_over_is_not_counted(tmp_path):
-    """Neither as records that are gone nor as ones that are to come; readers know, and so does a rebuilt manifest."""
+    """Skipped indexes count neither as expired nor as pending records, for writers, readers and a rebuilt manifest."""
     root = tmp_path / "data"
     with aggregator.open(root, durability="none") as catalog:
         catalog.write({"a": "1"}, [{"ts": 1, "msg": "old"}])

@@ -1,4 +1,4 @@
-"""What a rebuilt manifest brings back that neither segments nor log tell, and what it says where it cannot."""
+"""What a rebuilt manifest restores from its backup beyond segments and log, and what it reports if the backup fails."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lose_manifest(root):
 
 
 def rebuilt(root):
-    """Lose the manifest and rebuild it: the report."""
+    """Lose the manifest and rebuild it. Returns the report."""
     lose_manifest(root)
     return aggregator.rebuild_manifest(root)
 
@@ -45,7 +45,7 @@ def append(topic, count=10, space="a", partition="0"):
 
 
 def empty_log(catalog):
-    """Leave nothing in the log."""
+    """Empty the log."""
     catalog.seal()
     catalog._backend.log.roll()
     catalog._backend.sealer.release_log()
@@ -56,16 +56,16 @@ def remove_all(topic):
     topic.retain()
     topic.set_policy(retention={})
     removal = topic._backend.upkeep.removal
-    until(lambda: removal.sweep() >= 0 and not removal.waiting())  # a pipe may just be reading
+    until(lambda: removal.sweep() >= 0 and not removal.waiting())  # a pipe may be reading just now
 
 
 def image_of(root, name):
-    """What a crash would leave, but for the manifest."""
+    """What a crash would leave, without the manifest."""
     return shutil.copytree(root, root.with_name(name), ignore=shutil.ignore_patterns("manifest.sqlite*", "*.partial"))
 
 
 def test_topics_without_events(root):
-    """With their schemas, indexes, keys and policies; and later policies of those that have some."""
+    """Topics without events come back with schemas, indexes, keys and policies; others with their latest policies."""
     with aggregator.open(root) as catalog:
         catalog.create_topic(
             "empty", SCHEMA, indexes=["kind"], keys="binary", roll={"rows": 7}, retention={"age": "1d"}
@@ -86,7 +86,7 @@ def test_topics_without_events(root):
 
 
 def test_without_segments_and_log(root):
-    """A catalog that has lost everything but the facts is not begun anew as if nothing had been there."""
+    """A catalog that lost everything but the backup is not opened as a new one."""
     with aggregator.open(root) as catalog:
         catalog.create_topic("t")
     lose_manifest(root)
@@ -99,7 +99,7 @@ def test_without_segments_and_log(root):
 
 @pytest.mark.parametrize("how", ["removed", "erased before it was sealed", "erased after"])
 def test_record_indexes_are_never_given_twice(root, how):
-    """Where no segment is left that tells of them, nor the log; and positions of before go on."""
+    """Record indexes are not reused although no segment or log has them, and earlier positions stay valid."""
     with aggregator.open(root) as catalog:
         receipt = catalog.write({"a": "1"}, [{"ts": n, "msg": str(n)} for n in range(10)])
         standing = catalog.query("SELECT FROM a = 1")
@@ -128,7 +128,7 @@ def test_record_indexes_are_never_given_twice(root, how):
     with aggregator.open(root) as catalog:
         assert [event.data for event in catalog.query(f"SELECT FROM a = 1 POSITION {position}")] == [b"new"]
         assert catalog.write({"a": "1"}, [{"ts": 101, "msg": "newer"}]).first == receipt.last + 2
-    (root.with_name("forgetful") / "catalog.facts").unlink()  # as it was before there was such a file
+    (root.with_name("forgetful") / "catalog.facts").unlink()  # as before that file existed
     report = rebuilt(root.with_name("forgetful"))
     assert "catalog.facts is not there" in report.missing[0]
     with aggregator.open(root.with_name("forgetful")) as catalog:
@@ -138,12 +138,12 @@ def test_record_indexes_are_never_given_twice(root, how):
 
 
 def test_record_indexes_that_a_crash_may_have_lost(root):
-    """What was passed over after a crash stays so; and a run that did not sync is taken for one that crashed."""
+    """Indexes skipped after a crash stay skipped; a run without syncs is treated as crashed unless it was closed."""
     with aggregator.open(root, durability="none") as catalog:
         append(catalog.create_topic("t"))
         crashed = shutil.copytree(root, root.with_name("crashed"))
         lost = shutil.copytree(root, root.with_name("lost"))
-    with aggregator.open(crashed) as catalog:  # from now on synced
+    with aggregator.open(crashed) as catalog:  # synced from now on
         free = append(catalog.topic("t")).first
         assert free == reserve.FIRST + 10
         empty_log(catalog)
@@ -151,16 +151,16 @@ def test_record_indexes_that_a_crash_may_have_lost(root):
     rebuilt(crashed)
     with aggregator.open(crashed) as catalog:
         assert append(catalog.topic("t")).first == free + 10
-    rebuilt(lost)  # which reserved more, perhaps, just before it crashed
+    rebuilt(lost)  # which may have reserved more just before it crashed
     with aggregator.open(lost) as catalog:
         assert append(catalog.topic("t")).first > 1 << 22
-    rebuilt(root)  # which was closed
+    rebuilt(root)  # which was closed cleanly
     with aggregator.open(root) as catalog:
         assert append(catalog.topic("t")).first == 10
 
 
 def test_erasures_under_way(root):
-    """What was erased stays hidden, and goes; also where the segment that held it was rewritten already."""
+    """Erased events stay hidden and are removed, also if their segment was already rewritten."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         append(topic, space="secret-1")
@@ -173,7 +173,7 @@ def test_erasures_under_way(root):
             topic.erase(space)
         crashed = [image_of(root, "at once")]
         catalog.compact()
-        assert set(topic.erasures()) == {"secret-1", "secret-2"}  # the scan holds a file
+        assert set(topic.erasures()) == {"secret-1", "secret-2"}  # the scan keeps a file
         crashed.append(image_of(root, "half done"))
         del scan
     for image in crashed:
@@ -194,7 +194,7 @@ def test_erasures_under_way(root):
 
 
 def test_truncations_under_way(root):
-    """A stream begins where it was cut off."""
+    """A truncated stream still begins at the truncation."""
     with aggregator.open(root) as catalog:
         catalog.write({"a": "1"}, [{"ts": n, "msg": str(n)} for n in range(10)])
         catalog.seal()
@@ -208,7 +208,7 @@ def test_truncations_under_way(root):
 
 
 def test_no_trace_of_an_erased_key(root):
-    """The file names it while it is hidden, which counts as a trace, and not any longer."""
+    """The backup names an erased key while it is hidden, which counts as residue, and no longer."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         append(topic, space="secret")
@@ -230,7 +230,7 @@ def copied(catalog):
 
 
 def test_pipes_go_on(root):
-    """Each behind what it copied, also where retention took the copies and the notes that lay beside them."""
+    """Each pipe continues after what it copied, even if retention removed the copies and the progress with them."""
     with aggregator.open(root) as catalog:
         catalog.query("CREATE PIPE all FROM app = web")
         catalog.query("CREATE PIPE errors FROM app = web WHERE msg PREFIX ERROR")
@@ -238,7 +238,7 @@ def test_pipes_go_on(root):
         catalog.query("CREATE PIPE deleted")
         catalog.query("DELETE PIPE deleted")
         catalog.write({"app": "web"}, [{"msg": "ERROR 1"}, {"msg": "fine"}], "source")
-        for _ in range(2):  # then they have looked at each other's copies, too
+        for _ in range(2):  # by then the pipes have read each other's copies, too
             until(lambda: copied(catalog) == {"all": 2, "errors": 1, "idle": 0})
         empty_log(catalog)
         remove_all(catalog.topic("logs"))
@@ -250,7 +250,7 @@ def test_pipes_go_on(root):
         assert (report.pipes, report.missing) == (3, ())
         with aggregator.open(image) as catalog:
             until(lambda opened=catalog: len(copied(opened)) == 3)
-            if image is root:  # else they had looked at records, since gone, and it was not noted yet
+            if image is root:  # otherwise they had read records that are gone, without noting it
                 assert [(pipe["name"], pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == before
             catalog.write({"app": "web"}, [{"msg": "ERROR 2"}], "source")
             until(lambda opened=catalog: copied(opened) == {"all": 3, "errors": 2, "idle": 0})
@@ -258,7 +258,7 @@ def test_pipes_go_on(root):
 
 
 def damaged(stored, how):
-    """The bytes of a file of facts that cannot be used."""
+    """The bytes of an unusable backup."""
     if how == "cut short":
         return stored[:-1]
     if how == "flipped":
@@ -270,8 +270,8 @@ def damaged(stored, how):
 
 @pytest.mark.parametrize("how", ["cut short", "flipped", "newer", "empty", "noise"])
 def test_facts_that_cannot_be_used(root, how):
-    """Then segments and log tell what they can, the report says what is missing, and the file is set aside; beside a
-    manifest that is whole it is written anew.
+    """With an unusable backup, segments and log restore what they can, the report lists what is missing, and the file
+    is quarantined; beside an intact manifest it is rewritten.
     """
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", roll={"rows": 100})
@@ -305,7 +305,7 @@ def test_facts_that_cannot_be_used(root, how):
 
 
 def test_facts_that_the_disk_does_not_give(root):
-    """They are as good as damaged, and keep nobody from opening or rebuilding."""
+    """An unreadable backup counts as damaged and prevents neither opening nor rebuilding."""
     with aggregator.open(root) as catalog:
         append(catalog.create_topic("t"))
     (root / "catalog.facts").unlink()
@@ -321,7 +321,7 @@ def test_facts_that_the_disk_does_not_give(root):
 
 
 def forge(root, change):
-    """Change lines of the file, with a checksum that is right."""
+    """Change lines of the file and correct its checksum."""
     path = root / "catalog.facts"
     lines = [json.loads(line) for line in path.read_bytes()[40:].splitlines()]
     for line in change(lines) or lines:
@@ -347,12 +347,12 @@ def forge(root, change):
     ],
 )
 def test_facts_that_segments_and_log_contradict(root, kind, place, value, what):
-    """Those of another state, or another catalog: nothing that is there suffers, and the report says so."""
+    """A backup that contradicts segments or log is rejected with a report; existing data is not harmed."""
     with aggregator.open(root) as catalog:
         append(catalog.create_topic("t", SCHEMA))
         empty_log(catalog)
-        append(catalog.create_topic("logged", pa.schema([("x", pa.string())])))  # in the log only
-    with aggregator.open(root) as catalog:  # which notes the partitions
+        append(catalog.create_topic("logged", pa.schema([("x", pa.string())])))  # only in the log
+    with aggregator.open(root) as catalog:  # which writes the partitions
         catalog.query("CREATE PIPE p")
 
     def change(lines):
@@ -376,7 +376,7 @@ def test_facts_that_segments_and_log_contradict(root, kind, place, value, what):
 
 
 def test_erasures_of_another_partition(root):
-    """Nothing is hidden where facts and segments mean different partitions by a number, however it came to that."""
+    """If backup and segments number partitions differently, no event is hidden."""
     with aggregator.open(root) as catalog:
         append(catalog.create_topic("t"))
         append(catalog.create_topic("u"))
@@ -397,7 +397,7 @@ def test_erasures_of_another_partition(root):
 
 @pytest.mark.parametrize("value", ["", "{}", "[" * 5000, '{"at": "p1", "copied": 0, "gone": 0, "gaps": 0}'])
 def test_a_pipe_whose_progress_means_nothing(root, value):
-    """It fails and says why, for a writer and for a reader; the rest works, and it can be deleted."""
+    """A pipe with invalid progress fails with a reason, for writer and reader, and can be deleted."""
     with aggregator.open(root) as catalog:
         catalog.query("CREATE PIPE p")
 
@@ -417,7 +417,7 @@ def test_a_pipe_whose_progress_means_nothing(root, value):
 
 
 def test_an_old_copy_of_the_manifest(root):
-    """The facts are newer: what they know of erasures, policies and pipes is brought back, and reported."""
+    """A newer backup restores erasures, policies and pipes to an old copy of the manifest, and that is reported."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         append(topic, space="secret")
@@ -453,7 +453,7 @@ def test_an_old_copy_of_the_manifest(root):
 
 
 def test_what_did_not_change_is_not_made_again(root, monkeypatch):
-    """Of many topics a change makes the lines of the one that it changed, and of its schema."""
+    """A change rebuilds only the backup lines of its own topic and schema."""
     made = []
     monkeypatch.setattr(
         "aggregator.storage.manifest.fact_rows.line_of",
@@ -475,7 +475,7 @@ def test_what_did_not_change_is_not_made_again(root, monkeypatch):
 
 
 def test_what_is_written_when(root, monkeypatch):
-    """Appends, seals, merges and most of retention write nothing; what nothing else tells is there when a call ends."""
+    """Appends, seals, merges and most retention write no backup; facts found nowhere else are in it on return."""
     written = []
     real = FactsFile._write
     monkeypatch.setattr(FactsFile, "_write", lambda self, stored: (written.append(stored), real(self, stored)))
@@ -488,7 +488,7 @@ def test_what_is_written_when(root, monkeypatch):
     with aggregator.open(root) as catalog:
         assert writes() == 1
         topic = catalog.create_topic("t", SCHEMA)
-        assert 1 <= writes() <= 2  # background work may have come between topic and schema
+        assert 1 <= writes() <= 2  # background work may run between topic and schema
         for _ in range(5):
             append(topic)
             catalog.seal()
@@ -508,14 +508,14 @@ def test_what_is_written_when(root, monkeypatch):
         catalog.seal()
     assert writes() == 0
     with aggregator.open(root):
-        assert writes() == 1  # how far record indexes have come
+        assert writes() == 1  # the ends of record indexes
     with aggregator.open(root):
         assert writes() == 0
 
 
 @pytest.mark.background
 def test_a_disk_that_takes_no_facts(root, monkeypatch):
-    """The change is made all the same, background work says what is wrong and goes on until the file is there."""
+    """If the backup cannot be written, the change still succeeds; background work reports the error and retries."""
     with aggregator.open(root) as catalog:
         with monkeypatch.context() as patch:
             patch.setattr(FactsFile, "_write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
@@ -529,7 +529,7 @@ def test_a_disk_that_takes_no_facts(root, monkeypatch):
 
 @pytest.mark.parametrize(("bound", "size"), [("MAX_BYTES", 1500), ("MAX_LINE_BYTES", 500)])
 def test_more_facts_than_fit(root, monkeypatch, bound, size):
-    """Then there is no file rather than one that says too little, and a problem is listed."""
+    """If the facts exceed the limit, there is no backup instead of an incomplete one, and a problem is listed."""
     columns = pa.schema([(f"column {number}", pa.string()) for number in range(10)])
     with aggregator.open(root) as catalog:
         catalog.create_topic("t")
@@ -547,7 +547,7 @@ def test_more_facts_than_fit(root, monkeypatch, bound, size):
 
 
 def test_bytes_count(root):
-    """As what the catalog takes on disk."""
+    """The backup counts as disk usage of the catalog."""
     with aggregator.open(root) as catalog:
         catalog.create_topic("t")
         size = Layout(root).facts.stat().st_size
@@ -561,7 +561,7 @@ def test_bytes_count(root):
 
 @pytest.mark.parametrize("facts", ["kept", "lost"])
 def test_readers_beside_a_rebuild(root, facts):
-    """A scan that is open goes on, though its segments were merged; a reader sees what comes after the rebuild."""
+    """An open scan continues although its segments were merged; a reader sees appends after the rebuild."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         for _ in range(8):
@@ -593,7 +593,7 @@ def test_readers_beside_a_rebuild(root, facts):
 
 
 def test_a_reader_that_comes_while_the_manifest_is_replaced(root, monkeypatch):
-    """It waits for the moment until the new one has its name."""
+    """A reader that opens while the manifest is being replaced waits for the new one."""
     with aggregator.open(root) as catalog:
         append(catalog.create_topic("t"))
     away = (root / "manifest.sqlite").rename(root / "away")

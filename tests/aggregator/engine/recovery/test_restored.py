@@ -1,4 +1,4 @@
-"""A copy of a catalog that is restored: positions from after it are refused: their record indexes are given again."""
+"""A restored copy of a catalog refuses positions from after the copy, because their record indexes are reused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def copy(tmp_path):
 
 @pytest.mark.parametrize(("copied", "sealed", "idle"), pairs_of(["while open", "when closed"], [True, False], [0, 2]))
 def test_positions(root, copy, copied, sealed, idle):
-    """Those from before the copy go on; those from after it are refused, however the indexes lie, also where the
+    """Positions from before the copy stay valid; those from after it are refused, whatever the indexes, also if the
     catalog was opened in between.
     """
     live = copied == "while open"
@@ -100,7 +100,7 @@ def test_positions(root, copy, copied, sealed, idle):
 
 
 def test_a_reader_of_a_restored_copy(root, copy):
-    """Also where no writer has opened the copy: what lies beyond it was never this catalog's."""
+    """A reader refuses later positions, too, even if no writer has opened the copy."""
     with aggregator.open(root) as catalog:
         write(catalog, "1", "2")
         kept = position_of(catalog)
@@ -125,7 +125,7 @@ def test_a_reader_of_a_restored_copy(root, copy):
 
 
 def test_a_forwarder(root, copy, tmp_path, monkeypatch):
-    """Notes from after the copy are refused; those from before it go on with what is new."""
+    """A forwarder's notes from after the copy are refused; earlier notes continue with new records."""
     monkeypatch.setattr(forwarder, "NOTE_S", 0.05)
 
     def forward(notes):
@@ -149,7 +149,7 @@ def test_a_forwarder(root, copy, tmp_path, monkeypatch):
 
 
 def test_pipes_and_copies(root, copy):
-    """A pipe goes on in a restored copy, exactly where the copy has it."""
+    """In a restored copy, a pipe continues exactly where the copy's pipe was."""
     with aggregator.open(root) as catalog:
         catalog.query("CREATE PIPE p FROM app = a")
         write(catalog, "1", "2")
@@ -161,14 +161,14 @@ def test_pipes_and_copies(root, copy):
         assert len(list(catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 3", timeout_s=120))) == 3
     restore(root, copy)
     with aggregator.open(root) as catalog:
-        write(catalog, "new", "newer", first=3)  # what the pipe copied before the tail began comes by time
+        write(catalog, "new", "newer", first=3)  # what the pipe copied before the tail began arrives by time
         tail = catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 4", timeout_s=120)
         assert [event.data for event in tail] == [b"1", b"2", b"new", b"newer"]
         until(lambda: [(pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == [(4, 0)])
 
 
 def test_a_manifest_that_is_an_old_copy_alone(root, copy):
-    """Segments tell that the records of later positions are there: those go on."""
+    """If only the manifest is an old copy, segments prove that later records exist, and their positions stay valid."""
     with aggregator.open(root) as catalog:
         write(catalog, "1")
     copy.mkdir()
@@ -188,7 +188,7 @@ def test_a_manifest_that_is_an_old_copy_alone(root, copy):
 
 
 def test_the_past_is_bounded(tmp_path):
-    """Of many openings the newest are told apart; of those before only where they ended is known."""
+    """Only the newest openings are kept apart; of earlier ones only the end is known."""
     with closing(Manifest(tmp_path / "manifest.sqlite")) as manifest:
         with manifest.writing() as db:
             db.execute("INSERT INTO topics VALUES (1, 't', 'text', '[]', '{}', '{}', 0, 0)")
@@ -197,7 +197,7 @@ def test_the_past_is_bounded(tmp_path):
         for n in range(MAX_INCARNATIONS + 20):
             rows.begin({1: 10 * n, 2: 5}, known=True)
         for _ in range(5):
-            rows.begin({1: 10 * n, 2: 5}, known=True)  # that gave nothing
+            rows.begin({1: 10 * n, 2: 5}, known=True)  # which appended nothing
         past = rows.lineage()
         assert (len(past.names), past.names[0], rows.newest()) == (MAX_INCARNATIONS + 1, BEFORE, past.names[-1])
         assert [past.start(at, 1) for at in (0, 1, 2, MAX_INCARNATIONS)] == [0, 200, 210, 10 * n]
@@ -211,8 +211,8 @@ def test_the_past_is_bounded(tmp_path):
 @examples(300)
 @given(st.data())
 def test_histories_that_part(data):
-    """A position is taken exactly where both branches have all records before it in common, however often either was
-    opened, in whichever it was made. The original may go on without being opened again.
+    """A position is accepted exactly if both branches share all records before it, however often either was opened and
+    wherever the position was issued. The original may continue without being reopened.
     """
 
     def extended(starts, least, most):

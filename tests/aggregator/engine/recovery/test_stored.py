@@ -1,4 +1,4 @@
-"""Manifests that are lost, or old, of catalogs whose segments lie in a store."""
+"""Lost or old manifests of catalogs whose segments are in a store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lose_manifest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("let_go", [True, False])
 def test_a_lost_manifest(tmp_path, place, let_go):
-    """It comes back from files and objects, and knows which is where."""
+    """A rebuilt manifest covers files and objects and knows where each segment is."""
     with opened(tmp_path, store=place.as_uri(), keep_local={"age": "7d"}) as catalog:
         topic = filled(catalog)
         catalog.store.push()
@@ -54,7 +54,7 @@ def test_a_lost_manifest(tmp_path, place, let_go):
 
 
 def test_objects_that_stayed_longer_than_what_was_made_of_them(tmp_path, place):
-    """Of segments that were merged, and merged again, each event comes back once; the old objects then go."""
+    """After repeated merges with old objects left, each event comes back once; the old objects are then deleted."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         topic = filled(catalog, 2)
         tier = catalog._backend.upkeep.tier
@@ -82,7 +82,7 @@ def test_objects_that_stayed_longer_than_what_was_made_of_them(tmp_path, place):
 
 
 def test_an_erasure_under_way(tmp_path, place):
-    """What was erased is not brought back by objects that are still there."""
+    """Objects that still exist do not bring back erased events."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         topic = filled(catalog)
         catalog.store.push()
@@ -129,7 +129,7 @@ def test_a_damaged_object_is_told_of(tmp_path, place):
 
 
 def test_a_store_that_does_not_answer(tmp_path, place, s3, bucket, monkeypatch):
-    """Nothing is changed then."""
+    """If the store does not answer, rebuilding fails and changes nothing."""
     monkeypatch.setattr("aggregator.storage.store.objects.PATIENCE_S", 0.2)
     with opened(tmp_path, store=f"s3://{bucket}/x") as catalog:
         filled(catalog)
@@ -141,7 +141,7 @@ def test_a_store_that_does_not_answer(tmp_path, place, s3, bucket, monkeypatch):
 
 
 def test_an_old_copy_of_the_manifest(tmp_path, place):
-    """Segments that were let go since are found in the store."""
+    """With an old manifest, segments evicted since are found in the store."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         topic = filled(catalog)
         expected = rows(topic)

@@ -1,4 +1,4 @@
-"""Compaction: which segments merge, that nothing but the files changes, and that memory stays bounded."""
+"""Compaction: which segments merge; nothing but files changes; memory is bounded."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def few(count, **facts):
     ],
 )
 def test_what_merges_by_itself(segments, bounds, expected):
-    """Eight neighbours of one partition, schema and level, within the bounds."""
+    """Background merges take eight neighbours of one partition, schema and level, within the limits."""
     shuffled = random.Random(1).sample(segments, len(segments))
     assert numbers(merges_due(shuffled, bounds, 8)) == expected
 
@@ -78,13 +78,13 @@ def test_what_merges_by_itself(segments, bounds, expected):
     ],
 )
 def test_what_merges_when_asked(segments, bounds, expected):
-    """All neighbours of one partition and schema that fit together, whatever their level."""
+    """On request, all neighbours of one partition and schema within the limits merge, whatever their level."""
     shuffled = random.Random(1).sample(segments, len(segments))
     assert numbers(merges_possible(shuffled, bounds)) == expected
 
 
 def test_bounds():
-    """A merged segment is a small part of what retention keeps."""
+    """A merged segment is at most a small part of what retention keeps."""
     assert merge_limits(Retention(), Limits()) == MergeLimits(MAX_SEGMENT_BYTES, None)
     assert merge_limits(Retention(bytes=1000, age_us=10 * DAY_US), Limits()) == MergeLimits(100, DAY_US)
     assert merge_limits(Retention(bytes=1000), Limits(max_bytes=1000)) == MergeLimits(50, None)
@@ -99,7 +99,7 @@ def root(tmp_path):
 
 
 def answers(topic):
-    """What readers can see of a topic."""
+    """All answers that readers get from a topic."""
     scans = [
         topic.scan(), topic.scan(reverse=True, limit=50), topic.scan(space="s3"), topic.scan_index("type", "k1"),
         topic.scan(start=100, end=300, space="s1", reverse=True), topic.scan(columns=["record_index", "partition"]),
@@ -110,7 +110,7 @@ def answers(topic):
 
 
 def fill(catalog, topic, segments, seed=0, columns=()):
-    """Segments of late and early events of a few spaces, in two partitions."""
+    """Fill two partitions with segments of late and early events of a few spaces."""
     chance = random.Random(seed)
     for _ in range(segments):
         for partition in ("0", "1"):
@@ -129,7 +129,7 @@ def fill(catalog, topic, segments, seed=0, columns=()):
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("kind", share_of(["one schema", "columns that came", "types that changed"], 2))
 def test_nothing_changes_but_the_files(root, monkeypatch, kind):
-    """Every answer, record indexes too, is the same before and after, and after opening again."""
+    """Every answer, including record indexes, is the same before and after a merge and after reopening."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", indexes=["type"])
         fill(catalog, topic, 5, columns=["n"] if kind == "types that changed" else ())
@@ -157,7 +157,7 @@ def test_nothing_changes_but_the_files(root, monkeypatch, kind):
 
 @pytest.mark.usefixtures("quiet")
 def test_text_is_understood_from_the_first_merge_on(root, tmp_path):
-    """Few events have no templates when they are sealed; merged, loaded and rewritten they have: a third smaller."""
+    """Small segments have no templates when sealed; merged and loaded ones have, which saves over 30%."""
 
     def stored():
         paths = list(root.rglob("*.esdb"))
@@ -192,7 +192,7 @@ def test_text_is_understood_from_the_first_merge_on(root, tmp_path):
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("sealing", ["thread", "process"])
 def test_text_is_understood_when_it_is_sealed(root, sealing):
-    """Many events have templates at once; fewer have those of a segment of the topic before them; few have none."""
+    """Large segments have templates when sealed, medium ones those of a prior segment of the topic, small ones none."""
     texts = [b'{"url":"/product/%d","ms":%d,"who":"somebody"}' % (n * n % 9973, n * 31 % 5000) for n in range(200_000)]
     found = []
     with aggregator.open(root, sealing=sealing) as catalog:
@@ -208,7 +208,7 @@ def test_text_is_understood_when_it_is_sealed(root, sealing):
             if count:
                 topic.append(pa.table({"space": ["s"] * count, "timestamp": range(count), "data": texts[:count]}))
                 catalog.seal()
-            else:  # what was written without templates is looked through when it is merged
+            else:  # segments written without templates are searched for them when merged
                 catalog.compact(name)
             with esformat.open(max(root.rglob("*.esdb"), key=lambda path: path.stat().st_mtime_ns)) as segment:
                 reader = segment._reader
@@ -219,7 +219,7 @@ def test_text_is_understood_when_it_is_sealed(root, sealing):
 
 
 def test_by_itself(root):
-    """Few segments are left of many, level by level, and producers are still known."""
+    """Background merges leave few of many segments, level by level, and producers are still recognised."""
     count = 70 if ALL else 24
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", indexes=["type"])
@@ -240,7 +240,7 @@ def test_by_itself(root):
 
 @pytest.mark.usefixtures("quiet")
 def test_open_scans_finish(root, monkeypatch):
-    """A scan that began before reads the segments that were merged since; then their files go."""
+    """A scan begun earlier still reads the merged segments; then their files are deleted."""
     with aggregator.open(root) as catalog, aggregator.open(root, read_only=True) as reader:
         topic = catalog.create_topic("t", indexes=["type"])
         fill(catalog, topic, 6)
@@ -258,7 +258,7 @@ def test_open_scans_finish(root, monkeypatch):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_full_disk_changes_nothing(root, monkeypatch):
-    """Where a merged segment cannot be written, the others stay, and the next attempt works."""
+    """If a merged segment cannot be written, its sources stay, and the next attempt succeeds."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", indexes=["type"])
         fill(catalog, topic, 4)
@@ -297,7 +297,7 @@ with aggregator.open(sys.argv[1]) as catalog:
 @pytest.mark.usefixtures("quiet")
 @long
 def test_memory_is_bounded(tmp_path, monkeypatch):
-    """Merging eight segments takes some 150 MiB at most, however much is in them; a machine that is busy, the most."""
+    """Memory for merging eight segments is about the same for 26 MB and 154 MB of data."""
     taken = []
     for rows in (16_000, 96_000):
         root = tmp_path / str(rows)
@@ -311,7 +311,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
 
 
 def fill_with_noise(root, rows):
-    """Eight segments of so many events of 200 bytes that do not compress."""
+    """Eight segments with this many events of 200 incompressible bytes."""
     chance = np.random.default_rng(1)
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")

@@ -1,4 +1,4 @@
-"""Segments written by a process of their own: the same as in a thread, whatever becomes of that process."""
+"""Segments written by a separate process equal those written in a thread, whatever happens to that process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def process(tmp_path_factory):
 
 
 def facts(binary=False):
-    """What is told of a segment, besides its events."""
+    """The facts of a segment besides its events."""
     schema = make_schema(pa.schema([("data", pa.binary()), ("n", pa.int64())]), ["n"], binary_keys=binary)
     topic = TopicInfo(1, "t", "binary" if binary else "text", ("n",), Roll(), Retention(), 5)
     producers = [ProducerEntry(1, "p", 3, 2**64 - 1, 0, 4, "a note")]
@@ -52,7 +52,7 @@ def facts(binary=False):
 
 
 def events(schema, count):
-    """Events in two chunks, the second of which does not begin where its buffers do."""
+    """Events in two chunks; the second starts in the middle of its buffers."""
     rows = [
         {"space": f"s{number % 7}", "grouping": "", "timestamp": number, "data": b"x" * number, "n": number % 3,
          "record_index": number}
@@ -63,7 +63,7 @@ def events(schema, count):
 
 
 def test_the_same_file(process, tmp_path):
-    """Byte for byte, and the same facts, as when a thread writes it; of so many events with templates."""
+    """The file and its facts equal byte for byte those of a thread; this many events have templates."""
     writer, layout = process
     given = facts()
     table = events(given["schema"].schema, 5000)
@@ -77,7 +77,7 @@ def test_the_same_file(process, tmp_path):
 
 
 def test_errors_come_back(process):
-    """What cannot be written raises what it raises in a thread, leaves nothing, and does not end the process."""
+    """An event that cannot be written raises as in a thread, leaves no file and does not end the process."""
     writer, layout = process
     given = facts() | {"number": 8}
     table = events(given["schema"].schema, 10)
@@ -88,14 +88,14 @@ def test_errors_come_back(process):
     with pytest.raises(SealingFailedError, match="writing a segment failed: KeyError"):
         writer.write_segment(layout.segment(8), table.drop_columns("space").to_batches(), **given)
     assert not layout.segment(8).exists()
-    os.kill(pid, signal.SIGINT)  # as Ctrl-C and a service manager's stop send them to the whole group
+    os.kill(pid, signal.SIGINT)  # sent to the whole group, as by Ctrl-C or a service manager
     os.kill(pid, signal.SIGTERM)
     assert writer.write_segment(layout.segment(8), table.to_batches(), **given).rows == 10
     assert writer.pid == pid
 
 
 def test_a_name_that_is_not_durable(process, monkeypatch):
-    """Where the directory cannot be synced there is no segment, as the manifest will not have it."""
+    """If the directory cannot be synced, the segment is removed, because the manifest will not name it."""
     writer, layout = process
     given = facts() | {"number": 9}
     table = events(given["schema"].schema, 10)
@@ -115,7 +115,7 @@ def test_a_name_that_is_not_durable(process, monkeypatch):
 
 
 def test_threads_share_it(process):
-    """Partitions that are sealed at the same time get their own segments."""
+    """Partitions sealed in parallel get separate segments."""
     writer, layout = process
     given = facts()
     found = {}
@@ -136,8 +136,8 @@ def test_threads_share_it(process):
 
 
 def test_killed_and_begun_anew(tmp_path):
-    """Nothing is lost where it is killed: the caller is told, and sealing by itself goes on with another one."""
-    (tmp_path / "data" / "staging" / "sealing-0123" / "deep").mkdir(parents=True)  # of a writer that was killed
+    """Killing the process loses nothing: the caller gets an error, and background sealing starts another process."""
+    (tmp_path / "data" / "staging" / "sealing-0123" / "deep").mkdir(parents=True)  # left by a killed writer
     with aggregator.open(tmp_path / "data", sealing="process") as catalog:
         assert list((tmp_path / "data" / "staging").iterdir()) == []
         writer = catalog._backend.sealing_process
@@ -163,7 +163,7 @@ def test_killed_and_begun_anew(tmp_path):
 
 
 def test_it_ends_with_its_parent(tmp_path):
-    """A catalog's process that is killed leaves none behind: whoever holds its standard error is gone."""
+    """A killed catalog leaves no sealing process behind: everything that held its standard error is gone."""
     program = "import sys, aggregator; aggregator.open(sys.argv[1], sealing='process'); print(1, flush=True); input()"
     command = [sys.executable, "-c", program, str(tmp_path / "data")]
     parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -174,7 +174,7 @@ def test_it_ends_with_its_parent(tmp_path):
 
 
 def test_nobody_gets_one_unasked(tmp_path):
-    """Sealing is done in threads unless something else is said, and only what is known can be said."""
+    """Sealing uses threads by default, and an unknown value is refused."""
     with aggregator.open(tmp_path / "data") as catalog:
         assert catalog._backend.sealing_process is None
     with pytest.raises(InvalidRequestError, match="sealing must be thread or process, not 'fork'"):
@@ -182,7 +182,7 @@ def test_nobody_gets_one_unasked(tmp_path):
 
 
 def written(layout, process, count):
-    """Files of some events each, as a topic's segments are."""
+    """Files of a few events each, like a topic's segments."""
     given = facts()
     for number in range(count):
         table = events(given["schema"].schema, 40 + number)
@@ -191,7 +191,7 @@ def written(layout, process, count):
 
 
 def test_the_same_merge(process, tmp_path):
-    """Byte for byte, and the same facts, as when a thread merges; what fails leaves nothing and ends nothing."""
+    """A merge in the process equals one in a thread byte for byte; a failed one leaves no file and ends no process."""
     writer, layout = process
     sources, properties = written(layout, writer, 3), {"name": "value"}
     here = merge_segments(sources, tmp_path / "a.esdb", properties)
@@ -209,11 +209,11 @@ def test_the_same_merge(process, tmp_path):
 
 
 def test_given_up(tmp_path):
-    """A merge that nobody wants any more ends at once, is told of, and leaves nothing."""
+    """An abandoned merge ends immediately with an error and leaves no file."""
     layout = Layout(tmp_path)
     with closing(SealingProcess(layout)) as process:
         sources = written(layout, process, 2)
-        os.kill(process.pid, signal.SIGSTOP)  # or it would be done too soon
+        os.kill(process.pid, signal.SIGSTOP)  # otherwise it could finish too soon
         with ThreadPoolExecutor(1) as pool:
             merging = pool.submit(process.merge, layout.segment(130), sources, {})
             time.sleep(0.1)
@@ -228,7 +228,7 @@ def test_given_up(tmp_path):
 
 @pytest.mark.parametrize("sealing", ["thread", "process"])
 def test_merged_in_another_process(tmp_path, sealing):
-    """A catalog that seals in a process merges in another one, begun when there is something to merge."""
+    """A catalog that seals in a process merges in another, which starts with the first merge."""
     with aggregator.open(tmp_path / "data", sealing=sealing) as catalog:
         merging = catalog._backend.merging_process
         assert merging is None or merging.pid is None
@@ -248,10 +248,10 @@ def test_merged_in_another_process(tmp_path, sealing):
 
 
 def test_killed_while_it_merges(tmp_path):
-    """Once is no fault of the segments: they are merged the next time. Those of the second time are passed over."""
+    """Segments whose merge was killed once are merged next time; those killed twice are skipped and reported."""
     with aggregator.open(tmp_path / "data", sealing="process") as catalog, ThreadPoolExecutor(1) as pool:
         merging = catalog._backend.merging_process
-        topic = catalog.create_topic("t", retention={"segments": 1 << 30})  # merges wait until they are asked for
+        topic = catalog.create_topic("t", retention={"segments": 1 << 30})  # merges run only on request
 
         def more():
             for number in range(2):
@@ -259,7 +259,7 @@ def test_killed_while_it_merges(tmp_path):
                 catalog.seal()
 
         def killed():
-            os.kill(merging.pid, signal.SIGSTOP)  # or it would be done too soon
+            os.kill(merging.pid, signal.SIGSTOP)  # otherwise it could finish too soon
             compacting = pool.submit(catalog.compact)
             time.sleep(0.3)
             os.kill(merging.pid, signal.SIGKILL)
@@ -283,7 +283,7 @@ def test_killed_while_it_merges(tmp_path):
 
 @long
 def test_a_message_without_its_events(tmp_path):
-    """A process that cannot take the events in ends, and its parent is told; it does not leave it waiting."""
+    """A process that receives no events for its task ends, and its parent gets an error instead of waiting."""
     writer = SealingProcess(Layout(tmp_path))
     (process, channel), task = writer._running, facts()
     del task["producers"]

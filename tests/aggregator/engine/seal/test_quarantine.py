@@ -1,4 +1,4 @@
-"""Events that cannot be sealed are set aside, told, erased, retained, retried, dropped; nothing else waits for them."""
+"""Events that cannot be sealed are quarantined, reported, erased, retained, retried, dropped; no other event waits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def row(space, timestamp, data=b""):
 
 
 def poisoned(root, rows, topic="t", before=3, **options):
-    """A catalog whose topic has some good events, sealed and not, and then such rows in its log; gives their index."""
+    """Give a topic good events, sealed and unsealed, then put these rows in its log. Returns their first index."""
     with aggregator.open(root) as catalog:
         made = catalog.create_topic(topic) if topic not in catalog.topics() else catalog.topic(topic)
         made.append([row("good", 1, b"sealed")])
@@ -54,7 +54,7 @@ MIXED = [row("near", 10), row(BAD, 11, b"erase-me"), row("near", 12), row("far",
 
 @pytest.mark.parametrize("sealing", ["thread", "process"])
 def test_neighbours_are_sealed(root, sealing, caplog):
-    """Only the row that cannot be sealed is set aside; it is told, and the log lets go of it."""
+    """Only the row that cannot be sealed is quarantined and reported, and the log releases it."""
     first = poisoned(root, MIXED)
     caplog.set_level(logging.ERROR, "aggregator")
     with aggregator.open(root, sealing=sealing) as catalog:
@@ -90,7 +90,7 @@ def test_neighbours_are_sealed(root, sealing, caplog):
 
 @pytest.mark.background
 def test_by_itself(root):
-    """Nobody has to call anything, and no trouble is left that would make a server not ready."""
+    """Background work quarantines events without a call, and no trouble is left that would make a server unready."""
     poisoned(root, MIXED)
     with aggregator.open(root, tuning=Tuning(tick_s=0.05)) as catalog:
         topic = catalog.topic("t")
@@ -104,7 +104,7 @@ def test_by_itself(root):
 
 
 def test_erasing_completes(root):
-    """An erased space is gone though its events cannot be sealed, and of others nothing is."""
+    """Erasing a space completes although its events cannot be sealed, and removes no other events."""
     poisoned(root, MIXED)
     with aggregator.open(root) as catalog:
         topic = catalog.topic("t")
@@ -119,7 +119,7 @@ def test_erasing_completes(root):
 
 
 def test_erasing_what_lies_beside_poison(root):
-    """The erasure of another space of the topic does not wait, and its text is nowhere in the catalog's directory."""
+    """Erasing another space of the topic does not wait, and none of its text remains in the catalog's directory."""
     poisoned(root, [row("ada-lovelace", 10, b"erase-me"), row(BAD, 11), row("ada-lovelace", 12)])
     with aggregator.open(root) as catalog:
         topic = catalog.topic("t")
@@ -131,7 +131,7 @@ def test_erasing_what_lies_beside_poison(root):
 
 
 def unreadable(columns, space):
-    """A batch without a time: the log takes it, and nothing that reads the log back does."""
+    """A batch without a time, which the log accepts but no reader of the log does."""
     arrays = [[space], [""], [None], [b"erase-me"]]
     kinds = [field.type for field in columns.arrow]
     return pa.RecordBatch.from_arrays(list(map(pa.array, arrays, kinds)), names=columns.arrow.names)
@@ -139,7 +139,7 @@ def unreadable(columns, space):
 
 @pytest.mark.parametrize("later", [0, 1])
 def test_a_frame_of_the_log_that_cannot_be_read(root, later):
-    """It is told, with a copy of its file in quarantine; the log lets go of it, and erasing does not wait for it."""
+    """An unreadable log frame is reported and its file quarantined; the log releases it; erasing does not wait."""
     with aggregator.open(root) as catalog:
         catalog.create_topic("t").append([row("ada-lovelace", 1), row("other", 2)])
     first = log_by_hand(root, "t", unreadable(newest_columns(root, "t"), "ada-lovelace"))
@@ -160,7 +160,7 @@ def test_a_frame_of_the_log_that_cannot_be_read(root, later):
 
 
 def test_erasing_what_is_in_quarantine(root):
-    """Events of a space leave quarantined batches; the others of the batch stay, and their file holds nothing of it."""
+    """Erasing a space removes its events from quarantined batches; other events stay, and its text is gone."""
     other = "other" + "y" * LONG
     poisoned(root, [row("near", 10), row(BAD, 11, b"erase-me"), row(other, 12, b"keep-me"), row("far", 13)])
     with aggregator.open(root) as catalog:
@@ -181,7 +181,7 @@ def test_erasing_what_is_in_quarantine(root):
 
 
 def test_a_file_that_cannot_be_read(root):
-    """Erasing does not wait for a damaged batch: it goes as a whole, and that is told."""
+    """Erasing drops a damaged quarantined batch as a whole, without waiting, and reports that."""
     poisoned(root, MIXED)
     with aggregator.open(root) as catalog:
         catalog.seal()
@@ -200,7 +200,7 @@ def test_a_file_that_cannot_be_read(root):
 
 
 def test_nothing_but_poison(root):
-    """A whole batch, of a producer that is still recognised; other topics and partitions are sealed meanwhile."""
+    """A whole batch can be quarantined; other topics and partitions are sealed meanwhile."""
     first = poisoned(root, [row(BAD, 11)] * 300, before=0, producer="web", sequence=7)
     with aggregator.open(root) as catalog:
         catalog.create_topic("u").append([row("good", 1)])
@@ -241,7 +241,7 @@ sealing_helper.run(int(sys.argv[1]))
 @long
 @pytest.mark.slow
 def test_events_that_end_the_process(root, monkeypatch):
-    """The process that writes segments may die of some events: the second time these are set aside."""
+    """Events that kill the sealing process are quarantined the second time."""
     monkeypatch.setattr(sealing_process, "_PROGRAM", HELPER)
     with aggregator.open(root, sealing="process") as catalog:
         topic = catalog.create_topic("t")
@@ -258,7 +258,7 @@ def test_events_that_end_the_process(root, monkeypatch):
 
 @long
 def test_events_that_end_the_catalog(root, tmp_path):
-    """Where sealing in threads ends the whole process, twice at the same events, the third opening sets them aside."""
+    """If sealing in a thread kills the process twice at the same events, the third opening quarantines them."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         topic.append([row("good", 1)])
@@ -284,7 +284,7 @@ with aggregator.open(sys.argv[1]) as catalog:
 
 @long
 def test_too_many_columns(root):
-    """Batches of one family whose newest columns no segment takes: only those that have them are set aside."""
+    """If no segment can have a family's newest columns, only the batches with these columns are quarantined."""
     with aggregator.open(root) as catalog:
         catalog.create_topic("t").append([row("good", 1)])
     wide = EventSchema(
@@ -305,11 +305,11 @@ def test_too_many_columns(root):
 
 
 def test_a_system_that_fails(root, monkeypatch):
-    """Where nothing can be sealed, no event is to blame: none is set aside, and the error is raised."""
+    """If nothing can be sealed, the error is raised and no event is quarantined."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         topic.append([row("good", 1)])
-        (root / "segments" / "000000").write_bytes(b"")  # where a folder should be
+        (root / "segments" / "000000").write_bytes(b"")  # in place of the folder
         with pytest.raises(OSError, match="000000"):
             catalog.seal()
         assert catalog.quarantine.entries() == []
@@ -318,7 +318,7 @@ def test_a_system_that_fails(root, monkeypatch):
 
 
 def test_closing_does_not_wait(root):
-    """Finding out what cannot be sealed is given up where the catalog is being closed; the next opening does it."""
+    """The search for unsealable events is abandoned if the catalog closes; the next opening does it."""
     poisoned(root, MIXED)
     with aggregator.open(root) as catalog:
         catalog._backend.upkeep.stop()
@@ -332,7 +332,7 @@ def test_closing_does_not_wait(root):
 
 @pytest.mark.parametrize("how", ["bytes", "age"])
 def test_retention_counts_and_removes_it(root, how):
-    """As the segment that it would have been: with what is older, before what is newer."""
+    """A quarantined batch expires like the segment it would have been: after older ones and before newer ones."""
     poisoned(root, MIXED)
     with aggregator.open(root) as catalog:
         topic = catalog.topic("t")
@@ -354,7 +354,7 @@ def test_retention_counts_and_removes_it(root, how):
 
 
 def test_drop(root):
-    """What the gate refuses, too, stays in quarantine until somebody drops it."""
+    """A batch that an append would refuse, too, stays in quarantine until dropped."""
     poisoned(root, MIXED)
     with aggregator.open(root) as catalog:
         catalog.seal()
@@ -368,7 +368,7 @@ def test_drop(root):
 
 
 def upgraded(root, monkeypatch):
-    """Let a version that takes keys of 8 bytes seal longer ones, and then go on with this one."""
+    """Seal longer keys with a version that only accepts 8 bytes, then continue with this version."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         topic.append([row("short", 1), row("a-longer-one", 2), row("another-long-one", 3)])
@@ -379,7 +379,7 @@ def upgraded(root, monkeypatch):
 
 
 def test_retry(root, monkeypatch):
-    """Events that can be sealed after an upgrade are appended again, once, but for those erased meanwhile."""
+    """Events that can be sealed after an upgrade are appended again once, except those erased meanwhile."""
     upgraded(root, monkeypatch)
     with aggregator.open(root) as catalog:
         topic = catalog.topic("t")
@@ -392,7 +392,7 @@ def test_retry(root, monkeypatch):
 
 
 def test_a_retry_that_was_interrupted(root, monkeypatch):
-    """Where a crash came between appending and dropping, the next retry appends nothing."""
+    """After a crash between append and drop, the next retry appends nothing."""
     upgraded(root, monkeypatch)
     with aggregator.open(root) as catalog:
         with monkeypatch.context() as patch:
@@ -406,7 +406,7 @@ def test_a_retry_that_was_interrupted(root, monkeypatch):
 
 @pytest.mark.parametrize("step", ["file", "row", "log"])
 def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
-    """After each step of setting aside the events are there once: in the log, or in quarantine."""
+    """After a crash at any step of quarantining, each event is there once: in the log or in quarantine."""
     poisoned(root, MIXED)
     image = tmp_path / "image"
     with aggregator.open(root) as catalog:
@@ -432,7 +432,7 @@ def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
 
 
 def test_a_rebuilt_manifest_knows_it(root):
-    """The files tell what the manifest had of them."""
+    """A rebuilt manifest has the same quarantine entries, which it reads from the files."""
     poisoned(root, MIXED)
     with aggregator.open(root) as catalog:
         catalog.seal()
@@ -448,12 +448,12 @@ def test_a_rebuilt_manifest_knows_it(root):
 
 
 def test_an_old_copy_of_the_manifest(root, tmp_path):
-    """A batch that it does not know, and that is nowhere else, is taken in."""
+    """A quarantined batch that an old manifest does not know, and that is nowhere else, is taken in."""
     poisoned(root, MIXED)
     shutil.copy(root / "manifest.sqlite", tmp_path / "old")
     with aggregator.open(root) as catalog:
         catalog.seal()
-    with aggregator.open(root) as catalog:  # which lets the log go
+    with aggregator.open(root) as catalog:  # which releases the log
         before = catalog.quarantine.entries()
         assert catalog.topic("t").traces(BAD).logged == 0
     shutil.copy(tmp_path / "old", root / "manifest.sqlite")
@@ -464,7 +464,7 @@ def test_an_old_copy_of_the_manifest(root, tmp_path):
 
 
 def test_a_missing_file(root):
-    """A batch whose file somebody deleted is given up, and that is told."""
+    """A batch whose file was deleted is given up, and that is reported."""
     poisoned(root, MIXED)
     with aggregator.open(root) as catalog:
         catalog.seal()

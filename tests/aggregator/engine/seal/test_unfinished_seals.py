@@ -1,4 +1,4 @@
-"""A crash in the middle of a seal of several schema families: every event is there afterwards, in whatever state."""
+"""A crash during a seal of several schema families loses no event, wherever it happens."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from aggregator.engine.seal import sealer as sealing
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-FAMILIES = ({"n": 1}, {"n": "text"})  # values that no column holds both of
+FAMILIES = ({"n": 1}, {"n": "text"})  # values that do not fit in one column
 THREE = (*FAMILIES, {"n": [1]})
 
 
 def append(topic, first, batches, families=FAMILIES):
-    """Batches of three events, each of the next family."""
+    """Append batches of three events, cycling through the families."""
     for number in range(first, first + batches):
         rows = [{"space": f"s{number}", "timestamp": number * 10 + place} for place in range(3)]
         topic.append([row | families[number % len(families)] for row in rows], producer="p", sequence=number)
@@ -27,7 +27,7 @@ def times(first, batches):
 
 
 def killed_in_a_seal(catalog, image, monkeypatch, files=1):
-    """Seal, and give what a crash behind so many segment files would leave."""
+    """Seal, and return what a crash after this many segment files would leave."""
     real, written = sealing.write_segment, []
 
     def write(*arguments, **options):
@@ -43,7 +43,7 @@ def killed_in_a_seal(catalog, image, monkeypatch, files=1):
 
 
 def check(root, expected, families=FAMILIES, files=1):
-    """Open, twice, once with everything sealed: all events once, no problem, and retries are known."""
+    """Open twice, sealing everything once: all events are there once, without problems, and retries are recognised."""
     for swept in (files, 0):
         with aggregator.open(root) as catalog:
             topic = catalog.topic("t")
@@ -63,7 +63,7 @@ def check(root, expected, families=FAMILIES, files=1):
 @pytest.mark.parametrize("families", [FAMILIES, FAMILIES[:1] * 2], ids=["two families", "one family"])
 @pytest.mark.parametrize("before", ["fsync", "interval", "none"])
 def test_killed_in_a_seal(tmp_path, monkeypatch, before, families):
-    """Also where a crash of an earlier run, which did not sync, left record indexes out in the middle of it."""
+    """No event is lost, also if an earlier crash without syncs skipped record indexes in the middle of the seal."""
     with aggregator.open(tmp_path / "first", durability=before) as catalog:
         append(catalog.create_topic("t"), 0, 5, families)
         root = crash_image(tmp_path / "first", tmp_path / "second")
@@ -77,7 +77,7 @@ def test_killed_in_a_seal(tmp_path, monkeypatch, before, families):
 @pytest.mark.parametrize("files", [1, 2])
 @pytest.mark.parametrize("durability", share_of(["fsync", "interval"], 2))
 def test_killed_in_a_seal_and_the_manifest_lost(tmp_path, monkeypatch, durability, files, facts):
-    """A segment of one family does not hide the events of another that only the log has."""
+    """A segment of one family does not hide events of another that are only in the log."""
     with aggregator.open(tmp_path / "first", durability=durability) as catalog:
         append(catalog.create_topic("t"), 0, 10, THREE)
         image = killed_in_a_seal(catalog, tmp_path / "second", monkeypatch, files)
@@ -91,7 +91,7 @@ def test_killed_in_a_seal_and_the_manifest_lost(tmp_path, monkeypatch, durabilit
 
 
 def test_killed_in_a_seal_and_the_log_has_lost_its_end(tmp_path, monkeypatch):
-    """What the log still has counts, and not the file of one family that has more: that is kept, and told of."""
+    """The log counts, even if a file of one family has more events; that file is quarantined and reported."""
     with aggregator.open(tmp_path / "first", durability="none") as catalog:
         append(catalog.create_topic("t"), 0, 10)
         image = killed_in_a_seal(catalog, tmp_path / "second", monkeypatch)

@@ -1,4 +1,4 @@
-"""What the store keeps of a catalog's past, and what goes."""
+"""What the store keeps of a catalog's past, and what it deletes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUIET: dict[str, Any] = {"ship_interval": "1h", "lease": "1h", "durability": "st
 
 
 def copies(*ages_s: float) -> list[Stored]:
-    """Copies of a manifest that are so old."""
+    """Manifest copies of these ages."""
     return [
         Stored(manifest_name(number + 1, 1), 10, "", 10**12 - round(age * 1e6)) for number, age in enumerate(ages_s)
     ]
@@ -43,7 +43,7 @@ def copies(*ages_s: float) -> list[Stored]:
     ],
 )
 def test_which_copies_go(ages_s: tuple[float, ...], gone: int, oldest: int | None):
-    """Those older than the history, but never the newest two."""
+    """Copies older than the history are deleted, except for the newest two."""
     known = copies(*ages_s)
     going, first = outdated(known, 100_000_000, "")
     assert going == [each.name for each in known[:gone]]
@@ -51,14 +51,14 @@ def test_which_copies_go(ages_s: tuple[float, ...], gone: int, oldest: int | Non
 
 
 def test_copies_of_one_second():
-    """Without a past only the newest two stay, also where the store's clock tells seconds."""
+    """Without a history only the newest two copies stay, also if the store's clock has whole seconds."""
     known = copies(0, 0, 0, 0)
     assert outdated(known, 0, "") == ([known[0].name, known[1].name], 3)
     assert outdated(known, 1, "") == ([], 1)
 
 
 def test_copies_that_nobody_announced():
-    """However many of them are newer, the copy that was announced last stays."""
+    """The last announced copy stays, however many newer copies exist."""
     known = copies(1000, 900, 800, 700, 600)
     going, first = outdated(known, 100_000_000, known[1].name)
     assert going == [known[0].name, known[2].name]
@@ -66,7 +66,7 @@ def test_copies_that_nobody_announced():
 
 
 def test_which_objects_are_named():
-    """By the newest copy for ever; by others as long as they are kept; by those of a run before, perhaps as long."""
+    """Objects of the newest copy are kept; those of older copies for a period; unknown ones for the first period."""
     now = [0.0]
     kept = Kept(100, lambda: now[0])
     assert "a" in kept
@@ -81,7 +81,7 @@ def test_which_objects_are_named():
 
 
 def test_the_past_is_let_go(tmp_path: Path):
-    """Copies of the manifest, objects of the log, and what was erased; what is left restores all the same."""
+    """Old manifest copies, log objects and erased events are deleted, and the rest can still be restored."""
     address = (tmp_path / "store").as_uri()
     store = Store(address)
     with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
@@ -111,7 +111,7 @@ def test_the_past_is_let_go(tmp_path: Path):
 
 
 def test_what_a_crash_left_is_collected(tmp_path: Path):
-    """Copies of the manifest that nobody announced, and what only they need: with `gc`, or by themselves in time."""
+    """Unannounced manifest copies and objects that only they need are deleted by `gc` or, in time, automatically."""
     address = (tmp_path / "store").as_uri()
     store = Store(address)
     with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
@@ -139,7 +139,7 @@ def test_what_a_crash_left_is_collected(tmp_path: Path):
 
 
 def test_a_tidying_that_was_cut_short(tmp_path: Path):
-    """Behind old copies of the manifest, before the objects of the log that only these needed: those go with `gc`."""
+    """If tidying stops between old manifest copies and the log objects that only they need, `gc` deletes these."""
     address = (tmp_path / "store").as_uri()
     store = Store(address)
     with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
@@ -159,7 +159,7 @@ def test_a_tidying_that_was_cut_short(tmp_path: Path):
 
 
 def test_an_erased_space_in_quarantine(tmp_path: Path):
-    """The erasure is done when the store is rid of the batch as it was, too."""
+    """An erasure is not complete while the store still has the original quarantined batch."""
     address, bad = (tmp_path / "store").as_uri(), "secret" + "x" * LONG
     with aggregator.open(tmp_path / "a") as catalog:
         catalog.create_topic("t").append(events(0))
@@ -186,8 +186,8 @@ def test_an_erased_space_in_quarantine(tmp_path: Path):
 
 
 def test_an_erased_space_in_objects_of_the_log(tmp_path: Path):
-    """The erasure is done when the store has none of what it had of log and manifest before, though nothing else comes;
-    then no more copies are put.
+    """An erasure is complete once the store has none of its earlier log and manifest objects, even if nothing new
+    arrives; after that no more copies are uploaded.
     """
     address = (tmp_path / "store").as_uri()
 
@@ -204,7 +204,7 @@ def test_an_erased_space_in_objects_of_the_log(tmp_path: Path):
             catalog.compact()
             if not topic.erasures():
                 break
-            shipper.announce()  # which puts no copy where nothing changed
+            shipper.announce()  # which uploads no copy if nothing changed
             time.sleep(0.01)
             shipper.tidy()
         assert topic.erasures() == ()
@@ -215,7 +215,7 @@ def test_an_erased_space_in_objects_of_the_log(tmp_path: Path):
 
 
 def test_a_reader_that_was_away(tmp_path: Path):
-    """Behind what was let go it begins anew, from a copy that needs none of it."""
+    """A reader that was away starts over from a copy that needs none of the deleted objects."""
     address = (tmp_path / "store").as_uri()
     with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
         topic = catalog.create_topic("t")
@@ -236,7 +236,7 @@ def test_a_reader_that_was_away(tmp_path: Path):
 
 
 def test_copies_that_go_while_somebody_begins(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """Between the list that names them and the first look at the log: the catalog is there all the same."""
+    """A reader succeeds if manifest copies are deleted between listing them and its first read of the log."""
     address = f"s3://{bucket}/c"
     with aggregator.open(tmp_path / "a", store=address, history="1us", **QUIET) as catalog:
         topic, shipper = catalog.create_topic("t"), catalog._backend.shipper
@@ -250,7 +250,7 @@ def test_copies_that_go_while_somebody_begins(tmp_path: Path, s3: S3Endpoint, bu
                 s3.refuse = lambda method, path, query: None
                 old = [each.name for folder in (MANIFESTS, LOG) for each in store.list(folder)]
                 shipper.publish()
-                store.delete(old)  # as tidying does, which reads the log itself
+                store.delete(old)  # like tidying, which reads the log itself
                 gone.set()
 
         gone = threading.Event()
@@ -260,7 +260,7 @@ def test_copies_that_go_while_somebody_begins(tmp_path: Path, s3: S3Endpoint, bu
 
 
 def test_tidying_while_it_is_tidied(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """By hand and by itself at once: one waits for the other, which else would miss what that deletes."""
+    """Manual and automatic tidying do not overlap: each would miss what the other deletes."""
     with aggregator.open(tmp_path / "a", store=f"s3://{bucket}/c", history="1us", **QUIET) as catalog:
         topic, shipper = catalog.create_topic("t"), catalog._backend.shipper
 
@@ -269,7 +269,7 @@ def test_tidying_while_it_is_tidied(tmp_path: Path, s3: S3Endpoint, bucket: str)
                 topic.append(events(0))
                 catalog.seal("t")
                 shipper.publish()
-            time.sleep(1.0)  # the times of the store are whole seconds
+            time.sleep(1.0)  # the store's times are whole seconds
             shipper.publish()
 
         def meanwhile() -> None:

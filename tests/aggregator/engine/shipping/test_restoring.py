@@ -1,4 +1,4 @@
-"""Catalogs that come back from their store: as they were, at any time that it knows, whatever of it is damaged."""
+"""Catalogs restored from their store: unchanged, at any time it covers, whatever in it is damaged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def address(tmp_path: Path) -> str:
 
 
 def filled(tmp_path: Path, address: str) -> dict[str, Any]:
-    """Make a catalog with all that a catalog can have, and say what somebody sees of it."""
+    """Make a catalog with everything a catalog can have. Returns what a reader sees of it."""
     with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
         topic = catalog.create_topic("t", indexes=["kind"], retention={"bytes": "10GiB"}, roll={"rows": 1000})
         for sequence in range(5):
@@ -47,7 +47,7 @@ def filled(tmp_path: Path, address: str) -> dict[str, Any]:
 
 
 def seen(catalog: aggregator.Catalog) -> dict[str, Any]:
-    """What of a catalog must come back."""
+    """What a restore must bring back."""
     facts: dict[str, Any] = {"topics": catalog.topics()}
     for name in ("t", "empty"):
         topic = catalog.topic(name)
@@ -62,7 +62,7 @@ def seen(catalog: aggregator.Catalog) -> dict[str, Any]:
 
 
 def test_a_catalog_as_it_was(tmp_path: Path, address: str):
-    """Topics, policies, record indexes, producers, erasures, streams and pipes; and the next events get the next
+    """Topics, policies, record indexes, producers, erasures, streams and pipes come back; the next events get the next
     record indexes. The directory is a catalog of its own.
     """
     before = filled(tmp_path, address)
@@ -86,7 +86,7 @@ def test_a_catalog_as_it_was(tmp_path: Path, address: str):
 
 
 def test_everything_is_read_anywhere(tmp_path: Path, address: str):
-    """From the store alone: scans, streams, LQL, stats; and nothing is written."""
+    """Everything can be read from the store alone: scans, streams, LQL and stats; nothing is written."""
     before = filled(tmp_path, address)
     with aggregator.open(address, read_only=True) as reader:
         assert seen(reader) == before
@@ -98,7 +98,7 @@ def test_everything_is_read_anywhere(tmp_path: Path, address: str):
 
 
 def test_a_tail_over_a_store(tmp_path: Path, address: str):
-    """It hears of what comes after it began, from another place than the writer's."""
+    """A tail over a store gets later records, at a place other than the writer's."""
     with (
         aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog,
         aggregator.open(address, read_only=True) as reader,
@@ -113,7 +113,7 @@ def test_a_tail_over_a_store(tmp_path: Path, address: str):
 
 
 def test_as_it_was_at_a_time(tmp_path: Path, address: str):
-    """Any time since the first copy of the manifest: what had been shipped by then, and nothing that came later."""
+    """A restore to any time since the first manifest copy has what was shipped by then and nothing later."""
     times: list[tuple[int, int]] = []
     with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
         topic = catalog.create_topic("t")
@@ -136,7 +136,7 @@ def test_as_it_was_at_a_time(tmp_path: Path, address: str):
 @pytest.mark.parametrize("damage", ["deleted", "flipped"])
 @pytest.mark.parametrize("kind", ["segments", "manifest", "log"])
 def test_what_of_the_store_is_damaged(tmp_path: Path, address: str, kind: str, damage: str):
-    """It is reported by name, and the rest comes back."""
+    """A damaged object is reported by name, and the rest comes back."""
     with aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="1h", lease="1h") as catalog:
         topic = catalog.create_topic("t")
         shipper = catalog._backend.shipper
@@ -159,7 +159,7 @@ def test_what_of_the_store_is_damaged(tmp_path: Path, address: str, kind: str, d
         store.put(name, data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
     report = aggregator.restore(address, tmp_path / "back")
     assert [each.name for each in report.lacking] == [name]
-    assert report.complete is (kind == "segments")  # else a change of the manifest may be missing, or frames
+    assert report.complete is (kind == "segments")  # otherwise a manifest change or frames may be missing
     lost = {"segments": set(range(10, 20)), "manifest": set(), "log": set(range(30, 40))}[kind]
     with aggregator.open(tmp_path / "back") as back:
         if kind != "manifest":
@@ -172,7 +172,7 @@ def test_what_of_the_store_is_damaged(tmp_path: Path, address: str, kind: str, d
 
 
 def test_a_frame_over_two_objects(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
-    """Where the copy of the manifest needs only what follows it, its end is not taken for something damaged."""
+    """If the manifest copy needs only what follows a frame over two objects, the frame's end is not damage."""
     monkeypatch.setattr(shipper, "OBJECT_BYTES", 10_000)
     tuning = aggregator.policy.Tuning(log_file_bytes=4096)
     with aggregator.open(tmp_path / "a", store=address, ship_interval="1h", lease="1h", tuning=tuning) as catalog:
@@ -195,7 +195,7 @@ def test_a_frame_over_two_objects(tmp_path: Path, address: str, monkeypatch: pyt
 
 
 def test_a_file_of_the_log_that_is_gone_on_with(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
-    """What a copy of the manifest did not need, the next one does not need either: its objects may be gone."""
+    """Log objects that one manifest copy does not need, the next does not need either: they may have been deleted."""
     monkeypatch.setattr(shipper, "OBJECT_BYTES", 10_000)
     with aggregator.open(tmp_path / "a", store=address, ship_interval="1h", lease="1h") as catalog:
         topic, ship = catalog.create_topic("t"), catalog._backend.shipper
@@ -216,7 +216,7 @@ def test_a_file_of_the_log_that_is_gone_on_with(tmp_path: Path, address: str, mo
 
 
 def test_a_restore_that_was_interrupted(tmp_path: Path, address: str):
-    """It goes on with what is there; until it is done nobody opens the directory."""
+    """An interrupted restore continues with the existing files; until it is complete the directory cannot be opened."""
     before = filled(tmp_path, address)
     begin_following(Layout(tmp_path / "back"), Store(address))
     aggregator.restore(address, tmp_path / "whole")
@@ -232,7 +232,7 @@ def test_a_restore_that_was_interrupted(tmp_path: Path, address: str):
 
 
 def test_a_directory_with_a_lock_and_nothing_else(tmp_path: Path, address: str):
-    """As the making of a catalog leaves it that ends on a full disk."""
+    """A directory with only a lock, as left by creating a catalog on a full disk, can be restored into."""
     before = filled(tmp_path, address)
     (tmp_path / "locked").mkdir()
     (tmp_path / "locked" / "writer.lock").write_text("{}")
@@ -242,7 +242,7 @@ def test_a_directory_with_a_lock_and_nothing_else(tmp_path: Path, address: str):
 
 
 def test_a_directory_with_something_in_it(tmp_path: Path, address: str):
-    """It is left alone; a prefix without a catalog is told."""
+    """A directory with contents is left alone; a prefix without a catalog is reported."""
     filled(tmp_path, address)
     with pytest.raises(InvalidRequestError, match="not empty"):
         aggregator.restore(address, tmp_path / "a")
@@ -257,13 +257,13 @@ def test_a_directory_with_something_in_it(tmp_path: Path, address: str):
 
 
 def test_an_address_is_only_read(address: str):
-    """A catalog is written in a directory."""
+    """An address is refused for writing, which needs a directory."""
     with pytest.raises(InvalidRequestError, match="directory"):
         aggregator.open(address)
 
 
 def test_reading_makes_no_directory(tmp_path: Path):
-    """Of a store in a directory that is not there."""
+    """Reading a store whose directory does not exist does not create it."""
     address = (tmp_path / "store").as_uri()
     for ask in (
         lambda: aggregator.open(address, read_only=True), lambda: aggregator.restore(address, tmp_path / "back"),

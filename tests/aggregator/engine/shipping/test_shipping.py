@@ -1,4 +1,4 @@
-"""A catalog and its store: what is acknowledged is there, and who was taken over changes nothing."""
+"""A catalog and its store: acknowledged events are in it, and a replaced writer changes nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def address(tmp_path: Path) -> str:
 
 
 def test_what_is_acknowledged_is_in_the_store(tmp_path: Path, address: str):
-    """With durability="store": each batch, when its append returns; with another one, soon."""
+    """With durability="store" each batch is in the store when its append returns; otherwise soon after."""
     with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
         topic = catalog.create_topic("t")
         for first in range(0, 50, 10):
@@ -64,9 +64,9 @@ def stored(address: str) -> dict[str, bytes]:
 
 
 def taken_over(address: str, root: Path, **options: Any) -> Catalog:
-    """Wait until the lease has lapsed, and open the catalog in another directory, as its writer."""
+    """Wait for the lease to expire, then open the catalog in another directory as its writer."""
     took = False
-    while not took:  # a writer that was not heard of for that long may have renewed it just then
+    while not took:  # a writer last heard of that long ago may have renewed its lease since
         standby = Standby(Store(address), Layout(root), now_us)
         assert standby.may_take.wait(60)
         took = standby.take_over()
@@ -74,7 +74,7 @@ def taken_over(address: str, root: Path, **options: Any) -> Catalog:
 
 
 def cut_off(catalog: Catalog) -> None:
-    """Have a writer renew its lease and ship no more, as one that was stopped, until it appends."""
+    """Stop a writer's lease renewal and shipping, as if its process had paused, until it appends."""
     catalog._backend.scheduler.stop()
     shipper = catalog._backend.shipper
     shipper.stop()
@@ -85,7 +85,7 @@ def cut_off(catalog: Catalog) -> None:
 
 @pytest.mark.parametrize("durability", ["store", "fsync"])
 def test_an_old_writer_changes_nothing(tmp_path: Path, address: str, durability: str):
-    """After another took over: its appends fail, now and later, and what is in the store stays as it is."""
+    """After a takeover, the old writer's changes fail, now and later, and the store stays unchanged."""
     old = aggregator.open(tmp_path / "old", store=address, durability=durability, **SOON)
     topic = old.create_topic("t")
     topic.append(events(0), producer="p", sequence=1)
@@ -113,14 +113,14 @@ def test_an_old_writer_changes_nothing(tmp_path: Path, address: str, durability:
 
 
 def test_a_late_put_of_an_old_writer(tmp_path: Path, address: str):
-    """One that was on its way when another took over is refused; or it came first, and counts."""
+    """A late upload of the old writer is refused if it comes after the fence, and counts if it comes before."""
     old = aggregator.open(tmp_path / "old", store=address, durability="store", **SOON)
     old.create_topic("t").append(events(0))
     cut_off(old)
     standby = Standby(Store(address), Layout(tmp_path / "new"), now_us)
     assert standby.may_take.wait(60)
     shipper = old._backend.shipper
-    shipper.lease.until += 3600  # it believes that it has it still
+    shipper.lease.until += 3600  # it believes that it still has the lease
     old.topic("t").append(events(10))  # before the fence
     assert standby.take_over()
     with pytest.raises(FencedError):
@@ -132,9 +132,7 @@ def test_a_late_put_of_an_old_writer(tmp_path: Path, address: str):
 
 @pytest.mark.parametrize(("durability", "holes"), [("store", False), ("fsync", True)])
 def test_record_indexes_are_never_given_twice(tmp_path: Path, address: str, durability: str, holes: bool):
-    """What the old writer gave to events that were not shipped, nobody gets again; where all are shipped there is no
-    hole.
-    """
+    """Indexes of the old writer's unshipped events are not reused; if everything was shipped, none is skipped."""
     old = aggregator.open(tmp_path / "old", store=address, durability=durability, **SOON)
     topic = old.create_topic("t")
     topic.append(events(0))
@@ -142,7 +140,7 @@ def test_record_indexes_are_never_given_twice(tmp_path: Path, address: str, dura
     cut_off(old)
     if holes:
         old._backend.shipper.lease.until += 3600
-        assert topic.append(events(10)).last == 19  # acknowledged here, and nowhere else
+        assert topic.append(events(10)).last == 19  # acknowledged here only
     with taken_over(address, tmp_path / "new", durability=durability) as new:
         assert new.topic("t").append(events(50)).first == (10 + UNSHIPPED if holes else 10)
         assert numbers(new) == [*range(10), *range(50, 60)]
@@ -155,7 +153,7 @@ def test_record_indexes_are_never_given_twice(tmp_path: Path, address: str, dura
 
 
 def killed(root: Path, address: str, code: str, **options: str) -> None:
-    """Run code with a catalog `c` and a topic `t` in another process, which ends without closing anything."""
+    """Run code with a catalog `c` and a topic `t` in another process, which exits without closing anything."""
     program = f"""
 import os, sys, aggregator
 from shipped_catalogs import events
@@ -171,7 +169,7 @@ os._exit(0)
 
 
 def test_the_same_machine_again(tmp_path: Path, address: str):
-    """After a crash the lease is still its own: it opens at once, and what had not been shipped is shipped."""
+    """After a crash the machine still owns its lease: it opens immediately and ships the rest."""
     count = 30 if ALL else 10
     for first in range(0, count, 10):
         killed(tmp_path / "a", address, f"t.append(events({first}))", ship_interval="1h", lease="1h")
@@ -184,7 +182,7 @@ def test_the_same_machine_again(tmp_path: Path, address: str):
 
 
 def test_a_crash_behind_a_copy_that_needed_nothing(tmp_path: Path, address: str):
-    """The next copy does not ask for the beginning of the file, which is in objects that readers do not read."""
+    """After a crash, the next manifest copy does not need the start of the log file, which readers skip."""
     code = """
     t.append(events(0))
     c._backend.shipper.ship()
@@ -202,7 +200,7 @@ def test_a_crash_behind_a_copy_that_needed_nothing(tmp_path: Path, address: str)
 
 
 def test_a_log_that_lost_what_the_store_has(tmp_path: Path, address: str):
-    """As after a power cut without syncs: it comes back from there, and goes on behind it."""
+    """A log that lost what the store has, as in a power cut without syncs, gets it back and continues after it."""
     killed(tmp_path / "a", address, "t.append(events(0)); c._backend.shipper.publish()", durability="none")
     log = sorted((tmp_path / "a" / "log").glob("*.log"))[-1]
     kept = log.read_bytes()
@@ -219,7 +217,7 @@ def test_a_log_that_lost_what_the_store_has(tmp_path: Path, address: str):
 
 
 def test_copies_of_a_directory_do_not_both_write(tmp_path: Path, address: str):
-    """Whoever opens first goes on; the other is told."""
+    """Of two copies of a directory, the first to open continues; the other is refused."""
     with aggregator.open(tmp_path / "a", store=address, **SOON) as catalog:
         catalog.create_topic("t").append(events(0))
     shutil.copytree(tmp_path / "a", tmp_path / "b")
@@ -230,7 +228,7 @@ def test_copies_of_a_directory_do_not_both_write(tmp_path: Path, address: str):
 
 
 def test_log_files_stay_until_they_are_shipped(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """Though all they hold is sealed: a store that does not answer for a while loses nothing."""
+    """Log files stay until shipped, although their events are sealed: a store that fails for a while loses nothing."""
     address = f"s3://{bucket}/c"
     tuning = aggregator.policy.Tuning(log_file_bytes=4096, tick_s=0.05)
     with aggregator.open(tmp_path / "a", store=address, ship_interval="50ms", lease="1h", tuning=tuning) as catalog:
@@ -249,7 +247,7 @@ def test_log_files_stay_until_they_are_shipped(tmp_path: Path, s3: S3Endpoint, b
 
 @long
 def test_a_store_that_does_not_answer_for_a_lease(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """Then another may take over, so nothing more is taken in, until it answers again."""
+    """If the store fails for longer than a lease, another writer may take over, so appends wait for its answer."""
     address = f"s3://{bucket}/c"
     with aggregator.open(tmp_path / "a", store=address, **SOON) as catalog:
         topic = catalog.create_topic("t")
@@ -265,7 +263,7 @@ def test_a_store_that_does_not_answer_for_a_lease(tmp_path: Path, s3: S3Endpoint
 
 
 def test_a_sync_that_outlasts_the_lease(tmp_path: Path, s3: S3Endpoint, bucket: str, monkeypatch: pytest.MonkeyPatch):
-    """What was let in before is written, and neither acknowledged nor marked until the lease is renewed."""
+    """An append admitted earlier is written, but neither acknowledged nor marked until the lease is renewed."""
     with aggregator.open(tmp_path / "a", store=f"s3://{bucket}/c", **SOON) as catalog:
         topic, log = catalog.create_topic("t"), catalog._backend.layout.log
         topic.append(events(0))
@@ -286,7 +284,7 @@ def test_a_sync_that_outlasts_the_lease(tmp_path: Path, s3: S3Endpoint, bucket: 
 
 
 def test_no_append_asks_while_the_lease_lasts(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
-    """With "fsync" it is enough that the clock is looked at where the mark is written."""
+    """With "fsync" no append renews the lease while it lasts: writing the mark checks the clock."""
     with aggregator.open(tmp_path / "a", store=address) as catalog:
         topic, asked = catalog.create_topic("t"), []
         monkeypatch.setattr(catalog._backend.shipper, "hold", asked.append)
@@ -295,7 +293,7 @@ def test_no_append_asks_while_the_lease_lasts(tmp_path: Path, address: str, monk
 
 
 def test_an_append_waits_for_its_store(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """With durability="store", where it is busy: it is acknowledged once, when it is there."""
+    """With durability="store" an append waits for a busy store and is acknowledged once, when it is there."""
     address = f"s3://{bucket}/c"
     with aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="1h", lease="1h") as catalog:
         topic = catalog.create_topic("t")
@@ -307,7 +305,7 @@ def test_an_append_waits_for_its_store(tmp_path: Path, s3: S3Endpoint, bucket: s
 
 
 def test_what_was_erased_is_not_restored(tmp_path: Path, address: str):
-    """From the moment on that the erasure was acknowledged, though nothing is shipped by itself."""
+    """Once an erasure is acknowledged, erased events are not restored, although nothing ships in the background."""
     slow = {"ship_interval": "1h", "lease": "1h"}
     with aggregator.open(tmp_path / "a", store=address, durability="store", **slow) as catalog:
         topic = catalog.create_topic("t")
@@ -320,7 +318,7 @@ def test_what_was_erased_is_not_restored(tmp_path: Path, address: str):
 
 
 def test_one_prefix_one_catalog(tmp_path: Path, address: str):
-    """Another one is refused; so is a directory that only follows."""
+    """A prefix belongs to one catalog: another one is refused, and so is a directory that only follows."""
     aggregator.open(tmp_path / "a", store=address, **SOON).close()
     with pytest.raises(InvalidRequestError, match="another catalog"):
         aggregator.open(tmp_path / "b", store=address)
@@ -330,7 +328,7 @@ def test_one_prefix_one_catalog(tmp_path: Path, address: str):
 
 
 def test_objects_of_others_below_the_prefix(tmp_path: Path, address: str):
-    """What is not named as an object of the log is none: as of tools that note what they copied."""
+    """Objects with other names, such as notes of copying tools, are ignored and kept."""
     others = ["log/.keep", "log/_SUCCESS", "log/1.md5", "manifest/_SUCCESS", "segments/_SUCCESS", "notes.txt"]
     for name in others:
         Store(address).put(name, b"of another")
@@ -347,7 +345,7 @@ def test_objects_of_others_below_the_prefix(tmp_path: Path, address: str):
 
 
 def test_a_store_that_cannot_be_taken_changes_nothing(tmp_path: Path, address: str):
-    """The prefix is another catalog's: the one that was to have it goes on without a store, or with its own."""
+    """If the prefix belongs to another catalog, the opened one keeps having no store, or its own."""
     aggregator.open(tmp_path / "a", store=address, **SOON).close()
     with aggregator.open(tmp_path / "b") as catalog:
         catalog.create_topic("t").append(events(0))
@@ -363,7 +361,7 @@ def test_a_store_that_cannot_be_taken_changes_nothing(tmp_path: Path, address: s
 
 
 def test_the_store_is_kept(tmp_path: Path, address: str):
-    """Reopening asks for it no more."""
+    """Reopening a catalog needs no store argument."""
     aggregator.open(tmp_path / "a", store=address, **SOON).close()
     with aggregator.open(tmp_path / "a") as catalog:
         assert catalog._backend.shipper is not None
@@ -371,7 +369,7 @@ def test_the_store_is_kept(tmp_path: Path, address: str):
 
 
 def test_a_catalog_gets_a_store_later(tmp_path: Path, address: str):
-    """With all that it has by then, sealed or not."""
+    """A catalog that gets a store later ships all it has, sealed or not."""
     with aggregator.open(tmp_path / "a") as catalog:
         catalog.create_topic("t").append(events(0))
         catalog.seal("t")
@@ -382,7 +380,7 @@ def test_a_catalog_gets_a_store_later(tmp_path: Path, address: str):
 
 
 def test_settings_that_make_no_sense(tmp_path: Path, address: str):
-    """They are refused before anything is made in the store."""
+    """Contradictory settings are refused before anything is written to the store."""
     with pytest.raises(InvalidRequestError, match="needs a store"):
         aggregator.open(tmp_path / "a", durability="store")
     for wrong in ({"lease": "1ms"}, {"ship_interval": 0}, {"store": "ftp://x"}):
@@ -392,7 +390,7 @@ def test_settings_that_make_no_sense(tmp_path: Path, address: str):
 
 
 def test_two_standbys(tmp_path: Path, address: str):
-    """One takes over, the other begins anew and follows it."""
+    """Of two standbys, one takes over, and the other starts over and follows it."""
     with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
         catalog.create_topic("t").append(events(0))
     standbys = [Standby(Store(address), Layout(tmp_path / name), now_us) for name in "bc"]
@@ -411,9 +409,10 @@ def test_two_standbys(tmp_path: Path, address: str):
 def test_a_take_over_that_takes_longer_than_the_lease(
     tmp_path: Path, address: str, opened: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    """A machine may sleep meanwhile. Another server takes over and keeps the catalog; the late one follows again.
+    """If a takeover outlasts the lease, for example because the machine slept, another server takes over and keeps the
+    catalog; the late one follows again.
 
-    opened: whether the other one has opened the catalog by then, or has only taken the lease.
+    opened: whether the other server has opened the catalog by then or has only taken the lease.
     """
     with aggregator.open(tmp_path / "a", store=address, **SOON) as catalog:
         catalog.create_topic("t").append(events(0))
@@ -444,7 +443,7 @@ def test_a_take_over_that_takes_longer_than_the_lease(
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_take_over_where_all_is_sealed(tmp_path: Path, address: str, closed: bool):
-    """Then no frame is brought; the log goes on where the old one ended, so that what is appended goes to the store."""
+    """If everything is sealed, no frame is fetched; the log continues at the old end, so appends reach the store."""
     catalog = aggregator.open(tmp_path / "a", store=address, durability="store", **SOON)
     catalog.create_topic("t").append(events(0))
     catalog.seal("t")
@@ -463,7 +462,7 @@ def test_a_take_over_where_all_is_sealed(tmp_path: Path, address: str, closed: b
 
 
 def test_a_take_over_within_a_frame(tmp_path: Path, address: str):
-    """Of a writer that died while it shipped one: whoever takes over goes on before it, and who reads follows."""
+    """If a writer dies while shipping a frame, its successor continues before that frame, and readers follow."""
     old = aggregator.open(tmp_path / "a", store=address, ship_interval="1h", lease="1s")
     topic, ship = old.create_topic("t"), old._backend.shipper
     topic.append(events(0))
@@ -491,7 +490,7 @@ def test_a_take_over_within_a_frame(tmp_path: Path, address: str):
 
 
 def test_a_standby_that_died_on_the_way(tmp_path: Path, address: str):
-    """After it took the lease: it needs not wait for its own."""
+    """A standby that died after taking the lease need not wait for its own lease to expire."""
     with aggregator.open(
         tmp_path / "a", store=address, durability="store", ship_interval="20ms", lease="1h"
     ) as catalog:
@@ -508,12 +507,12 @@ def test_a_standby_that_died_on_the_way(tmp_path: Path, address: str):
 
 
 def begin_following_again(root: Path) -> None:
-    """As if it had died before its note said that it is done."""
+    """Act as if it had died before its note said that it was done."""
     note = (root / "store.json").read_text()
     (root / "store.json").write_text(note.replace('"following": false', '"following": true'))
 
 
 def test_who_was_quicker_is_named(tmp_path: Path, address: str):
-    """Of two processes that open the same directory by turns, one has the lock; the lease follows it."""
+    """A directory that is open for writing cannot be opened by another writer."""
     with aggregator.open(tmp_path / "a", store=address, **SOON), pytest.raises(CatalogLockedError):
         aggregator.open(tmp_path / "a")

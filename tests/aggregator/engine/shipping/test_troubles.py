@@ -1,4 +1,4 @@
-"""What goes wrong between a catalog and its store: what is acknowledged is there, and nobody waits for ever."""
+"""Trouble between a catalog and its store: acknowledged events are safe, and nothing waits forever."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def address(tmp_path: Path) -> str:
 
 
 def test_a_standby_that_slept(tmp_path: Path, address: str):
-    """While what it had not read yet grew too old and went: it takes over from all that is acknowledged."""
+    """A standby that slept while objects it had not read expired takes over with everything acknowledged."""
     old = aggregator.open(tmp_path / "a", store=address, durability="store", history="1us", **SOON)
     topic = old.create_topic("t")
     topic.append(events(0))
@@ -72,7 +72,7 @@ def test_a_standby_that_slept(tmp_path: Path, address: str):
 
 
 def test_a_directory_that_slept(tmp_path: Path, address: str):
-    """A copy of the directory from before, whose next objects have gone: it goes on behind the last one."""
+    """An older copy of the directory, whose next objects are deleted, continues after the last one."""
     catalog = aggregator.open(tmp_path / "a", store=address, durability="store", history="1us", **SLOWLY)
     topic = catalog.create_topic("t")
     shipper = catalog._backend.shipper
@@ -95,8 +95,8 @@ def test_a_directory_that_slept(tmp_path: Path, address: str):
 
 
 def test_an_opening_that_takes_longer_than_the_lease(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
-    """As where much of the log is read: nobody takes over meanwhile. One that fails renews nothing any more."""
-    slowly = {"ship_interval": "20ms", "lease": "3s"}  # a busy machine may be late by more than a second
+    """Nobody takes over during an opening that outlasts the lease; a failed opening stops renewing it."""
+    slowly = {"ship_interval": "20ms", "lease": "3s"}  # a busy machine may be more than a second late
     with aggregator.open(tmp_path / "a", store=address, durability="store", **slowly) as catalog:
         catalog.create_topic("t").append(events(0))
     with monkeypatch.context() as slow:
@@ -125,7 +125,7 @@ def test_an_opening_that_takes_longer_than_the_lease(tmp_path: Path, address: st
 
 
 def test_objects_that_were_damaged_on_their_way(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
-    """As by a proxy that answers in the place of the store: a standby takes over from all that is there."""
+    """A standby survives objects damaged in transit, as by a proxy, and takes over with everything."""
     old = aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="20ms", lease="5s")
     topic = old.create_topic("t")
     standby = Standby(Store(address), Layout(tmp_path / "b"), now_us)
@@ -153,7 +153,7 @@ def test_objects_that_were_damaged_on_their_way(tmp_path: Path, address: str, mo
 
 
 def test_a_damaged_segment_keeps_back_nothing_else(tmp_path: Path, address: str):
-    """Whose file was damaged before it was in the store: the log and copies of the manifest go there all the same."""
+    """A segment damaged before its upload delays neither the log nor manifest copies."""
     with aggregator.open(tmp_path / "a", store=address, ship_interval="20ms", lease="1h") as catalog:
         topic = catalog.create_topic("t")
         bring, catalog._backend.shipper.push = catalog._backend.shipper.push, refuse
@@ -163,7 +163,7 @@ def test_a_damaged_segment_keeps_back_nothing_else(tmp_path: Path, address: str)
         (path,) = (tmp_path / "a" / "segments").glob("*/*.esdb")
         path.write_bytes(path.read_bytes()[:-30] + bytes(30))
         topic.append(events(10))
-        until(lambda: catalog._backend.shipper.shipped == catalog._backend.log.end)  # though no copy can be put
+        until(lambda: catalog._backend.shipper.shipped == catalog._backend.log.end)  # although no copy can be uploaded
         until(lambda: "no segment" in (catalog.trouble or ""))
         catalog._backend.shipper.push = bring
         topic.append(events(20))
@@ -176,12 +176,12 @@ def test_a_damaged_segment_keeps_back_nothing_else(tmp_path: Path, address: str)
 
 
 def refuse(_segments: object) -> None:
-    """Bring segments to a store that takes none."""
+    """Refuse to upload segments."""
     raise StoreUnreachableError("no segment comes through")
 
 
 def test_segments_that_take_long_keep_back_no_frame(tmp_path: Path, address: str):
-    """Nor whoever makes a topic, longer than a lease."""
+    """Slow segment uploads delay neither frames nor the creation of topics, even for longer than a lease."""
     go = threading.Event()
     with aggregator.open(tmp_path / "a", store=address, ship_interval="20ms", lease="1s") as catalog:
         topic = catalog.create_topic("t")
@@ -198,7 +198,7 @@ def test_segments_that_take_long_keep_back_no_frame(tmp_path: Path, address: str
 
 
 def test_an_erasure_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
-    """Where changes need not be there to be told, it is told as an error: who takes over would have the events back."""
+    """An erasure that the store does not have yet raises an error: a successor would have the events back."""
     go = threading.Event()
     with aggregator.open(tmp_path / "a", store=address, ship_interval="20ms", lease="1s") as catalog:
         topic = catalog.create_topic("t")
@@ -215,7 +215,7 @@ def test_an_erasure_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
         go.set()
 
         def again() -> bool:
-            """A busy machine may need longer than a lease to bring it there."""
+            """Erase again; on a busy machine the upload may take longer than a lease."""
             with contextlib.suppress(StoreUnreachableError):
                 topic.erase("s1")
                 return True
@@ -227,7 +227,7 @@ def test_an_erasure_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
 
 @long
 def test_a_deletion_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
-    """The same of a topic. It is "not found" once it is gone from the store as well."""
+    """A topic's deletion raises likewise; "not found" means that the topic is gone from the store as well."""
     go = threading.Event()
     with aggregator.open(tmp_path / "a", store=address, ship_interval="20ms", lease="1s") as catalog:
         catalog.create_topic("t").append(events(0))
@@ -244,7 +244,7 @@ def test_a_deletion_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
         go.set()
 
         def again() -> None:
-            """A busy machine may need longer than a lease to bring it there."""
+            """Delete again; on a busy machine the upload may take longer than a lease."""
             with contextlib.suppress(StoreUnreachableError):
                 catalog.delete_topic("t")
 
@@ -254,7 +254,7 @@ def test_a_deletion_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
 
 
 def test_a_store_that_refuses_for_a_while(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """As with credentials that have run out: what waits for it is acknowledged when there are new ones."""
+    """An append waits while the store refuses, as with expired credentials, and is acknowledged when it accepts."""
     address = f"s3://{bucket}/c"
     with aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="1h", lease="1h") as catalog:
         topic = catalog.create_topic("t")
@@ -270,7 +270,7 @@ def test_a_store_that_refuses_for_a_while(tmp_path: Path, s3: S3Endpoint, bucket
 def test_a_store_that_refuses_is_told_of_once(
     tmp_path: Path, s3: S3Endpoint, bucket: str, caplog: pytest.LogCaptureFixture
 ):
-    """By each thread of a writer, and by a standby, however often they ask: five times in a second."""
+    """Each thread of a writer, and a standby, logs a refusal once, although they retry five times a second."""
     address, refused, troubles = f"s3://{bucket}/c", Counter[str](), set()
 
     def refuse(method: str, path: str, query: str) -> int:
@@ -300,7 +300,7 @@ def test_a_store_that_refuses_is_told_of_once(
 
 
 def test_something_that_answers_in_the_place_of_the_store(tmp_path: Path, address: str):
-    """As the page of a proxy: the lease is renewed again when the store does, and an opening that meets it says so."""
+    """After an answer that is not the store's, as from a proxy, the lease is renewed again; an opening reports it."""
     lease, whose = tmp_path / "store" / "lease.json", tmp_path / "store" / "catalog.json"
     with aggregator.open(tmp_path / "a", store=address, **SOON) as catalog:
         topic = catalog.create_topic("t")
@@ -321,7 +321,7 @@ def test_something_that_answers_in_the_place_of_the_store(tmp_path: Path, addres
 
 @long
 def test_changes_wait_for_no_store_at_the_end(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """With durability="store" a change waits as an append does; nobody is told that it was made at the end."""
+    """With durability="store" a change waits like an append; if the catalog closes, it raises instead of succeeding."""
     address = f"s3://{bucket}/c"
     catalog = aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="20ms", lease="1s")
     topic = catalog.create_topic("t")
@@ -348,7 +348,7 @@ def test_changes_wait_for_no_store_at_the_end(tmp_path: Path, s3: S3Endpoint, bu
 
 
 def test_a_change_while_the_catalog_is_being_closed(tmp_path: Path, address: str):
-    """Segments are brought to the store no more by then, whose fault it is not: nothing tells of trouble."""
+    """A change during closing raises ClosedError, and no trouble is reported, because the upload was only stopped."""
     with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
         shipper = catalog._backend.shipper
         push = shipper.push
@@ -366,7 +366,7 @@ def test_a_change_while_the_catalog_is_being_closed(tmp_path: Path, address: str
 
 
 def test_what_was_told_is_in_the_store_whoever_copied_it(tmp_path: Path, address: str):
-    """An erasure that another thread wrote to the copy of the facts: it is in the store as well, when it is told."""
+    """An acknowledged erasure is in the store, even if another thread wrote it to the manifest backup."""
     with aggregator.open(tmp_path / "a", store=address, durability="store", **SLOWLY) as catalog:
         topic = catalog.create_topic("t")
         topic.append(events(0))
@@ -383,7 +383,7 @@ def test_what_was_told_is_in_the_store_whoever_copied_it(tmp_path: Path, address
 
 
 def test_a_copy_names_what_is_there(tmp_path: Path, address: str):
-    """Where a segment was merged away before it arrived, the copy of the manifest that names it is not announced."""
+    """A manifest copy that names a segment merged away before its upload is not announced."""
     with aggregator.open(tmp_path / "a", store=address, **SLOWLY) as catalog:
         topic = catalog.create_topic("t")
         topic.append(events(0))
@@ -391,7 +391,7 @@ def test_a_copy_names_what_is_there(tmp_path: Path, address: str):
         tier = catalog._backend.upkeep.tier
         tier._after = time.monotonic() + 3600
         (info,) = tier.live()
-        tier._put = lambda info, failed: False  # as where the store failed, and it was removed meanwhile
+        tier._put = lambda info, failed: False  # as if the store failed and the segment was removed meanwhile
         with pytest.raises(StoreError, match="removed"):
             tier.bring([info])
         with pytest.raises(StoreError, match="removed"):
@@ -400,7 +400,7 @@ def test_a_copy_names_what_is_there(tmp_path: Path, address: str):
 
 
 def test_a_standby_survives_what_nobody_thought_of(tmp_path: Path, address: str):
-    """A reader that fails: it takes over all the same."""
+    """A standby whose reads fail with an unforeseen error still takes over."""
     called, failed = threading.Event(), threading.Event()
 
     def fail() -> None:
@@ -424,7 +424,7 @@ def test_a_standby_survives_what_nobody_thought_of(tmp_path: Path, address: str)
 
 
 def test_how_far_the_store_is_behind(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """In bytes and seconds, with what is wrong; nothing where it has all."""
+    """`stats` reports the lag in bytes and seconds and the trouble; without a lag they are zero."""
     address = f"s3://{bucket}/c"
     with aggregator.open(tmp_path / "a", store=address, ship_interval="50ms", lease="1h") as catalog:
         topic = catalog.create_topic("t")
@@ -445,7 +445,7 @@ def test_how_far_the_store_is_behind(tmp_path: Path, s3: S3Endpoint, bucket: str
 
 
 def test_requests_of_opening(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """Nothing that is there is read twice, and no copy of the manifest but the newest; a lease is one request."""
+    """Opening reads no object twice and only the newest manifest copy; taking a lease reads it once."""
     address = f"s3://{bucket}/c"
     with aggregator.open(tmp_path / "a", store=address, ship_interval="1h", lease="1h") as catalog:
         topic = catalog.create_topic("t")
@@ -471,12 +471,12 @@ def test_requests_of_opening(tmp_path: Path, s3: S3Endpoint, bucket: str):
 
 
 def names(requests: list[Request]) -> list[str]:
-    """The objects that were asked for, by their names in a catalog's store."""
+    """Names of the requested objects within a catalog's store."""
     return [each.path.partition("/c/")[2] for each in requests if not each.query]
 
 
 def test_a_reader_that_comes_while_much_is_put(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """Into a far store, an object after the other: it reads them quicker than they are put, and gets to the end."""
+    """A reader catches up with a slow store although objects are being added to it."""
     address, stop = f"s3://{bucket}/c", threading.Event()
     with aggregator.open(tmp_path / "a", store=address, durability="store", ship_interval="1h", lease="1h") as catalog:
         topic = catalog.create_topic("t")
@@ -501,7 +501,7 @@ def test_a_reader_that_comes_while_much_is_put(tmp_path: Path, s3: S3Endpoint, b
 
 
 def test_a_writer_that_was_paused_tells_of_no_change(tmp_path: Path, address: str):
-    """After another took over, though it was about to: also where changes need not be in the store to be told."""
+    """A paused writer whose catalog was taken over does not confirm a change, whatever its durability."""
     old = aggregator.open(tmp_path / "old", store=address, **SOON)
     topic = old.create_topic("t")
     topic.append(events(0))
@@ -511,7 +511,7 @@ def test_a_writer_that_was_paused_tells_of_no_change(tmp_path: Path, address: st
     shipper.stop()
     for thread in shipper._threads:
         thread.join()
-    shipper._closing = shipper._resting = False  # as when it goes on
+    shipper._closing = shipper._resting = False  # as when it resumes
     standby = Standby(Store(address), Layout(tmp_path / "new"), now_us)
     assert standby.may_take.wait(60)
     assert standby.take_over()
@@ -521,7 +521,7 @@ def test_a_writer_that_was_paused_tells_of_no_change(tmp_path: Path, address: st
 
 
 def test_a_disk_that_is_full_where_the_store_is_noted(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
-    """What is in the store counts all the same, and the log goes on."""
+    """If the disk is too full to note what was uploaded, the store's contents count anyway, and the log continues."""
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space left")
@@ -542,7 +542,7 @@ def test_a_disk_that_is_full_where_the_store_is_noted(tmp_path: Path, address: s
 
 
 def test_a_young_catalog_in_a_store_that_lists_late(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
-    """It is read, though no list shows it yet."""
+    """A new catalog can be read before the store lists its objects."""
     with aggregator.open(tmp_path / "a", store=address, durability="store", **SLOWLY) as catalog:
         catalog.create_topic("t").append(events(0))
         monkeypatch.setattr(Store, "list", lambda self, folder="", after=None: iter(()))
@@ -550,7 +550,7 @@ def test_a_young_catalog_in_a_store_that_lists_late(tmp_path: Path, address: str
 
 
 def test_a_lease_that_was_asked_for_and_came_late(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
-    """By an opening that failed meanwhile, and another one after it: it is no other writer's."""
+    """A lease that is granted after its opening failed still belongs to this directory, also after a second attempt."""
     with aggregator.open(tmp_path / "a", store=address, durability="store", **SOON) as catalog:
         catalog.create_topic("t").append(events(0))
     asked: list[tuple[Store, Seen | None, Terms]] = []

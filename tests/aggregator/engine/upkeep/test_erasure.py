@@ -1,4 +1,4 @@
-"""Erasing a space: hidden at once, gone from every file soon, nothing else touched; also after a crash."""
+"""Erasing a space: hidden immediately, soon gone from every file, nothing else changed; also after a crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def root(tmp_path):
 
 
 def fill(topic, count=20, partition="0"):
-    """Events of two spaces in turn; the payload names the space, too."""
+    """Append events of two spaces alternately; the payload contains the space, too."""
     rows = [(KEY if n % 2 else "other", n) for n in range(count)]
     return topic.append(
         [{"space": space, "timestamp": n, "type": f"of {space}", "data": space.encode()} for space, n in rows],
@@ -33,7 +33,7 @@ def fill(topic, count=20, partition="0"):
 
 @pytest.mark.usefixtures("quiet")
 def test_longer_keys_are_no_traces(root):
-    """Keys, streams and names that merely contain the erased one stay, and it is gone all the same."""
+    """Keys, streams and names that contain the erased key are not residue: they stay, and the erasure completes."""
     short = KEY[:-4]
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic(f"about {short}!")
@@ -51,7 +51,7 @@ def test_longer_keys_are_no_traces(root):
 
 
 def holding(root, text=KEY):
-    """Files in which the bytes of a text stand."""
+    """The top directories of files that contain the text's bytes."""
     found = [path for path in root.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
     return sorted(path.relative_to(root).parts[0] for path in found)
 
@@ -59,7 +59,7 @@ def holding(root, text=KEY):
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("sealed", [False, True, "some"])
 def test_hidden_at_once_and_gone_after_compaction(root, sealed):
-    """Scans, counts, index lookups and reads by record index no longer give it; then no file holds a byte of it."""
+    """Scans, counts, index lookups and record reads omit the space; after compaction no file has its bytes."""
     with aggregator.open(root) as catalog, aggregator.open(root, read_only=True) as reader:
         topic = catalog.create_topic("t", indexes=["type"])
         for partition in ("0", "1"):
@@ -97,7 +97,7 @@ def test_hidden_at_once_and_gone_after_compaction(root, sealed):
 
 @pytest.mark.parametrize("space", [None, 5])
 def test_no_space_to_erase(root, space):
-    """None is every space where events are asked for: here it is a mistake, and nothing goes."""
+    """None means every space in a scan, but is refused here and erases nothing."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         topic.append([{"space": "a", "timestamp": 1}])
@@ -108,7 +108,7 @@ def test_no_space_to_erase(root, space):
 
 
 def test_gone_by_itself(root):
-    """Nobody has to call anything."""
+    """Background work completes an erasure without a call."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         fill(topic)
@@ -125,7 +125,7 @@ def test_gone_by_itself(root):
 
 @pytest.mark.usefixtures("quiet")
 def test_what_comes_later_is_kept(root):
-    """Events of the space that are appended after it was erased, whenever they are sealed."""
+    """Events appended to the space after the erasure are kept, whenever they are sealed."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         fill(topic)
@@ -144,7 +144,7 @@ def test_what_comes_later_is_kept(root):
 
 @pytest.mark.usefixtures("quiet")
 def test_open_scans_put_it_off(root):
-    """A scan that began before gives the space still; only when it has ended the file goes, and then it is gone."""
+    """A scan begun earlier still returns the space; when it ends, the file is deleted and the erasure completes."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         fill(topic)
@@ -165,7 +165,7 @@ def test_open_scans_put_it_off(root):
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("step", ["hidden", "sealed", "rewritten"])
 def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
-    """It stays hidden, and goes after opening again."""
+    """The space stays hidden after a crash and is removed after reopening."""
     image = tmp_path / "image"
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
@@ -181,7 +181,7 @@ def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
 
             def copying(*given, **named):
                 if step == "rewritten" and copied.acquire(blocking=False):
-                    crash_image(root, image)  # the new file is there, and the manifest does not name it
+                    crash_image(root, image)  # the new file exists, and the manifest does not name it
                 done = original(*given, **named)
                 if step == "sealed" and copied.acquire(blocking=False):
                     crash_image(root, image)
@@ -204,7 +204,7 @@ def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
 
 @pytest.mark.usefixtures("quiet")
 def test_absent_spaces_and_wrong_ones(root):
-    """A space that nobody has is nothing to erase, but for what the log may still hold; a number is no space."""
+    """Erasing an absent space removes nothing but may involve the log; a number is refused as a space."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         fill(topic)
@@ -213,7 +213,7 @@ def test_absent_spaces_and_wrong_ones(root):
         assert (erasure.events, list(erasure.partitions)) == (0, ["0"])
         assert catalog.compact().erased == ("ozone",)
         assert topic.erasures() == ()
-        assert topic.erase("zzz").partitions == {}  # beyond what any segment's keys span
+        assert topic.erase("zzz").partitions == {}  # outside every segment's key range
         with pytest.raises(aggregator.errors.EsdbError):
             topic.erase(5)
         binary = catalog.create_topic("b", keys="binary")
@@ -224,7 +224,7 @@ def test_absent_spaces_and_wrong_ones(root):
 
 @pytest.mark.usefixtures("quiet")
 def test_what_is_left_in_the_log_goes_too(root):
-    """A space of which retention took the last segment is still in the log, and gone from there when it is erased."""
+    """A space whose last segment expired is still in the log, and an erasure removes it there."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         for partition in ("0", "1"):
@@ -243,7 +243,7 @@ def test_what_is_left_in_the_log_goes_too(root):
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("erased", [3, FEW_SPACES + 8])
 def test_many_spaces_at_once(root, erased):
-    """However they are counted: the segment is rewritten without them, and later events stay."""
+    """However many spaces are erased, the segment is rewritten without them, and later events stay."""
     spaces = [f"s{n:03}" for n in range(FEW_SPACES + 20)]
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")

@@ -1,4 +1,4 @@
-"""Retention and compaction at work while eight others read: no error, no gap, and the size stays bounded."""
+"""Retention and compaction while eight readers scan: no error, no gap, and bounded size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAUSES = (0.02, 0.05, 0.1, 0.2)
 
 
 class Source:
-    """Appends batches to three partitions in turn."""
+    """Append batches to three partitions in turn."""
 
     def __init__(self, topic):
         self.topic = topic
@@ -36,7 +36,7 @@ class Source:
         spaces = pa.array([f"s{n % 50}" for n in range(rows)])
         data = pa.array([os.urandom(200) for _ in range(rows)])
         table = pa.table({"space": spaces, "timestamp": range(self.events, self.events + rows), "data": data})
-        self.topic.append(table, str(self.batches % 3))  # nobody is refused because of retention
+        self.topic.append(table, str(self.batches % 3))  # retention never refuses an append
         self.events += rows
         self.batches += 1
 
@@ -50,9 +50,9 @@ class Source:
     ],
 )
 def test_eight_readers(tmp_path, monkeypatch, limits, retention):
-    """Four threads and four processes scan, with pauses, while segments are sealed, merged, rewritten and removed: no
-    append is refused, and each pass of retention leaves no more than 1.1 times the limit, but for files that scans
-    still read, and for what of the log is more than its share, as sealing has not come to it.
+    """Four threads and four processes scan, with pauses, during seals, merges, rewrites and removals: no append is
+    refused, and each retention pass leaves at most 1.1 times the limit, not counting files that scans still read and
+    the excess of the log over its share, which waits for sealing.
     """
     left: list[tuple[int, int]] = []
     real = Upkeep._retain
@@ -71,7 +71,7 @@ def test_eight_readers(tmp_path, monkeypatch, limits, retention):
         topic = catalog.create_topic("t", roll={"rows": 100}, retention=retention)
         source = Source(topic)
         beside = catalog.create_topic("beside", roll={"rows": 100})
-        while source.events < 45_000 or not topic.stats()["min_timestamp"]:  # retention is at work from the beginning
+        while source.events < 45_000 or not topic.stats()["min_timestamp"]:  # retention works from the start
             source.append(500)
             catalog.seal()
         readers = [
@@ -98,8 +98,8 @@ def test_eight_readers(tmp_path, monkeypatch, limits, retention):
             scans = [thread.result() for thread in threads] + [int(output) for output in outputs]
         stats = catalog.stats()
         assert stats["background"] is None
-        assert topic.stats()["min_timestamp"] > first  # retention was at work
-        assert len(levels) > 1  # and so was compaction
+        assert topic.stats()["min_timestamp"] > first  # retention has worked
+        assert len(levels) > 1  # and so has compaction
         assert min(scans) > 0
         largest, waiting = map(max, zip(*left, strict=True))
         assert largest <= 1.1 * LIMIT, f"{largest:,} bytes"
@@ -112,7 +112,7 @@ def test_eight_readers(tmp_path, monkeypatch, limits, retention):
 @pytest.mark.parametrize("call", [1, 2, 3])
 @pytest.mark.parametrize("erased", [False, True])
 def test_retention_is_quicker(tmp_path, monkeypatch, erased, call):
-    """What retention takes while it is being merged or rewritten is left alone: nobody is told that it is missing."""
+    """Segments that expire while they are merged or rewritten are skipped and not reported as missing."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t")
         for first in range(0, 80, 10):

@@ -1,4 +1,4 @@
-"""Files of segments that were taken out go, each as soon as it can."""
+"""Files of removed segments are deleted, each as soon as possible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import aggregator
 
 @pytest.mark.usefixtures("quiet")
 def test_a_file_that_cannot_be_deleted(tmp_path, monkeypatch):
-    """It keeps none of the others, and goes when it can."""
+    """A file that cannot be deleted does not delay others and is deleted once that is possible."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t", retention={"segments": 1})
         for number in range(4):
@@ -39,7 +39,7 @@ def test_a_file_that_cannot_be_deleted(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_scan_that_begins_before_the_view_shows_a_removal(tmp_path, monkeypatch):
-    """The manifest has retired a segment, the view still shows it: its file stays for who begins to read now."""
+    """Between the manifest's removal of a segment and the view's, its file stays for scans that begin now."""
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t")
         for number in range(2):

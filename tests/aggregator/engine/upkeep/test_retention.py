@@ -1,4 +1,4 @@
-"""Retention: by age, count, bytes, of a topic and of the catalog; oldest first; scans that are open finish."""
+"""Retention by age, count and bytes, per topic and catalog: oldest first, while open scans finish."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ UNLIMITED = Retention()
     ],
 )
 def test_expired(policy, now, expected):
-    """Age goes by the newest event of a segment; the rest by which was sealed first, and no more than must."""
+    """Age counts from a segment's newest event; other limits remove the first sealed, and no more than needed."""
     assert [(one.segment.number, one.reason) for one in expired(SEGMENTS[::-1], policy, now)] == expected
 
 
 def test_each_partition_for_itself():
-    """A partition's limit counts its own segments alone, and a topic's limit what those of partitions left."""
+    """A partition limit counts only its own segments; a topic limit counts what partition limits leave."""
     both = [segment(n, created=n, size=10, partition=1 + n % 2) for n in range(6)]
     doomed = expired(both, Retention(partition_segments=2), 0)
     assert sorted(one.segment.number for one in doomed) == [0, 1]
@@ -84,7 +84,7 @@ def test_each_partition_for_itself():
     ],
 )
 def test_in_the_way(space, expected):
-    """Bytes of the log and the rest count; what goes comes free."""
+    """The log and other files count towards the limit; each removed segment frees its bytes."""
     assert [(one.segment.number, one.reason) for one in over_limit(SEGMENTS, space)] == expected
 
 
@@ -97,7 +97,7 @@ def root(tmp_path):
 
 
 def fill(catalog, topic, times, partition="0", payload=100):
-    """One segment with an event at each time."""
+    """Seal one segment with an event at each time."""
     topic.append([{"space": f"s{t % 7}", "timestamp": t, "data": os.urandom(payload)} for t in times], partition)
     catalog.seal()
 
@@ -112,7 +112,7 @@ def files(root):
 
 @pytest.mark.usefixtures("quiet")
 def test_on_demand(root):
-    """A dry run says what goes and changes nothing; then it goes, files included; record indexes go on."""
+    """A dry run reports and changes nothing; then segments and files are removed, and record indexes continue."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         for first in (0, 10, 20):
@@ -127,7 +127,7 @@ def test_on_demand(root):
         assert len(files(root)) == 3
         report = catalog.retain("t")
         assert report.removed == planned.removed
-        for _ in range(100):  # the stream index may look at the segments just then
+        for _ in range(100):  # the stream index may be reading the segments
             if len(files(root)) == 1:
                 break
             catalog.retain("t")
@@ -143,7 +143,7 @@ def test_on_demand(root):
 
 @pytest.mark.usefixtures("quiet")
 def test_age_is_that_of_events(root):
-    """By timestamps, not by when they came; an event of the future is not old."""
+    """Age counts from timestamps, not arrival; a future event is not old."""
     now = time.time_ns() // 1000
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", retention={"age": "1d"})
@@ -158,7 +158,7 @@ def test_age_is_that_of_events(root):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_clock_of_another_year(root, monkeypatch):
-    """Ten years ahead, while the catalog is open or before: what is there stays. A day back: the newest stays."""
+    """A clock ten years ahead, before or after opening, removes nothing; a clock a day back keeps the newest."""
     clock = [time.time_ns() // 1000]
     monkeypatch.setattr("aggregator.opening.now_us", lambda: clock[0])
     with aggregator.open(root) as catalog:
@@ -178,7 +178,7 @@ def test_a_clock_of_another_year(root, monkeypatch):
 
 
 def test_by_itself(root):
-    """Bytes of a topic stay below its limit while events come in."""
+    """A topic's bytes stay below its limit while events arrive."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", retention={"bytes": 60_000}, roll={"rows": 50})
         other = catalog.create_topic("other")
@@ -194,7 +194,7 @@ def test_by_itself(root):
 
 
 def test_the_catalog_as_a_whole(root):
-    """The limit counts log and manifest; the oldest of all topics go first; nothing else has to be asked for."""
+    """The catalog limit counts log and manifest; the oldest segments of all topics are removed in the background."""
     limit = 3_000_000
     with aggregator.open(root, limits={"max_bytes": limit}) as catalog:
         topics = [catalog.create_topic(name) for name in ("a", "b")]
@@ -207,12 +207,12 @@ def test_the_catalog_as_a_whole(root):
                 and path.name != "acknowledged"), abs=20_000,
         )  # fmt: skip
         firsts = [topic.stats()["min_timestamp"] for topic in topics]
-        assert abs(firsts[0] - firsts[1]) <= 200  # in step
+        assert abs(firsts[0] - firsts[1]) <= 200  # both topics advance together
         assert 0 < stats["segments"] < 60
 
 
 def test_free_disk(root, monkeypatch):
-    """Below the floor the oldest go until as much is free as was asked for."""
+    """Below the floor, the oldest segments are removed until the requested space is free."""
     usage = namedtuple("usage", "total used free")
     with aggregator.open(root, limits={"min_free_bytes": 1_000_000}) as catalog:
         topic = catalog.create_topic("t")
@@ -234,7 +234,7 @@ def test_free_disk(root, monkeypatch):
 
 @pytest.mark.usefixtures("quiet")
 def test_open_scans_finish(root):
-    """A scan that has begun gives all that was there, whatever goes meanwhile; then the files go."""
+    """A scan that has begun returns everything, whatever is removed meanwhile; then the files are deleted."""
     with aggregator.open(root) as catalog, aggregator.open(root, read_only=True) as reader:
         topic = catalog.create_topic("t")
         for first in range(0, 100, 10):
@@ -257,7 +257,7 @@ def test_open_scans_finish(root):
 
 
 def test_policies_change(root):
-    """What is not named stays; wrong ones are refused; readers see the change; only writers may."""
+    """Unnamed policies stay, wrong ones are refused, readers see changes, and only writers can change them."""
     with aggregator.open(root) as catalog, aggregator.open(root, read_only=True) as reader:
         topic = catalog.create_topic("t", roll={"rows": 7}, retention={"age": "1h"})
         topic.set_policy(retention={"bytes": "1 GiB", "segments": 3})
@@ -277,7 +277,7 @@ def test_policies_change(root):
 
 @pytest.mark.usefixtures("quiet")
 def test_stats(root):
-    """Rows, bytes, segments, unsealed events, times and record indexes add up; a reader has the same."""
+    """Rows, bytes, segments, unsealed events, times and record indexes add up, and equal a reader's."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         fill(catalog, topic, range(10))
@@ -297,18 +297,18 @@ def test_stats(root):
         with aggregator.open(root, read_only=True) as reader:
             seen = reader.stats()["topics"]["t"]
             for facts in (seen, stats, *seen["partitions"].values(), *stats["partitions"].values()):
-                facts.pop("oldest_unsealed_us")  # it came to each at another time
+                facts.pop("oldest_unsealed_us")  # each received it at another time
             assert seen == stats
 
 
 @pytest.mark.parametrize("count", share_of([3, None], 2))
 def test_sealing_that_is_behind(tmp_path, monkeypatch, count):
-    """Small batches that wait together for sealing become segments of a size that retention can keep some of."""
+    """Joined small batches are sealed in segments small enough for retention to keep some of them."""
     monkeypatch.setattr("aggregator.engine.upkeep.scheduler.choose_to_seal", lambda *_: [])
     keeps = Retention(partition_bytes=200_000, partition_segments=count)
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t", retention=keeps)
-        for number in range(70):  # of which 64 are put together
+        for number in range(70):  # of which 64 are joined
             topic.append([{"space": "s", "timestamp": number, "data": os.urandom(5000)}] * 2)
         assert any(piece.joined for piece in catalog._backend.state.partitions[1][1].unsealed.pieces)
         catalog.seal()
@@ -317,13 +317,13 @@ def test_sealing_that_is_behind(tmp_path, monkeypatch, count):
         assert 120_000 < kept <= 200_000
         numbers = [event.timestamp for event in topic.scan()]
         assert max(numbers) == 69
-    with aggregator.open(tmp_path / "data") as catalog:  # the log of batches that were put together fits
+    with aggregator.open(tmp_path / "data") as catalog:  # the log of joined batches is consistent
         assert [event.timestamp for event in catalog.topic("t").scan()] == numbers
 
 
 @pytest.mark.usefixtures("quiet")
 def test_a_crash_between_parts(tmp_path, monkeypatch):
-    """Where only the first of the segments is there that small batches are cut into, every event is there once."""
+    """If a crash leaves only the first segment of a split batch, every event is there once."""
     monkeypatch.setattr("aggregator.engine.upkeep.scheduler.choose_to_seal", lambda *_: [])
     write, written = Sealer._write_or_set_aside, []
 

@@ -1,4 +1,4 @@
-"""Background work goes on, whatever fails, and tells of what does."""
+"""Background work continues whatever fails, and reports failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAIT_S = 60
 
 
 class Failing:
-    """Raises an error in the place of a function, until it is told to stop."""
+    """Raise an error instead of calling a function, until told to stop."""
 
     def __init__(self, real, error):
         self.real, self.error, self.calls = real, error, 0
@@ -38,7 +38,7 @@ def root(tmp_path):
 
 
 def test_background_beside_a_seal_that_was_asked_for(root, monkeypatch):
-    """It leaves the events that came meanwhile: nothing is due of them."""
+    """A background seal next to a requested one leaves events that arrived meanwhile, because they are not due."""
     write = sealing_module.write_segment
     with aggregator.open(root, tuning=QUICK) as catalog:
         topic = catalog.create_topic("t")
@@ -47,18 +47,18 @@ def test_background_beside_a_seal_that_was_asked_for(root, monkeypatch):
 
         def write_while_more_comes(*arguments, **options):
             topic.append([{"space": "a", "timestamp": 2}])
-            until(lambda: running)  # the background looked, and waits for its turn
+            until(lambda: running)  # the background task was started and waits for its turn
             return write(*arguments, **options)
 
         monkeypatch.setattr(sealing_module, "write_segment", write_while_more_comes)
-        catalog.seal("t")  # waits for the end of what it finds
+        catalog.seal("t")  # waits for the task that it finds
         until(lambda: all(each.done() for each in running.values()))
         assert (topic.stats()["segments"], topic.stats()["unsealed_rows"]) == (1, 1)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyError("x")])
 def test_sealing_that_fails_in_a_way_that_nobody_thought_of(root, monkeypatch, error):
-    """It shows as trouble, is tried again, and is no trouble any more when it succeeds."""
+    """An unforeseen error in sealing is reported as trouble and retried; success clears it."""
     write = Failing(sealing_module.write_segment, error)
     monkeypatch.setattr(sealing_module, "write_segment", write)
     with aggregator.open(root, tuning=QUICK) as catalog:
@@ -72,7 +72,7 @@ def test_sealing_that_fails_in_a_way_that_nobody_thought_of(root, monkeypatch, e
 
 
 def test_looking_for_what_is_due_fails(root, monkeypatch):
-    """Segments are sealed by themselves again when it does not."""
+    """After an error in finding due work, background sealing resumes."""
     with aggregator.open(root, tuning=QUICK) as catalog:
         topic = catalog.create_topic("t", roll={"rows": 1})
         loads = Failing(catalog._backend.sealer.loads, RuntimeError("dictionary changed size during iteration"))
@@ -86,7 +86,7 @@ def test_looking_for_what_is_due_fails(root, monkeypatch):
 
 
 def test_a_chore_that_fails_in_a_way_that_nobody_thought_of(root, monkeypatch):
-    """It shows as trouble, and is done again."""
+    """An unforeseen error in a chore is reported as trouble, and the chore is retried."""
     retain = Failing(Upkeep._retain_by_itself, ValueError("no such thing"))
     monkeypatch.setattr(Upkeep, "_retain_by_itself", lambda self: retain(self))
     with aggregator.open(root, tuning=QUICK) as catalog:
@@ -97,7 +97,7 @@ def test_a_chore_that_fails_in_a_way_that_nobody_thought_of(root, monkeypatch):
 
 
 def test_no_thread_for_any_chore(root, monkeypatch):
-    """Chores are done when the system has threads again, however often it had none."""
+    """Chores run once the system has threads again, however often it had none."""
     start = Failing(ThreadPoolExecutor._adjust_thread_count, RuntimeError("can't start new thread"))
     monkeypatch.setattr(ThreadPoolExecutor, "_adjust_thread_count", lambda pool: start(pool))
     with aggregator.open(root, limits={"max_bytes": "64 MiB"}, tuning=QUICK) as catalog:
@@ -110,7 +110,7 @@ def test_no_thread_for_any_chore(root, monkeypatch):
 
 
 def test_partitions_that_come_while_it_is_looked_what_is_due(root, monkeypatch):
-    """Making a partition in that moment is no trouble."""
+    """A partition may be created while the scheduler looks for due work."""
     monkeypatch.setattr(Sealer, "loads", lambda _: [])
 
     class Growing:

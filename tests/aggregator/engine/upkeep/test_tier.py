@@ -1,4 +1,4 @@
-"""Segments in an object store: put, let go, read from there, fetched, removed; what faults cost."""
+"""Segments in an object store: uploaded, evicted, read, fetched and removed, and the effect of faults."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVENTS = 200
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stores that fail are given up soon."""
+    """Failing stores are given up soon."""
     monkeypatch.setattr(stored_objects, "PATIENCE_S", 0.5)
 
 
@@ -60,12 +60,12 @@ def filled(catalog: aggregator.Catalog, segments: int = 3, name: str = "t") -> a
 
 
 def files(tmp_path: Path) -> list[str]:
-    """Of segments on the disk."""
+    """Segment files on disk."""
     return sorted(path.name for path in (tmp_path / "data" / "segments").glob("*/*.esdb"))
 
 
 def objects(place: Path) -> list[str]:
-    """Of segments in the store."""
+    """Segment objects in the store."""
     return sorted(path.name[:12] for path in place.glob("segments/*/*.esdb"))
 
 
@@ -83,7 +83,7 @@ def rows(topic: aggregator.Topic) -> list[tuple[Any, ...]]:
 
 @pytest.mark.usefixtures("quiet")
 def test_segments_go_up_and_down_and_come_back(tmp_path, place):
-    """Wherever they are, they give the same; the manifest knows where that is, also after reopening."""
+    """Wherever segments are, reads are the same; the manifest knows where, also after reopening."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         topic = filled(catalog)
         before = rows(topic)
@@ -110,7 +110,7 @@ def test_segments_go_up_and_down_and_come_back(tmp_path, place):
 
 
 def test_it_happens_by_itself(tmp_path, place):
-    """Soon after they are sealed; what is merged later goes up in their place, and they go."""
+    """Sealed segments are uploaded and evicted in the background; a merged one replaces its sources in the store."""
     with opened(tmp_path, store=place.as_uri(), keep_local={"bytes": 0}) as catalog:
         topic = filled(catalog)
         until(lambda: len(catalog._backend.state.let_go) == 3)
@@ -123,13 +123,13 @@ def test_it_happens_by_itself(tmp_path, place):
 
 
 def test_a_topic_that_stays(tmp_path, place):
-    """By limits of its own, which are kept with those of the catalog; also one that comes only later."""
+    """Per-topic limits, which are stored with the catalog's, keep a topic local, even one created later."""
     keep = {"bytes": 0, "topics": {"orders": {}, "later": {"bytes": "1 GiB"}}}
     with opened(tmp_path, store=place.as_uri(), keep_local=keep) as catalog:
         orders, debug = filled(catalog, 2, "orders"), filled(catalog, 3, "debug")
         gone = {info.number for info in debug._topic.segments.view()}
         until(lambda: set(catalog._backend.state.let_go) == gone)
-        until(lambda: len(files(tmp_path)) == 2)  # they go after that is noted
+        until(lambda: len(files(tmp_path)) == 2)  # files are deleted after eviction is noted
         assert rows(orders)
         assert catalog.store.evict() == []
     with opened(tmp_path) as catalog:
@@ -147,7 +147,7 @@ def test_limits_of_topics_that_make_no_sense(tmp_path, place, topics):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_scan_goes_on_when_files_go(tmp_path, place):
-    """Scans of before, in this process and in others, read the object where their file is gone."""
+    """Scans begun earlier, in this process and others, read the object once their file is gone."""
     with opened(tmp_path, store=place.as_uri()) as catalog, opened(tmp_path, read_only=True) as reader:
         topic = filled(catalog)
         catalog.store.push()
@@ -162,7 +162,7 @@ def test_a_scan_goes_on_when_files_go(tmp_path, place):
 
 @pytest.mark.usefixtures("quiet")
 def test_an_open_scan_of_removed_segments_finishes(tmp_path, place):
-    """Their objects stay until it has."""
+    """Objects of removed segments stay until the open scan ends."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         topic = filled(catalog)
         catalog.store.push()
@@ -181,7 +181,7 @@ def test_an_open_scan_of_removed_segments_finishes(tmp_path, place):
 
 @pytest.mark.usefixtures("quiet")
 def test_an_erasure_is_done_when_the_store_is_rid_of_it(tmp_path, place):
-    """Segments that it rewrites may be in the store alone; the erased key is in no object when it is done."""
+    """An erasure completes when no object contains the key, also for segments that are only in the store."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         topic = filled(catalog)
         catalog.store.push()
@@ -233,7 +233,7 @@ def test_limits_of_the_catalog_let_files_go_and_no_events(tmp_path, place):
 
 @pytest.mark.usefixtures("quiet")
 def test_segments_that_are_added(tmp_path, place):
-    """Those of bulk loads go the same way."""
+    """Bulk-loaded segments are uploaded and evicted, too."""
     with esformat.create(tmp_path / "made.esdb") as writer:
         for number in range(50):
             writer.add(f"s{number % 5}", b"x", timestamp=number)
@@ -286,7 +286,7 @@ def test_an_address_that_is_none(tmp_path, address):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_store_that_moved(tmp_path, place):
-    """Its new address is taken when all objects are there."""
+    """A new store address is accepted only if it has all objects."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         filled(catalog)
         catalog.store.push()
@@ -305,7 +305,7 @@ def test_a_store_that_moved(tmp_path, place):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_store_that_fails_is_asked_again(tmp_path, s3: S3Endpoint, bucket):
-    """503, then silence, then it works: later, and nothing is lost meanwhile."""
+    """A failing store is retried after a pause; uploads then succeed, and nothing is lost meanwhile."""
     with opened(tmp_path, store=f"s3://{bucket}/x", keep_local={"bytes": 0}) as catalog:
         topic = filled(catalog)
         tier = catalog._backend.upkeep.tier
@@ -314,7 +314,7 @@ def test_a_store_that_fails_is_asked_again(tmp_path, s3: S3Endpoint, bucket):
             tier.work()
         assert "does not answer" in tier.problem
         assert catalog.store.status()["waiting"]["segments"] == 3
-        tier.work()  # it is left alone for a while: nothing is raised
+        tier.work()  # the store is left alone for a while: nothing is raised
         s3.refuse = lambda method, path, query: None
         tier._after = 0.0
         tier.work()
@@ -331,7 +331,7 @@ def test_a_store_that_fails_is_asked_again(tmp_path, s3: S3Endpoint, bucket):
 
 @pytest.mark.usefixtures("quiet")
 def test_puts_that_sometimes_fail(tmp_path, s3: S3Endpoint, bucket, monkeypatch):
-    """One request in three is refused: those are made again."""
+    """With one request in three refused, uploads are retried until they succeed."""
     monkeypatch.setattr(stored_objects, "PATIENCE_S", 20.0)
     seen = [0]
 
@@ -349,7 +349,7 @@ def test_puts_that_sometimes_fail(tmp_path, s3: S3Endpoint, bucket, monkeypatch)
 
 @pytest.mark.usefixtures("quiet")
 def test_connections_that_break(tmp_path, s3: S3Endpoint, bucket, monkeypatch):
-    """Cut on the way up or down, or slow: what is asked again comes whole."""
+    """Over broken or slow connections, transfers are retried and arrive complete."""
     monkeypatch.setattr(stored_objects, "PATIENCE_S", 20.0)
     fates = [Fate(up_bytes=2000), Fate(down_bytes=300), Fate(delay_s=0.05), Fate(down_bytes=5000), Fate()]
     with BreakingProxy(s3.url, lambda number: fates[number % len(fates)]) as proxy:
@@ -372,7 +372,7 @@ class Killed(BaseException):
 
 @contextlib.contextmanager
 def killed_at(monkeypatch: pytest.MonkeyPatch, where: object, name: str) -> Iterator[None]:
-    """End what is done when something is called."""
+    """End the current work when a function is called."""
 
     def end(*_: object, **__: object) -> None:
         raise Killed
@@ -385,7 +385,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, where: object, name: str) -> Iter
 
 @pytest.mark.usefixtures("quiet")
 def test_a_crash_between_arrival_and_note(tmp_path, place, monkeypatch):
-    """The object is put once more, or taken as it is; there is one."""
+    """After a crash between upload and note, the segment is uploaded or adopted; there is one object."""
     catalog = opened(tmp_path, store=place.as_uri())
     topic = filled(catalog)
     with killed_at(monkeypatch, tiers.StoredRows, "add"):
@@ -402,7 +402,7 @@ def test_a_crash_between_arrival_and_note(tmp_path, place, monkeypatch):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_crash_between_note_and_deletion(tmp_path, place, monkeypatch):
-    """A file that should be gone is counted again, and goes later."""
+    """After a crash between note and deletion, the file counts as local again and is evicted later."""
     catalog = opened(tmp_path, store=place.as_uri())
     filled(catalog)
     catalog.store.push()
@@ -419,7 +419,7 @@ def test_a_crash_between_note_and_deletion(tmp_path, place, monkeypatch):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_file_that_somebody_deleted(tmp_path, place):
-    """It is in the store."""
+    """A segment file that was deleted is read from the store."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         filled(catalog)
         catalog.store.push()
@@ -432,7 +432,7 @@ def test_a_file_that_somebody_deleted(tmp_path, place):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_damaged_file_that_is_in_the_store(tmp_path, place):
-    """It is set aside, and read from there."""
+    """A damaged file is quarantined, and its segment is read from the store."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         filled(catalog)
         catalog.store.push()
@@ -468,7 +468,7 @@ def damaged(path: Path) -> None:
 
 @pytest.mark.usefixtures("quiet")
 def test_a_damaged_object_is_not_relied_on(tmp_path, place):
-    """Its file does not go before it was read back; then it is put there again."""
+    """A file is evicted only after its object was verified; a damaged object is uploaded again."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         topic = filled(catalog, 1)
         catalog.store.push()
@@ -488,7 +488,7 @@ def test_a_damaged_object_is_not_relied_on(tmp_path, place):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_damaged_object_is_told_of(tmp_path, place):
-    """By verify, and by whoever reads it: which object, and what to do. Others are read."""
+    """`verify` and reads name a damaged object and say what to do; other objects can be read."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         topic = filled(catalog)
         catalog.store.push()
@@ -512,7 +512,7 @@ def test_a_damaged_object_is_told_of(tmp_path, place):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_missing_object(tmp_path, place):
-    """Is told of, until its events are given up."""
+    """A missing object is reported until its loss is accepted."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         topic = filled(catalog)
         catalog.store.push()
@@ -533,7 +533,7 @@ def test_a_missing_object(tmp_path, place):
 
 @pytest.mark.usefixtures("quiet")
 def test_what_nobody_names_is_collected(tmp_path, place):
-    """Objects that a crash left, when they are old; never one that is named, nor what is no segment."""
+    """Old objects that nothing names are deleted; named objects and other files never."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         topic = filled(catalog, 2)
         catalog.store.push()
@@ -553,7 +553,7 @@ def test_what_nobody_names_is_collected(tmp_path, place):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_segment_that_is_merged_while_it_is_let_go(tmp_path, place, monkeypatch):
-    """Its file is gone already: that is no error."""
+    """A segment merged during its eviction causes no error."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         topic = filled(catalog)
         catalog.store.push()
@@ -573,7 +573,7 @@ def test_a_segment_that_is_merged_while_it_is_let_go(tmp_path, place, monkeypatc
 
 @pytest.mark.usefixtures("quiet")
 def test_a_segment_that_is_merged_while_it_goes_up(tmp_path, place, monkeypatch):
-    """Its object does not stay."""
+    """The object of a segment merged during its upload is removed."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         filled(catalog)
         tier = catalog._backend.upkeep.tier
@@ -591,7 +591,7 @@ def test_a_segment_that_is_merged_while_it_goes_up(tmp_path, place, monkeypatch)
 
 
 def test_a_store_that_lists_late(tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch):
-    """Segments that it has and does not show yet are not lost."""
+    """Segments that the store has but does not list yet are not reported as lost."""
     with opened(tmp_path, store=place.as_uri()) as catalog:
         filled(catalog)
         catalog.store.push()
@@ -602,7 +602,7 @@ def test_a_store_that_lists_late(tmp_path: Path, place: Path, monkeypatch: pytes
 
 
 def test_puts_that_failed_are_tried_one_by_one(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """On a line on which several at once take too long for each of them, every segment arrives."""
+    """After a failure, uploads run one at a time, so that all arrive over a slow connection."""
     with opened(tmp_path, store=f"s3://{bucket}/x", tuning=Tuning(tick_s=3600, fan_in=99)) as catalog:
         s3.refuse = lambda method, path, query: 503
         filled(catalog, 6)

@@ -1,4 +1,4 @@
-"""Random steps on a catalog whose segments move between disk and store, beside readers, held against a plain list."""
+"""Random steps move segments between disk and store, with concurrent readers, compared with a plain list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TUNING = Tuning(fan_in=3, tick_s=0.05)
 
 
 class Readers:
-    """Threads that scan until they are stopped; what they saw wrong. Events only ever come, or go by whole spaces."""
+    """Threads that scan until stopped and collect errors. Events only arrive, or leave by whole space."""
 
     def __init__(self, path: Path, topic: aggregator.Topic) -> None:
         self.wrong: list[object] = []
@@ -36,7 +36,7 @@ class Readers:
                 return
             with aggregator.open(self._path, read_only=True) as reader:
                 self._look(reader.topic("t"))
-        except Exception as error:  # noqa: BLE001  it is told
+        except Exception as error:  # noqa: BLE001  it is reported
             self.wrong.append(error)
 
     def _look(self, topic: aggregator.Topic) -> None:
@@ -58,7 +58,7 @@ class Readers:
 
 @pytest.mark.parametrize("seed", share_of(range(2), 2))
 def test_random_steps(tmp_path, seed):
-    """Whatever moves, merges or is erased: each event once, in memory, on the disk or in the store; nothing is left."""
+    """Whatever is moved, merged or erased, each event is there once, and no stray file or object is left."""
     some = random.Random(seed)
     store, data = (tmp_path / "bucket").as_uri(), tmp_path / "data"
     catalog = aggregator.open(data, store=store, keep_local={"bytes": 20_000}, tuning=TUNING)

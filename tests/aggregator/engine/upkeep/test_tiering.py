@@ -1,4 +1,4 @@
-"""Which segments leave the disk, and which objects are nobody's."""
+"""Which segments are evicted, and which objects are strays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEGMENTS = [segment(1, 100), segment(2, 300), segment(3, 200), segment(4, 400)]
     ],
 )
 def test_the_oldest_leave_first(keep, over, arrived, gone):
-    """Those that the store has, by what is kept, and more where the disk has no room."""
+    """The oldest uploaded segments are evicted first, by the limits, and more if the disk lacks space."""
     chosen = to_let_go([("t", info) for info in SEGMENTS], arrived, KeepLocal(**keep), 500, over)
     assert [info.number for info in chosen] == gone
 
@@ -52,16 +52,16 @@ def test_the_oldest_leave_first(keep, over, arrived, gone):
     ],
 )
 def test_topics_with_limits_of_their_own(keep, over, gone):
-    """Each counts for itself; the others together. The room of the disk goes before all of them."""
+    """Topics with their own limits count separately, all others together. Disk space takes precedence over limits."""
     local = [("odd" if info.number % 2 else "even", info) for info in SEGMENTS]
     chosen = to_let_go(local, {1, 2, 3, 4}, KeepLocal(**keep), 500, over)
     assert [info.number for info in chosen] == gone
 
 
 def test_strays():
-    """Objects of segments that nobody names, once they are old; others are left alone."""
+    """Objects of segments that nothing names are strays once they are old; others are left alone."""
     name = "segments/000000/{:012d}-00000000000000ff.esdb"
     there = {name.format(1): 0, name.format(2): 0, name.format(3): 90, "segments/notes.txt": 0}
     assert strays(there, {name.format(2)}, 100, 50) == [name.format(1)]
-    assert strays(there, {name.format(2)}, 80, 0) == [name.format(1), name.format(3)]  # clocks of stores tell seconds
+    assert strays(there, {name.format(2)}, 80, 0) == [name.format(1), name.format(3)]  # store clocks have whole seconds
     assert strays(there, {name.format(2)}, 100, 5) == [name.format(1), name.format(3)]

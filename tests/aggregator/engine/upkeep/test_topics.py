@@ -1,4 +1,4 @@
-"""Topics that are deleted or renamed: what is left, what comes back, and what a kill between the steps leaves."""
+"""Deleted and renamed topics: what is left, what comes back, and what a kill between the steps leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLL = {"age": "1h"}
 
 
 def filled(path: Path) -> None:
-    """A catalog with a topic of sealed, unsealed, erased events and a stream, and another topic."""
+    """A catalog with a topic of sealed, unsealed and erased events and a stream, and another topic."""
     with aggregator.open(path) as catalog:
         topic = catalog.create_topic("doomed", roll=ROLL)
         topic.append(OLD, producer="p", sequence=1)
@@ -45,7 +45,7 @@ def counts(catalog: aggregator.Catalog) -> dict[str, int]:
 
 
 def test_deleted_topic_is_gone(tmp_path: Path) -> None:
-    """It is gone at once, from the disk as well, and stays gone; its name can be used again."""
+    """A deleted topic is gone immediately, also from the disk, and stays gone; its name can be reused."""
     filled(tmp_path)
     with aggregator.open(tmp_path) as catalog:
         stale = catalog.topic("doomed")
@@ -75,7 +75,7 @@ def test_deleted_topic_is_gone(tmp_path: Path) -> None:
 
 
 def test_deleted_topic_frees_memory_and_room(tmp_path: Path) -> None:
-    """Unsealed events of a deleted topic count no more, for memory and for disk."""
+    """Unsealed events of a deleted topic no longer count as used memory."""
     with aggregator.open(tmp_path) as catalog:
         catalog.create_topic("doomed", roll=ROLL).append(OLD)
         assert catalog.stats()["memory"]["unsealed"] > 0
@@ -84,7 +84,7 @@ def test_deleted_topic_frees_memory_and_room(tmp_path: Path) -> None:
 
 
 def test_open_scan_outlives_its_topic(tmp_path: Path) -> None:
-    """A scan that began before gives all that it would have given; the files go when it has ended."""
+    """A scan begun before the deletion returns everything; the files are deleted when it ends."""
     filled(tmp_path)
     with aggregator.open(tmp_path) as catalog:
         catalog.seal()
@@ -99,7 +99,7 @@ def test_open_scan_outlives_its_topic(tmp_path: Path) -> None:
 
 
 def test_reader_that_follows(tmp_path: Path) -> None:
-    """A process that only reads sees a deletion, a new topic of that name, and a rename."""
+    """A reader in the same catalog sees a deletion, a new topic of that name, and a rename."""
     filled(tmp_path)
     with aggregator.open(tmp_path) as catalog, aggregator.open(tmp_path, read_only=True) as reader:
         assert counts(reader) == {"doomed": 201, "kept": 7}
@@ -116,7 +116,7 @@ def test_reader_that_follows(tmp_path: Path) -> None:
 
 
 def test_positions_outlive_a_deleted_topic(tmp_path: Path) -> None:
-    """A query goes on behind a position that counted the topic, and nothing of a new one is passed over."""
+    """A position that counted a deleted topic continues, and skips no record of a new topic with its name."""
     filled(tmp_path)
     with aggregator.open(tmp_path) as catalog:
         catalog.write({"job": "y"}, [{"msg": "one"}])
@@ -130,7 +130,7 @@ def test_positions_outlive_a_deleted_topic(tmp_path: Path) -> None:
 
 
 def test_pipes_go_on(tmp_path: Path) -> None:
-    """A pipe that read a topic goes on when that is deleted."""
+    """A pipe whose source topic is deleted continues."""
     with aggregator.open(tmp_path) as catalog:
         catalog.query("CREATE PIPE p FROM job=x")
         catalog.write({"job": "x"}, [{"msg": "one"}], topic="doomed")
@@ -145,7 +145,7 @@ def test_pipes_go_on(tmp_path: Path) -> None:
 
 
 def test_streams_topic_is_protected(tmp_path: Path) -> None:
-    """The topic that streams and pipes write to by its name is neither deleted nor renamed."""
+    """The topic that streams and pipes write to by name can be neither deleted nor renamed."""
     with aggregator.open(tmp_path) as catalog:
         catalog.write({"job": "x"}, [{"msg": "one"}])
         catalog.create_topic("t")
@@ -160,7 +160,7 @@ def test_streams_topic_is_protected(tmp_path: Path) -> None:
 
 
 def test_renamed_topic(tmp_path: Path) -> None:
-    """All in it stays, under the new name alone; segments, log and a rebuilt manifest agree."""
+    """A renamed topic keeps its contents, under the new name only; segments, log and a rebuilt manifest agree."""
     filled(tmp_path)
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.rename_topic("doomed", "saved")
@@ -172,7 +172,7 @@ def test_renamed_topic(tmp_path: Path) -> None:
             catalog.rename_topic("saved", "kept")
         assert catalog.rename_topic("kept", "kept").name == "kept"
         catalog.create_topic("doomed").append(NEW)
-        catalog.rename_topic("kept", "third")  # and two that change names
+        catalog.rename_topic("kept", "third")  # and two topics that swap names
         catalog.rename_topic("doomed", "kept")
         catalog.rename_topic("third", "doomed")
         expected = {"saved": 201, "doomed": 7, "kept": 7}
@@ -188,7 +188,7 @@ def test_renamed_topic(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("facts", [True, False])
 def test_rebuilt_manifest_knows_what_was_deleted(tmp_path: Path, *, facts: bool) -> None:
-    """With the facts nothing comes back, whatever files were left; without them files that were left do."""
+    """With its backup, a rebuilt manifest restores no deleted topic; without it, remaining files bring it back."""
     filled(tmp_path)
     with aggregator.open(tmp_path) as catalog:
         catalog.seal()
@@ -216,7 +216,7 @@ def test_rebuilt_manifest_knows_what_was_deleted(tmp_path: Path, *, facts: bool)
 
 
 def test_old_copy_of_the_manifest(tmp_path: Path) -> None:
-    """Where a manifest of before the deletion is put back, the facts say that the topic was deleted."""
+    """If an older manifest is restored, its backup says that the topic was deleted."""
     filled(tmp_path)
     before = (tmp_path / "manifest.sqlite").read_bytes()
     with aggregator.open(tmp_path) as catalog:
@@ -267,7 +267,7 @@ catalog.delete_topic("doomed")
 
 @long
 def test_kill_between_the_steps(tmp_path: Path) -> None:
-    """The topic is there or gone as a whole, with the manifest and with a rebuilt one, and no file of it is left."""
+    """After a kill the topic is wholly there or wholly gone, also with a rebuilt manifest, and leaves no file."""
     filled(tmp_path / "0")
     for number in range(1, len(STEPS)):
         shutil.copytree(tmp_path / "0", tmp_path / str(number))
