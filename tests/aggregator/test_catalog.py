@@ -31,7 +31,7 @@ def events(*rows):
 
 
 def seen(scan):
-    """What a scan gives, in short."""
+    """A scan's contents in short."""
     return [(event.space, event.timestamp, event.indexes.get("type")) for event in scan]
 
 
@@ -40,7 +40,7 @@ ROWS = [("a", 5, "page"), ("b", 1, "buy"), ("a", 3, "page"), ("a", 4, "buy")]
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_the_first_example(catalog, sealed):
-    """Append, then read back by space, index, time and record index, in both directions, sealed or not."""
+    """Appended events are read by space, index, time and record index, in both directions, sealed or not."""
     topic = catalog.create_topic("activity", indexes=["type"])
     receipt = topic.append(events(*ROWS))
     assert (receipt.first, receipt.last, len(receipt), receipt.partition) == (0, 3, 4, "0")
@@ -65,7 +65,7 @@ def test_the_first_example(catalog, sealed):
 
 
 def test_all_kinds_of_batches(catalog):
-    """Tables, batches, anything with the C stream, events, mappings."""
+    """Tables, batches, objects with the C stream, events and mappings can be appended."""
     topic = catalog.create_topic("t", indexes=["type"])
     table = pa.table({"space": ["a"], "timestamp": [1], "type": ["x"], "data": [b"1"]})
     topic.append(table)
@@ -81,7 +81,7 @@ def test_all_kinds_of_batches(catalog):
 
 
 def test_fields_of_payloads(catalog):
-    """As columns of their own types, and counted; sealed or not."""
+    """Fields of JSON payloads are extracted as typed columns and counted, sealed or not."""
     topic = catalog.create_topic("orders")
     topic.append([{"space": "a", "timestamp": 1, "data": b'{"price": 2, "by": {"id": "x"}}'}])
     catalog.seal()
@@ -102,7 +102,7 @@ def test_fields_of_payloads(catalog):
 
 
 def test_scan_is_a_table_too(catalog):
-    """Arrow, pandas, the C stream; columns by name; facts of the aggregator where they are asked for."""
+    """A scan becomes Arrow, pandas or a C stream; columns are selected by name, and the aggregator's own on request."""
     topic = catalog.create_topic("activity", indexes=["type"])
     topic.append(events(*ROWS[:2]), "left")
     catalog.seal()
@@ -121,7 +121,7 @@ def test_scan_is_a_table_too(catalog):
 
 
 def test_ties_are_broken_by_partition_and_record_index(catalog):
-    """Events of one time come in one order, sealed or not, and in the mirror's order in reverse."""
+    """Events with the same time have one order, sealed or not, which reverse scans mirror."""
     topic = catalog.create_topic("t")
     for number in range(12):
         row = {"space": f"s{number % 5}", "timestamp": 7, "grouping": f"g{11 - number}", "data": b"%02d" % number}
@@ -137,7 +137,7 @@ def test_ties_are_broken_by_partition_and_record_index(catalog):
 
 
 def test_reopening_keeps_everything(root):
-    """Sealed events, unsealed ones, record indexes, topics and policies."""
+    """Sealed and unsealed events, record indexes, topics and policies survive reopening."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", indexes=["type"], roll={"rows": 2, "age": "1h"}, retention={"bytes": "1 GiB"})
         topic.append(events(*ROWS))
@@ -156,7 +156,7 @@ def test_reopening_keeps_everything(root):
 
 
 def test_a_batch_is_all_or_nothing(catalog):
-    """One event that cannot be stored refuses its batch, and record indexes go on as if it had not come."""
+    """One invalid event has its batch refused, and record indexes continue as if it had not been sent."""
     topic = catalog.create_topic("t")
     for bad in (
         [{"space": "a", "timestamp": 1}, {"space": "b"}],
@@ -176,7 +176,7 @@ def test_a_batch_is_all_or_nothing(catalog):
 
 
 def test_appended_buffers_may_be_used_again(catalog):
-    """The caller's memory is the caller's: what it holds later does not show."""
+    """Changing the caller's buffer after the append does not change the events."""
     numpy = pytest.importorskip("numpy")
     times = numpy.arange(10)
     topic = catalog.create_topic("t")
@@ -186,7 +186,7 @@ def test_appended_buffers_may_be_used_again(catalog):
 
 
 def test_columns_come_and_change(catalog):
-    """A new column goes on in the same segment; another type starts a family of its own; both are read as one."""
+    """A new column continues the segment; another type starts a new schema family; both are read as one."""
     topic = catalog.create_topic("t", indexes=["type"])
     base = {"space": ["a"], "timestamp": [1], "type": ["x"]}
     topic.append(pa.table(base | {"n": [5]}))
@@ -213,7 +213,7 @@ def test_columns_come_and_change(catalog):
     ],
 )
 def test_a_value_reads_the_same_beside_any_others(catalog, columns, read):
-    """Numbers, texts and bytes in one column: all are read, and no value is another one in a longer answer."""
+    """Numbers, texts and bytes in one column are all read, and a value does not depend on others in the answer."""
     topic = catalog.create_topic("t")
     for values in columns:
         topic.append(pa.table({"space": ["a"] * len(values), "timestamp": [1] * len(values), "v": values}))
@@ -224,7 +224,7 @@ def test_a_value_reads_the_same_beside_any_others(catalog, columns, read):
 
 
 def test_large_and_small_offsets_share_a_schema(catalog):
-    """Polars and pandas have 64-bit offsets: their batches go where pyarrow's go."""
+    """Batches with 64-bit offsets, as in Polars and pandas, share a schema with pyarrow's."""
     topic = catalog.create_topic("t")
     small = pa.table({"space": ["a"], "timestamp": [1], "text": ["x"], "data": [b"1"]})
     large = small.cast(
@@ -244,7 +244,7 @@ def test_large_and_small_offsets_share_a_schema(catalog):
 
 
 def test_names(root):
-    """Any text is a name and comes back as it was; nothing leaves the catalog's directory."""
+    """Any text is a valid name and comes back unchanged; no file is outside the catalog's directory."""
     names = [
         "0",
         "007",
@@ -286,7 +286,7 @@ def test_names(root):
 
 
 def test_topics_that_are_not_there(catalog):
-    """Asking makes nothing; the error is a KeyError and one of ours; names are taken once."""
+    """A missing topic raises KeyError and AggregatorError without being created; names are unique."""
     with pytest.raises(KeyError):
         catalog.topic("t")
     with pytest.raises(aggregator.AggregatorError, match="no topic 't'"):
@@ -316,7 +316,7 @@ def test_binary_keys(catalog):
 
 
 def test_only_one_writer(root):
-    """A second one is refused at once and told who the first is; when that has gone, it may."""
+    """A second writer is refused immediately with the first one's process; once that is gone, it succeeds."""
     with aggregator.open(root):
         with pytest.raises(aggregator.CatalogLockedError, match=r"process \d+ on ") as caught:
             aggregator.open(root)
@@ -326,7 +326,7 @@ def test_only_one_writer(root):
 
 
 def test_a_lost_manifest_is_not_replaced(root):
-    """Where segments are, an absent manifest is an error that names the way out, not an empty catalog."""
+    """If segments exist, a missing manifest is an error with a hint, not an empty catalog."""
     with aggregator.open(root) as catalog:
         catalog.create_topic("t").append(events(*ROWS))
         catalog.seal()
@@ -350,7 +350,7 @@ def test_closed(root):
 
 
 def test_a_scan_is_a_snapshot(catalog):
-    """What comes after it began does not show, be it appended or sealed."""
+    """A scan does not show later events, appended or sealed."""
     topic = catalog.create_topic("t")
     for number in range(5):
         topic.append([{"space": "a", "timestamp": number}])
@@ -364,7 +364,7 @@ def test_a_scan_is_a_snapshot(catalog):
 
 
 def test_partitions_take_appends_at_once(catalog):
-    """Many threads, many partitions and topics: every event once, record indexes without a gap."""
+    """Parallel appends to many partitions and topics store every event once, with gapless record indexes."""
     topics = [catalog.create_topic(f"t{number}", roll={"rows": 50}) for number in range(2)]
 
     def work(seed):
@@ -384,7 +384,7 @@ def test_partitions_take_appends_at_once(catalog):
 
 
 def test_first_appends_to_a_partition_at_once(catalog):
-    """Two first requests lose nothing and make one partition."""
+    """Two parallel first appends lose nothing and create one partition."""
     topic = catalog.create_topic("t")
     barrier = threading.Barrier(8)
 
@@ -405,7 +405,7 @@ def test_first_appends_to_a_partition_at_once(catalog):
 
 
 def test_retries_are_recognised(root):
-    """Before sealing, after it and after reopening: stored once, answered with the same receipt."""
+    """A retry is recognised before sealing, after it and after reopening: stored once, with the same receipt."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         first = topic.append(events(*ROWS), producer="web-1", sequence=17)
@@ -427,7 +427,7 @@ def test_retries_are_recognised(root):
 
 
 def test_same_sequence_with_other_events(catalog):
-    """Is an error, and nothing is stored."""
+    """Other events under the same sequence are an error and are not stored."""
     topic = catalog.create_topic("t")
     topic.append(events(*ROWS), producer="web-1", sequence=1)
     for other in (events(*ROWS[:3]), events(ROWS[1], *ROWS[1:])):
@@ -437,7 +437,7 @@ def test_same_sequence_with_other_events(catalog):
 
 
 def test_sequences_older_than_remembered(catalog):
-    """Cannot be told from new ones, so they are refused; newer ones go on."""
+    """Sequences too old to be recognised are refused; newer ones are accepted."""
     topic = catalog.create_topic("t")
     for sequence in range(70):
         topic.append(events(ROWS[0]), producer="p", sequence=sequence)
@@ -450,7 +450,7 @@ def test_sequences_older_than_remembered(catalog):
 
 
 def test_the_same_retry_from_many_threads(catalog):
-    """Is stored once whoever comes first."""
+    """The same retry from many threads is stored once, whichever comes first."""
     topic = catalog.create_topic("t")
     receipts = []
     barrier = threading.Barrier(8)
@@ -473,7 +473,7 @@ def test_the_same_retry_from_many_threads(catalog):
 
 
 def test_sealing_what_is_large(catalog):
-    """Partitions with fewer unsealed bytes than that keep them; all of them are read all the same."""
+    """Partitions with fewer unsealed bytes than `least_bytes` stay unsealed; all events are read anyway."""
     topic = catalog.create_topic("sizes")
     for partition, size in (("small", 10), ("large", 10_000)):
         topic.append([{"space": "s", "timestamp": 1, "data": b"x" * size}], partition=partition)
@@ -487,9 +487,9 @@ def test_sealing_what_is_large(catalog):
 
 @pytest.mark.parametrize("roll", [{"rows": 10}, {"bytes": 100}, {"age": "300ms"}])
 def test_sealing_by_itself(catalog, roll):
-    """By rows, bytes, and age, which an idle partition reaches too; the log lets go of what is sealed."""
+    """Background sealing follows rows, bytes and age, also of an idle partition; memory is released."""
     topic = catalog.create_topic("t", roll=roll)
     topic.append([{"space": "a", "timestamp": number} for number in range(10)])
     until(lambda: len(topic._topic.segments) == 1 and not topic._topic.partitions["0"].unsealed.rows)
     assert topic.scan().count() == 10
-    until(lambda: not catalog._backend.budget.held_bytes)  # given back right after the segment is there
+    until(lambda: not catalog._backend.budget.held_bytes)  # released right after the segment exists

@@ -1,4 +1,4 @@
-"""Random appends, seals, retention, compaction, erasure, crashes, rebuilds and questions, against a list."""
+"""Random appends, seals, retention, compaction, erasure, crashes, rebuilds and queries, compared with a list."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STEPS = 20
 
 
 class CatalogMachine(RuleBasedStateMachine):
-    """A catalog with one topic beside the list of what it was given: (partition, record index, row)."""
+    """A catalog with one topic and the list of appended rows: (partition, record index, row)."""
 
     @initialize()
     def start(self):
@@ -63,8 +63,8 @@ class CatalogMachine(RuleBasedStateMachine):
         self.counter = 0
         self.erased = set()  # and not appended since
         with ExitStack() as patches:
-            patches.enter_context(no_background())  # else retention would be a step too early
-            patches.enter_context(  # few bytes are kept at times
+            patches.enter_context(no_background())  # otherwise retention would be a step early
+            patches.enter_context(  # small limits are used at times
                 mock.patch.object(sealing, "sealed_at_once", lambda most, *_: most)
             )
             self.patches = patches.pop_all()
@@ -109,7 +109,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(policy=POLICIES, crash=st.sampled_from([None, "before", "after"]))
     def retain(self, policy, crash):
-        """What goes are whole segments, the same as a dry run says, and no more than the policy asks for."""
+        """Retention removes whole segments, the same as a dry run reports, and no more than the policy requires."""
         self.topic.set_policy(retention=policy)
         planned = self.topic.retain(dry_run=True)
         segments = self.topic.stats()["segments"]
@@ -117,7 +117,7 @@ class CatalogMachine(RuleBasedStateMachine):
             report = self.topic.retain()
         assert report.removed == planned.removed
         removed = report.removed
-        if crash is not None:  # each reason is a transaction of its own; the image is of the first
+        if crash is not None:  # each reason is a separate transaction; the image is of the first
             removed = [gone for gone in removed if crash == "after" and gone.reason == removed[0].reason]
         for gone in removed:
             spared = [item for item in self.given if not self._lies_in(item, gone)]
@@ -135,7 +135,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(crash=st.sampled_from([None, "before", "after"]), by_itself=st.booleans())
     def compact(self, crash, by_itself):
-        """Nothing changes but the files; and of what was erased nothing is left."""
+        """Compaction changes only files and leaves nothing of erased events."""
         with self._crash_image("added", crash):
             if by_itself:
                 self.catalog._backend.upkeep._compact_by_itself()
@@ -156,8 +156,8 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(rows=st.integers(1, 10**6), policy=POLICIES, crashed=st.booleans())
     def rebuild(self, rows, policy, crashed):
-        """The manifest is lost: segments, log and facts hold everything, policies, record indexes and erasures that are
-        under way included. (But what retention removed comes back where the log still has it: not here.)
+        """The manifest is lost: segments, log and backup restore everything, including policies, record indexes and
+        pending erasures. (Events that retention removed come back if the log still has them: not here.)
         """
         self.catalog.seal()
         self.catalog._backend.log.roll()
@@ -185,7 +185,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @contextmanager
     def _crash_image(self, change, when):
-        """Copy the files at the first transaction that makes a change: what a crash would leave, before it or after."""
+        """Copy the files at the first transaction with such a change: the state after a crash before or after it."""
         apply = Manifest.apply
         copies = []
 
@@ -207,7 +207,7 @@ class CatalogMachine(RuleBasedStateMachine):
         return crash_image(self.root, self.folder / f"image{self.copies}")
 
     def _after(self, crash):
-        """Go on with the image of a crash, if there was one."""
+        """Continue with the image of a crash, if there is one."""
         if crash is not None and self.image is not None:
             self.catalog.close()
             self._open(self.image)
@@ -219,7 +219,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self):
-        """Go on with a copy of the files as they are now; the process that wrote them never closes."""
+        """Continue with a copy of the current files; the process that wrote them never closes."""
         copy = self._copy()
         self.catalog.close()
         self._open(copy)

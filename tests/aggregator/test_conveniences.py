@@ -1,4 +1,4 @@
-"""What callers of topics and segments expect: get or create, keys and values of a topic, times as text, plain loops."""
+"""Conveniences of topics and segments: get or create, keys and values, times as text, plain loops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def catalog(tmp_path):
 
 
 def test_get_or_create(catalog):
-    """The same topic a second time; with other indexes or keys it is another one."""
+    """`create_topic` with `exist_ok` returns the same topic; with other indexes or keys it is refused."""
     made = catalog.create_topic("t", indexes=["kind"], exist_ok=True)
     made.append([{"space": "s", "timestamp": 1, "kind": "a"}])
     again = catalog.create_topic("t", indexes=["kind"], retention={"bytes": "1 GiB"}, exist_ok=True)
@@ -36,7 +36,7 @@ def test_get_or_create(catalog):
 
 
 def test_spaces_and_index_values(catalog):
-    """Over segments, partitions and what is not sealed; without what was erased; of several types as they are read."""
+    """Spaces and index values cover segments, partitions and unsealed events, without erased ones."""
     topic = catalog.create_topic("t", indexes=["kind"])
     assert (topic.spaces(), topic.index_values("kind")) == ({}, {})
     topic.append([{"space": "b", "timestamp": 1, "kind": "x"}, {"space": "a", "timestamp": 2, "kind": None}])
@@ -60,7 +60,7 @@ def test_spaces_and_index_values(catalog):
     ],
 )  # fmt: skip
 def test_times_as_text(catalog, tmp_path, text, moment):
-    """ISO 8601 for start and end, UTC where no zone is named: of topics, files, several files."""
+    """Times may be ISO 8601 text, in UTC unless a zone is named, for topics, files and several files."""
     topic = catalog.create_topic("t")
     rows = pa.table({"space": ["s"] * 3, "timestamp": [moment - 1, moment, moment + 1]})
     topic.append(rows)
@@ -74,7 +74,7 @@ def test_times_as_text(catalog, tmp_path, text, moment):
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1970-01-01T00:00:00.0000001Z"])
 def test_times_that_are_none(catalog, text):
-    """What cannot be read, or not exactly, is refused."""
+    """Times that cannot be read, or not exactly, are refused."""
     topic = catalog.create_topic("t")
     with pytest.raises(InvalidEventError, match="start"):
         topic.scan(start=text)
@@ -83,7 +83,7 @@ def test_times_that_are_none(catalog, text):
 
 
 def test_loops_over_spaces(tmp_path):
-    """A segment is looped over as a mapping is: by key."""
+    """Iterating a segment returns its keys, like a mapping."""
     with esformat.create(tmp_path / "t.esdb") as writer:
         writer.add_table(pa.table({"space": ["b", "a", "b"], "timestamp": [1, 2, 3]}))
     with esformat.open(tmp_path / "t.esdb") as segment, esformat.open_many([tmp_path / "t.esdb"]) as files:
@@ -94,7 +94,7 @@ def test_loops_over_spaces(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
 def test_a_pipe_is_no_file(tmp_path):
-    """It is refused at once; opening it waited for a writer for ever."""
+    """A named pipe is refused immediately; opening it used to wait forever for a writer."""
     os.mkfifo(tmp_path / "pipe.esdb")
     for read in (esformat.open, esformat.open_many):
         with pytest.raises(UsageError, match="cannot be read at any offset"):
@@ -103,7 +103,7 @@ def test_a_pipe_is_no_file(tmp_path):
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**64, 10**400])
 def test_whole_numbers_that_are_too_large(catalog, number):
-    """The message says which event, and what would fit; Arrow's spoke of "C long". Nothing is stored."""
+    """An integer that is too large is refused with the event and the range, and nothing is stored."""
     topic = catalog.create_topic("t")
     with pytest.raises(InvalidEventError, match=rf"column 'n' .* event 1 has {number.bit_length()} bits") as refused:
         topic.append([{"space": "s", "timestamp": 1, "n": 1}, {"space": "s", "timestamp": 2, "n": number}])

@@ -1,6 +1,6 @@
-"""What is acknowledged comes back exactly: tables of any type in any layout, whatever else their topic holds.
+"""Acknowledged events come back exactly: tables of any type and layout, whatever else their topic contains.
 
-EXACT_HISTORIES=20000 runs that many; the full figure is in docs/reliability.md.
+EXACT_HISTORIES=20000 runs that many; docs/reliability.md has the full figure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMES = ["v", "w", "tags", "é\0", "V", "kind"]
 
 
 class Road:
-    """A catalog with one topic, and what it acknowledged: a mapping of values for each record index."""
+    """A catalog with one topic and its acknowledged events: a mapping of values for each record index."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.given = root, []
@@ -41,7 +41,7 @@ class Road:
         self.erased: set[int] = set()
 
     def append(self, table: pa.Table, values: dict[str, list[Any]]) -> bool:
-        """Append a table that holds these values; False where it was refused, and then nothing is stored."""
+        """Append a table with these values. Returns False if it is refused; then nothing is stored."""
         before = len(self.given)
         try:
             receipt = self.topic.append(table)
@@ -59,7 +59,7 @@ class Road:
         self.topic = self.catalog.topic("t")
 
     def check(self) -> None:
-        """Everything, by record index and by time, as columns and as events."""
+        """Check all events, by record index and by time, as columns and as events."""
         left = [row for row in range(len(self.given)) if row not in self.erased]
         names = [name for name in NAMES if name in self.topic.scan().column_names]
         by_time = self.topic.scan(columns=["record_index", *names]).to_table()
@@ -81,7 +81,7 @@ class Road:
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[pa.Table, dict[str, list[Any]]]:
-    """A table and its values; columns of any type and layout."""
+    """A table and its values, with columns of any type and layout."""
     rows = draw(st.integers(1, 6))
     columns: dict[str, Any] = {}
     given: dict[str, list[Any]] = {}
@@ -112,7 +112,7 @@ STEPS = st.lists(batches() | st.sampled_from(["seal", "compact", "reopen", "eras
 @settings(max_examples=HISTORIES)
 @given(steps=STEPS)
 def test_what_is_acknowledged_comes_back(steps):
-    """Whatever was appended before and after it, sealed, merged, erased beside it, or opened again."""
+    """Events come back whatever is appended, sealed, merged, erased or reopened before and after."""
     with tempfile.TemporaryDirectory() as folder:
         road = Road(Path(folder) / "data")
         spaces: list[str] = []
@@ -160,7 +160,7 @@ TOPICS = count()
 @settings(max_examples=max(1, HISTORIES // 5))
 @given(sent=st.lists(batches(), min_size=1, max_size=4))
 def test_over_http(server, sent):
-    """The same in Arrow streams, read as Arrow and as JSON lines, before and after sealing."""
+    """Arrow streams over HTTP come back as Arrow and as JSON lines, before and after sealing."""
     catalog, client, url = server
     url = f"{url}/t{next(TOPICS)}"
     client.put(url, json={"indexes": ["kind"]}).raise_for_status()
@@ -187,6 +187,6 @@ def test_over_http(server, sent):
         for name in set(NAMES) & set(found.column_names):
             for row, value in enumerate(exact(found[name])):
                 assert same(wanted[row].get(name), value), (name, value)
-                if value is not None and value[0] not in ("map", "interval"):  # keys of JSON are texts
+                if value is not None and value[0] not in ("map", "interval"):  # JSON keys are text
                     assert same_json(value, read[row][name]), (name, value, read[row][name])
         catalog.seal()

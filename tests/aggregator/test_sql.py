@@ -1,4 +1,4 @@
-"""Topics and streams as tables of SQL: what is there, sealed or not, at one moment."""
+"""Topics and streams as SQL tables: existing events, sealed or not, at one moment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 
 
 def events(first: int, count: int, *, wide: bool) -> pa.Table:
-    """Events of which later ones have a column more."""
+    """Events of which later ones have one more column."""
     numbers = range(first, first + count)
     types = ["page", "purchase", None]
     columns = {
@@ -38,7 +38,7 @@ def events(first: int, count: int, *, wide: bool) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory):
-    """A topic in three segments of two partitions and in memory, one space erased; and streams."""
+    """A topic in three segments of two partitions and in memory, with one space erased; and streams."""
     with aggregator.open(tmp_path_factory.mktemp("sql") / "data") as catalog:
         topic = catalog.create_topic("clicks", indexes=["type"])
         topic.append(events(0, 3000, wide=False))
@@ -56,7 +56,7 @@ def catalog(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def everything() -> pa.Table:
-    """The events that the topic has, from nothing of its own."""
+    """The topic's events, built without the catalog."""
     pieces = [
         events(0, 3000, wide=False),
         *(events(n, c, wide=True) for n, c in ((3000, 2000), (5000, 3000), (8000, 500))),
@@ -94,7 +94,7 @@ SHOWN = st.lists(
 @examples(100)
 @given(where=WHERE, shown=SHOWN, key=st.sampled_from(["", "type", "space", "grouping"]))
 def test_aggregates(catalog, everything, where, shown, key):
-    """What segments, indexes and memory give together is what all events give; erased ones are not there."""
+    """Aggregates from segments, indexes and memory equal those over all events, without erased ones."""
     keys = [key] if key else []
     grouped = f"GROUP BY {key}" if key else ""
     same(catalog, everything, f"SELECT {', '.join([*keys, *shown])} FROM clicks {where} {grouped}")
@@ -108,7 +108,7 @@ def test_newest(catalog, everything, where, way, limit):
 
 
 def test_one_moment(catalog):
-    """A statement sees a topic as it is when it begins, whichever way it is answered; the next one sees the rest."""
+    """A statement sees a topic as of its start, however it is answered; the next one sees later events."""
     topic = catalog.create_topic("growing", indexes=["type"])
     topic.append([{"space": "a", "timestamp": 1, "type": "x"}])
     counted, summed = (
@@ -117,12 +117,12 @@ def test_one_moment(catalog):
     topic.append([{"space": "b", "timestamp": 2, "type": None}])
     assert counted.fetchall() == [(1,)]
     assert summed.fetchall()[0][0] == 1
-    assert counted.fetchall() == [(2,)]  # asked again
+    assert counted.fetchall() == [(2,)]  # executed again
     assert sorted(catalog.sql("SELECT type, count(*) FROM growing GROUP BY 1"), key=repr) == [("x", 1), (None, 1)]
 
 
 def test_names_that_differ_in_capitals(catalog):
-    """Topics have any name; two that SQL cannot tell apart are never taken for each other."""
+    """Topics may have any name; two that SQL cannot distinguish are never confused."""
     for name in ('a "b" c', "Twins", "twins"):
         catalog.create_topic(name).append([{"space": "a", "timestamp": 1, "data": name.encode()}])
     assert catalog.sql('SELECT decode(max(data)) FROM "a ""b"" c"').fetchall() == [('a "b" c',)]
@@ -134,7 +134,7 @@ def test_names_that_differ_in_capitals(catalog):
 
 
 def test_an_index_of_several_types(catalog):
-    """A column whose type changed is read as the common one, in bounds and in counts."""
+    """A column whose type changed is read in the common type, in conditions and in counts."""
     topic = catalog.create_topic("mixed", pa.schema([("code", pa.int64())]), indexes=["code"])
     topic.append([{"space": "a", "timestamp": 1, "code": 7}])
     catalog.seal("mixed")
@@ -160,7 +160,7 @@ def test_tags_of_spaces():
 
 
 def test_readers_and_files(catalog, tmp_path):
-    """Another process's catalog answers as well; files are tables beside topics."""
+    """A reader in another process gives the same answers; files are tables, too."""
     (tmp_path / "users.csv").write_text("space,city\nuser-1,Lund\n")
     with aggregator.open(catalog.path, read_only=True) as reader:
         joined = f"SELECT city, count(*) FROM clicks JOIN '{tmp_path}/users.csv' u USING (space) GROUP BY 1"
@@ -180,7 +180,7 @@ def test_explain(catalog):
 
 
 def test_codes_of_segments_are_counted(tmp_path):
-    """Combinations are counted by the codes of segments, in memory one by one, and not where events are hidden."""
+    """Combinations are counted by segment codes, in memory event by event, and not if events are hidden."""
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("clicks", indexes=["type", "site"])
         tables = [
@@ -205,13 +205,13 @@ def test_codes_of_segments_are_counted(tmp_path):
 
 
 def test_plans_know_how_many_events_there_are(catalog):
-    """Without counting those that are not erased: 8,500 and the one that is."""
+    """Plans contain the number of events without counting erased ones exactly: 8,500 or 8,501."""
     plan = dict(catalog.sql("EXPLAIN SELECT max(n) FROM clicks").fetchall())["physical_plan"]
     assert "~8,501 rows" in plan or "~8,500 rows" in plan
 
 
 def test_tables_are_listed(tmp_path):
-    """Topics by name, and `streams` once there are any; the error about another name tells them."""
+    """Topics are listed by name, and `streams` if there are any; the error for another name lists them."""
     with aggregator.open(tmp_path / "data") as catalog:
         assert catalog.sql("SHOW TABLES").fetchall() == []
         catalog.create_topic("Clicks")
@@ -229,7 +229,7 @@ def test_tables_are_listed(tmp_path):
 
 
 def test_streams_of_another_topic(tmp_path):
-    """The error about `streams` tells which topic is meant, and where streams can be."""
+    """The error for `streams` says which topic it means and which topics may contain streams."""
     with aggregator.open(tmp_path / "data") as catalog:
         catalog.write({"app": "web"}, [{"msg": "hello"}], topic="web")
         told = "no table 'streams'.* streams for those of the topic 'logs'; .* asked for by its name; .*here: web$"
@@ -245,13 +245,13 @@ def test_wrong_statements(catalog):
 
 
 def test_files_go_when_answers_do(catalog):
-    """A snapshot is held by the answers that read it, and by nothing behind them."""
+    """Only answers in progress hold a snapshot's files."""
     pins = catalog._backend.pins
     before = sum(pins._counts.values())
     rows = catalog.sql("SELECT max(n) FROM clicks")
     assert sum(pins._counts.values()) == before + 1
     rows.fetchall()
-    until(lambda: sum(pins._counts.values()) == before)  # a thread of DuckDB's may be the last to let go
+    until(lambda: sum(pins._counts.values()) == before)  # a DuckDB thread may be the last to release them
 
 
 def test_closed_catalogs(tmp_path):

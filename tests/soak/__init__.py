@@ -1,1 +1,1 @@
-"""Long runs of what the tests show in a slice; each module prints its figure and fails where a promise is broken."""
+"""Long runs of what the tests check in a slice; each module prints its figures and fails if a promise is broken."""

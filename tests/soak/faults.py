@@ -1,10 +1,10 @@
-"""Faults at system calls of a catalog that is written to: what was acknowledged is there once, what was refused is not.
+"""Faults at system calls of a catalog's writer: what was acknowledged is there once, what was refused is not.
 
     python -m tests.soak.faults --points 1000
 
-Each point is a run of `workload` with a fault at one of the calls that change files, wherever it is made: appending,
-sealing, merging, removing, erasing, opening after the fault before. Then the catalog is opened again and held against
-the notes; after a kill also a copy whose manifest was lost and rebuilt.
+Each point is a run of `workload` with a fault at one of the calls that change files, wherever it occurs: appending,
+sealing, merging, removing, erasing, or opening after the previous fault. Then the catalog is reopened and compared with
+the notes; after a kill, so is a copy whose manifest was lost and rebuilt.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from tests.soak.workload import (
 )
 
 POINTS_OF_A_CATALOG = 6
-FULL_FOR = (1, 3, 30)  # calls that a full disk fails, until there is room again
+FULL_FOR = (1, 3, 30)  # calls that a full disk fails before there is room again
 GOLDEN = 0.6180339887
-"""Steps of this part of a run leave no gap, wherever they end."""
+"""Steps of this fraction of a run cover it evenly, wherever they end."""
 SYNCS = frozenset(tracing.SYNCS.values())
-NO_THREAD_MEMORY = 127  # what glibc ends a process with that has no memory for a thread's own data
+NO_THREAD_MEMORY = 127  # glibc's exit status if it has no memory for a thread's own data
 GROWING = frozenset(tracing.WRITES.values()) | {"open", "mkdir", "fallocate", "link"}
 SEALING = ("thread", "process")
 ROOMS = {
@@ -50,19 +50,19 @@ ROOMS = {
     "esformat": ("base", "core", "format", "io", "read", "tools", "write"),
 }
 MODES = ("kill", "torn", "sync", "broken", "full", "descriptors", "memory")
-"""broken: calls of any kind that change files fail with EIO, sealing and opening as well."""
+"""broken: calls of any kind that change files fail with EIO, also while sealing and opening."""
 
 
 @dataclass
 class Outcome:
-    """What came of the points so far."""
+    """The results of all points so far."""
 
     points: Counter[str] = field(default_factory=Counter)
-    aborted: int = 0  # processes that C or C++ libraries ended when they got no memory
-    missed: int = 0  # runs that had ended before their fault: not counted as points
-    helpers: int = 0  # faults that killed the process that writes segments alone
+    aborted: int = 0  # processes that C or C++ libraries aborted for lack of memory
+    missed: int = 0  # runs that ended before their fault: not counted as points
+    helpers: int = 0  # faults that killed only the process that writes segments
     acknowledged: int = 0
-    rebuilt: int = 0  # manifests
+    rebuilt: int = 0  # rebuilt manifests
     slowest_open_s: float = 0.0
     slowest_recovery_s: float = 0.0
     hit: Counter[str] = field(default_factory=Counter)
@@ -71,7 +71,7 @@ class Outcome:
 
 
 class Site:
-    """A catalog that goes through several faults, and the notes of it."""
+    """A catalog that goes through several faults, and its notes."""
 
     def __init__(self, directory: Path, sealing: str) -> None:
         directory.mkdir()
@@ -87,7 +87,7 @@ class Site:
         return Workload(self.root, self.notes, (self._rounds - 1) * BATCHES, self.sealing)
 
     def check(self, outcome: Outcome, what: str, *, rebuild: bool = False) -> None:
-        """Open the catalog in a process of its own and compare. rebuild: also a copy that has lost its manifest."""
+        """Open the catalog in a separate process and compare. rebuild: also a copy that has lost its manifest."""
         copy = self.root.with_name("copy") if rebuild and self.root.exists() else None
         if copy is not None:
             shutil.copytree(self.root, copy)
@@ -107,19 +107,19 @@ class Site:
         outcome.slowest_open_s = max(outcome.slowest_open_s, seconds)
         outcome.slowest_recovery_s = max(outcome.slowest_recovery_s, promises.slowest_recovery_s)
         outcome.wrong += [f"{what}: {each}" for each in wrong if each not in self._told]
-        self._told.update(wrong)  # the notes of this run stay with the catalog
+        self._told.update(wrong)  # this run's notes stay with the catalog
         if copy is not None:
             shutil.rmtree(copy)
 
 
 def _kind(path: str) -> str:
-    """What a file is, for the tally."""
+    """The kind of a file, for the tally."""
     name = path.rpartition("/")[2]
     return "directory" if "." not in name and name != "acknowledged" else name.rpartition(".")[2]
 
 
 def _after_failed_sync(run: Run) -> list[str]:
-    """A log file whose sync failed is not synced again, unless it was begun or written anew before."""
+    """A log file whose sync failed must not be synced again unless it was created or rewritten in between."""
     wrong = []
     for place in run.hit:
         name, path = run.calls[place]
@@ -138,7 +138,7 @@ class Campaign:
         self._sites = 0
         self.outcome = Outcome()
         hide_pandas()
-        workload.batch((workload.KEPT, workload.PARTITIONS[0], 0))  # what Arrow imports at first, once for all children
+        workload.batch((workload.KEPT, workload.PARTITIONS[0], 0))  # Arrow's first imports, once for all children
         self._site = self._new_site()
         run = tracing.run(self._site.workload(), self._site.root, None)
         if not run.ended_well:
@@ -151,7 +151,7 @@ class Campaign:
         return Site(self._folder / str(self._sites), self._sealing[(self._sites - 1) % len(self._sealing)])
 
     def point(self, mode: str, share: float) -> None:
-        """One point; share: how far into the run, of 1."""
+        """Run a point. share: how far into the run, from 0 to 1."""
         if self._site.points >= POINTS_OF_A_CATALOG:
             self._site.check(self.outcome, "at the end")
             acknowledged = Promises.read(self._site.notes)
@@ -179,20 +179,20 @@ class Campaign:
         else:
             fault = Fault(self._place(None, share), torn=mode == "torn", maker=self._random.random() < 0.5)
         run = self._run(mode, fault)
-        if mode in ("kill", "torn") and run.killed and self._random.random() < 0.3:  # and once more while it recovers
+        if mode in ("kill", "torn") and run.killed and self._random.random() < 0.3:  # and once more during recovery
             self._run(mode, Fault(self._random.randint(1, 40), torn=mode == "torn"))
         what = f"{mode}, {fault}, at {[run.calls[place] for place in run.hit[:3]]}"
-        self._site.check(self.outcome, what, rebuild=fault.error is None)  # else the copy of facts may have failed, too
+        self._site.check(self.outcome, what, rebuild=fault.error is None)  # otherwise the backup may have failed, too
 
     def _kill_after(self) -> int | None:
-        """How long the process lives on after an error of the disk; to its end half the time."""
+        """How many calls after a disk error the process is killed; half the time it runs to its end."""
         return self._random.choice([None, self._random.randint(2, 60)])
 
     def _run(self, mode: str, fault: Fault) -> Run:
         run = tracing.run(self._site.workload(), self._site.root, fault)
         if not run.hit:
             self.outcome.missed += 1
-            if run.ended_well:  # the next will be about as long
+            if run.ended_well:  # the next run will be about as long
                 self.calls = Counter(name for name, _ in run.calls)
         else:
             self.outcome.points[mode] += 1
@@ -230,7 +230,7 @@ class Campaign:
         self._site.check(self.outcome, what)
 
     def finish(self) -> Outcome:
-        """Add the last catalog."""
+        """Add the last catalog to the results."""
         last = Promises.read(self._site.notes)
         self.outcome.acknowledged += len(last.taken)
         self.outcome.failed.update(last.failed)
@@ -238,7 +238,7 @@ class Campaign:
 
 
 def import_all() -> None:
-    """What a run may need: one with little memory is to fail at its work, not at an import."""
+    """Import all that a run may need: with little memory a run should fail at its work, not at an import."""
     for package, rooms in ROOMS.items():
         for room in rooms:
             home = importlib.import_module(f"{package}.{room}")
@@ -254,8 +254,8 @@ def run(
     tell: Callable[[str], None],
     sealing: Sequence[str] = ("thread",),
 ) -> Outcome:
-    """So many points, in turn of each kind, evenly over a run; or as many as the seconds allow, but one of the first
-    kind. sealing: of each catalog in turn.
+    """Run this many points, cycling through the kinds and spread evenly over a run, or as many as the seconds allow,
+    but at least one of the first kind. sealing: used by each catalog in turn.
     """
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="faults-") as directory:

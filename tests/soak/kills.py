@@ -1,12 +1,12 @@
-"""kill -9 in full run, again and again over the same catalogs, each run with other durability and other work.
+"""Repeated kill -9 over the same catalogs, each run with another durability and other work.
 
     python -m tests.soak.kills --kills 1000
 
-A run appends batches of three families of schemas and of streams, each batch twice, and small ones that nobody named,
-of several threads to one partition, which are joined; it seals all the time, in threads or in a process of its own, and
-makes and deletes pipes; it is killed at any moment. Between runs the clock may go back or forward, and `writer.lock`
-may be deleted. Where the run did not sync its appends, sometimes the log loses what came since its last sync, as in a
-power cut. Then the catalog is opened and held against the notes of all runs.
+A run appends batches of three schema families and of streams, each batch twice, and small batches without a producer
+from several threads to one partition, which are joined. It seals constantly, in threads or in a separate process, and
+creates and deletes pipes. It is killed at any moment. Between runs the clock may be moved and `writer.lock` deleted. If
+the run did not sync its appends, the log sometimes loses what came after its last sync, as in a power cut. Then the
+catalog is opened and compared with the notes of all runs.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from aggregator.storage.log.file import list_files
 from esformat.parts import SYNCING, Commits
 from tests.soak import tracing
 
-FAMILIES: tuple[dict[str, Any], ...] = ({"n": 1}, {"n": "text"}, {"n": [1.5]})  # no column holds two of these
+FAMILIES: tuple[dict[str, Any], ...] = ({"n": 1}, {"n": "text"}, {"n": [1.5]})  # no two fit in one column
 PARTITIONS = ("a", "b")
 DURABILITY = ("fsync", "interval:20ms", "none")
 CLOCKS_S = (0, 0, 0, -86_400, 86_400, 10 * 365 * 86_400)
 RUNS_OF_A_CATALOG = 12
-OPENING = 0.2  # such a part of the kills may come while the catalog is opened
+OPENING = 0.2  # fraction of the kills that may come while the catalog is opening
 PATIENCE_S = 60.0
 OPEN_SECONDS = 10.0
 TOPIC, STREAMS, SMALL = "t", "logs", "small"
@@ -54,7 +54,7 @@ Key = tuple[str, str, int]
 
 
 def batch(key: Key) -> list[dict[str, Any]]:
-    """The events of a batch: of one family, told apart by their times."""
+    """The events of a batch: all of one schema family, with distinct times."""
     _, partition, sequence = key
     family = FAMILIES[sequence % len(FAMILIES)]
     return [
@@ -64,19 +64,19 @@ def batch(key: Key) -> list[dict[str, Any]]:
 
 
 def small_batch(key: Key) -> list[dict[str, Any]]:
-    """The events of a batch that nobody named."""
+    """The events of a batch without a producer."""
     _, writer, sequence = key
     times = range(sequence * 100, sequence * 100 + 1 + sequence % 3)
     return [{"space": f"s{sequence % 7}", "timestamp": time, "data": writer.encode()} for time in times]
 
 
 def record(key: Key) -> dict[str, Any]:
-    """The record of a stream that is written with a batch."""
+    """The stream record that is written with a batch."""
     return {"ts": key[2], "msg": f"{key[1]} {key[2]}"}
 
 
 def note_syncs(note: Callable[..., None]) -> None:
-    """Have it noted before the log is synced, and after it, which file it was and how large."""
+    """Note the start of each log sync, and after it the file's name and size."""
     sync = log_module.sync_file
 
     def synced(descriptor: int) -> None:
@@ -109,7 +109,7 @@ def note_syncs(note: Callable[..., None]) -> None:
 
 @dataclass
 class Run:
-    """One process over a catalog, until it is killed. first: the sequence to begin with."""
+    """One process over a catalog, until it is killed. first: its first sequence."""
 
     root: Path
     notes: Path
@@ -180,7 +180,7 @@ class Run:
             self._note("taken", key, receipt.partition, receipt.first, receipt.last)
 
     def _pipes(self, catalog: aggregator.Catalog) -> None:
-        """Make the same pipe again and again; each begins anew."""
+        """Create the same pipe repeatedly; each starts over."""
         while True:
             names = [row["name"] for row in catalog.query("SHOW PIPES").to_pylist()]
             if "p" in names:
@@ -191,7 +191,7 @@ class Run:
             time.sleep(0.03)
 
 
-LIMITS = {"log_bytes": "256 KiB"}  # files of 32 KiB: several are begun and deleted in each run
+LIMITS = {"log_bytes": "256 KiB"}  # files of 32 KiB: each run creates and deletes several
 
 
 # ── what must hold ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -199,7 +199,7 @@ LIMITS = {"log_bytes": "256 KiB"}  # files of 32 KiB: several are begun and dele
 
 @dataclass
 class Notes:
-    """What the notes of all runs of a catalog say. unsynced: taken in the last run, after its last sync."""
+    """The notes of all runs of a catalog. unsynced: appended in the last run after its last sync."""
 
     taken: dict[Key, tuple[str, int, int]] = field(default_factory=dict)
     tried: set[Key] = field(default_factory=set)
@@ -213,7 +213,7 @@ class Notes:
     last: int = -1
 
     def read(self, lines: list[bytes]) -> None:
-        """Take in the lines of another run."""
+        """Add the lines of another run."""
         self.unsynced, self.synced, self.durability = set(), {}, "fsync"
         syncing: set[Key] = set()
         for line in lines:
@@ -251,7 +251,7 @@ class Site:
         self._read = 0
 
     def kill(self) -> None:
-        """One run, killed; then the catalog is held against the notes."""
+        """Kill a run, then compare the catalog with the notes."""
         chance = self._chance
         sealing = "process" if chance.random() < 0.15 else "thread"
         run = Run(
@@ -283,11 +283,11 @@ class Site:
         self._read = len(lines)
 
     def _lose_end(self) -> bool:
-        """Cut the log back to a place behind its last sync, as a power cut would."""
+        """Cut the log at a point after its last sync, as a power cut would."""
         files = list_files(self.root / "log")
         for _, path in files[:-1]:
             if path.stat().st_size != self.notes.synced.get(path.name, path.stat().st_size):
-                return False  # of an older file, too: only "none" can, and then anything may be left
+                return False  # an older file, too: only "none" does this, and then anything may be left
         path = files[-1][1]
         size, synced = path.stat().st_size, self.notes.synced.get(path.name, 0)
         if size <= synced:
@@ -325,7 +325,7 @@ class Site:
 
 
 def _stored(catalog: aggregator.Catalog) -> dict[Key, list[tuple[str, int, Any]]]:
-    """Each batch that is there: partition, record index and content of each event, in the order of record indexes."""
+    """Each stored batch: partition, record index and content of its events, in record index order."""
     found: dict[Key, list[tuple[str, int, Any]]] = defaultdict(list)
     if TOPIC in catalog.topics():
         topic = catalog.topic(TOPIC)
@@ -350,7 +350,7 @@ def _stored(catalog: aggregator.Catalog) -> dict[Key, list[tuple[str, int, Any]]
 
 
 def _broken(catalog: aggregator.Catalog, notes: Notes, cut: bool) -> list[str]:
-    """What does not hold."""
+    """All broken promises."""
     wrong = [
         f"a problem: {problem}"
         for problem in catalog.problems()
@@ -384,7 +384,7 @@ def _broken(catalog: aggregator.Catalog, notes: Notes, cut: bool) -> list[str]:
             if given and catalog._backend.state.topics[name].partitions[partition].next_index <= max(given):
                 wrong.append(f"{name}/{partition}: record index {max(given)} would be given again")
         counts = [_counts(topic)]
-        while len(counts) < 2 or counts[-1] != counts[-2]:  # a pipe was at work
+        while len(counts) < 2 or counts[-1] != counts[-2]:  # a pipe was working
             counts.append(_counts(topic))
         if len(set(counts[-1])) > 1:
             wrong.append(f"{name}: {counts[-1]} events by time, and by record index")
@@ -405,7 +405,7 @@ def _counts(topic: aggregator.Topic) -> tuple[int, int]:
 
 @dataclass
 class Outcome:
-    """What came of it so far."""
+    """The results so far."""
 
     counts: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
@@ -414,9 +414,9 @@ class Outcome:
 
 
 def run(kills: int, seed: int, seconds: float, tell: Callable[[str], None]) -> Outcome:
-    """So many kills, or as many as the seconds allow."""
+    """Run this many kills, or as many as the seconds allow."""
     outcome, chance, told = Outcome(), random.Random(seed), 0
-    pa.array([0]).to_pandas()  # what is imported late is imported once, for all children
+    pa.array([0]).to_pandas()  # late imports are done once, for all children
     parse_statement("SELECT FROM a = b")
     ends = time.perf_counter() + seconds
     with tempfile.TemporaryDirectory(prefix="kills-") as directory:

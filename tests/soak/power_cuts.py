@@ -1,11 +1,10 @@
-"""Power cuts: what was acknowledged with `durability="fsync"` lies on the disk, whatever else was on its way there.
+"""Power cuts: what was acknowledged with `durability="fsync"` is on disk, whatever else was on its way there.
 
-    python -m tests.soak.power_cuts --cuts 200        (as root, on Linux)
+    python -m tests.soak.power_cuts --cuts 200 (as root, on Linux)
 
-The catalog lies on an ext4 file system in a file. In mid-run the writer is stopped and the file is copied: the copy is
-the disk as a power cut would leave it, as what was written and not synced is in memory only. The copy is mounted, its
-journal replayed, and the catalog in it opened and held against what was acknowledged until then. Then the writer goes
-on.
+The catalog is on an ext4 file system in a file. During a run the writer is stopped and the file copied. The copy is the
+disk after a power cut, because data written but not synced is only in memory. The copy is mounted, which replays its
+journal, and its catalog is opened and compared with what was acknowledged by then. Then the writer continues.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ from tests.soak import tracing, workload
 from tests.soak.workload import BATCHES, Promises, Workload, broken_promises, broken_when_rebuilt
 
 DISK_BYTES = 96 << 20
-ROUNDS_OF_A_DISK = 6  # of the workload; it is small
-PAUSE_S = (0.0, 0.15)  # from one cut to the next
+ROUNDS_OF_A_DISK = 6  # of the workload, which is small
+PAUSE_S = (0.0, 0.15)  # between cuts
 
 
 @dataclass
 class Outcome:
-    """What came of the cuts so far."""
+    """The results of all cuts so far."""
 
     cuts: int = 0
-    acknowledged: int = 0  # batches, summed over the cuts: those that had to be there
+    acknowledged: int = 0  # batches that had to be there, summed over the cuts
     unsynced: int = 0  # cuts at which the file system in memory had more than the disk
     slowest_open_s: float = 0.0
     wrong: list[str] = field(default_factory=list)
 
 
 def why_not() -> str | None:
-    """What keeps this machine from it; None for nothing."""
+    """The reason why this machine cannot run the test; None if it can."""
     if os.geteuid() != 0:
         return "this needs root"
     if any(shutil.which(tool) is None for tool in ("mkfs.ext4", "mount", "umount")):
@@ -58,7 +57,7 @@ def why_not() -> str | None:
 
 
 def new_disk(image: Path, size: int) -> Path:
-    """A file with an ext4 file system in it."""
+    """A file with an ext4 file system."""
     with image.open("wb") as file:
         file.truncate(size)
     subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True, capture_output=True)
@@ -67,7 +66,7 @@ def new_disk(image: Path, size: int) -> Path:
 
 @contextlib.contextmanager
 def mounted(image: Path) -> Iterator[Path]:
-    """Where the file system of a file can be seen. What is in memory of it is written when it is left."""
+    """Mount the file system in a file. Leaving the context writes its cached data."""
     place = image.with_name(f"{image.name}-mounted")
     place.mkdir()
     subprocess.run(["mount", "-o", "loop", image, place], check=True, capture_output=True)
@@ -84,22 +83,22 @@ def files_of(root: Path) -> dict[str, int]:
 
 
 def _end(process: int) -> None:
-    """Also of one that is stopped, which would hold its parent's output open for ever."""
+    """Kill a process, even a stopped one, which would keep its parent's output open forever."""
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
 
 
 class Cuts:
-    """A workload on a disk that loses its power again and again."""
+    """A workload on a disk whose power is cut repeatedly."""
 
     def __init__(self, folder: Path, seed: int, outcome: Outcome) -> None:
         self._folder, self._random, self.outcome = folder, random.Random(seed), outcome
         self._notes = folder / "notes"
-        self._notes.touch()  # the first cut may come before the workload begins
+        self._notes.touch()  # the first cut may come before the workload starts
         self._rounds = 0
 
     def run(self, cuts: int, seconds: float) -> None:
-        """One disk: so many cuts, or as long as the workload goes on."""
+        """Use one disk for this many cuts or until the workload ends."""
         end = time.perf_counter() + seconds
         with mounted(new_disk(self._folder / "disk", DISK_BYTES)) as place:
             while self.outcome.cuts < cuts and self._rounds < ROUNDS_OF_A_DISK and time.perf_counter() < end:
@@ -115,7 +114,7 @@ class Cuts:
                     _end(writer)
 
     def _cut_until(self, cuts: int, place: Path, writer: int) -> bool:
-        """Cut the power until there are so many; whether the workload ended before."""
+        """Cut the power until this many cuts are done. Returns whether the workload ended first."""
         while self.outcome.cuts < cuts:
             time.sleep(self._random.uniform(*PAUSE_S))
             os.kill(writer, signal.SIGSTOP)
@@ -129,7 +128,7 @@ class Cuts:
         return False
 
     def _cut(self, place: Path) -> None:
-        """Copy the disk, and look what is on the copy."""
+        """Copy the disk and check the copy."""
         copy, notes = self._folder / "copy", self._folder / "copied-notes"
         shutil.copyfile(self._folder / "disk", copy)
         shutil.copyfile(self._notes, notes)
@@ -159,7 +158,7 @@ class Cuts:
 
 
 def run(cuts: int, seed: int, seconds: float, tell: Callable[[str], None]) -> Outcome:
-    """So many cuts, on one disk after the other."""
+    """Run this many cuts, on one disk after the other."""
     outcome = Outcome()
     end = time.perf_counter() + seconds
     told = 0

@@ -1,9 +1,9 @@
-"""Damage done to files in every way that disks and people know, and what verify, reading and repair make of each.
+"""Damage to files of every kind that disks and people cause, and what verify, reading and repair make of it.
 
     python -m tests.soak.salvage --cases 10000
 
-Each case must be detected by `verify`; a scan gives the right events or an error; `repair` never makes up an event,
-saves all those in blocks that are whole, and counts the lost ones exactly where it gives a number.
+`verify` must detect each case. A scan returns the right events or raises. `repair` never invents an event, saves all
+events in intact blocks, and counts the lost ones exactly if it gives a number.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def make_file(path: Path, seed: int) -> bytes:
 
 
 def flip(rnd: random.Random, data: bytes, other: bytes) -> bytes:
-    """One bit."""
+    """Flip one bit."""
     return make_damaged.flip(data, rnd.randrange(8 * len(data)))
 
 
 def zero_pages(rnd: random.Random, data: bytes, other: bytes) -> bytes:
-    """Up to three pages of zeros."""
+    """Zero up to three pages."""
     damaged = bytearray(data)
     for _ in range(rnd.randint(1, 3)):
         at = rnd.randrange(0, max(1, len(data) - PAGE_BYTES), PAGE_BYTES)
@@ -66,7 +66,7 @@ def zero_pages(rnd: random.Random, data: bytes, other: bytes) -> bytes:
 
 
 def swap_blocks(rnd: random.Random, data: bytes, other: bytes) -> bytes:
-    """Two neighbouring blocks in each other's place, of whatever lengths."""
+    """Swap two neighbouring blocks, whatever their lengths."""
     places = make_damaged.blocks(data)
     first = rnd.randrange(len(places) - 1)
     a, b = places[first], places[first + 1]
@@ -74,7 +74,7 @@ def swap_blocks(rnd: random.Random, data: bytes, other: bytes) -> bytes:
 
 
 def double_block(rnd: random.Random, data: bytes, other: bytes) -> bytes:
-    """A block twice: inserted, or over the one after it."""
+    """Duplicate a block: inserted, or over the next one."""
     places = make_damaged.blocks(data)
     first = rnd.randrange(len(places) - 1)
     a, b = places[first], places[first + 1]
@@ -82,17 +82,17 @@ def double_block(rnd: random.Random, data: bytes, other: bytes) -> bytes:
 
 
 def other_tail(rnd: random.Random, data: bytes, other: bytes) -> bytes:
-    """The first part of one file, the end of another."""
+    """Join the start of one file and the end of another."""
     return data[: rnd.randrange(1, len(data))] + other[rnd.randrange(1, len(other)) :]
 
 
 def cut(rnd: random.Random, data: bytes, other: bytes) -> bytes:
-    """The end is gone."""
+    """Cut off the end."""
     return data[: rnd.randrange(len(data))]
 
 
 def bad_blocks(rnd: random.Random, data: bytes, other: bytes) -> bytes:
-    """A bit in each of several blocks."""
+    """Flip a bit in each of several blocks."""
     damaged = bytearray(data)
     for place in rnd.sample(make_damaged.blocks(data), rnd.randint(1, 5)):
         damaged[rnd.randrange(place.offset, place.end)] ^= 1 << rnd.randrange(8)
@@ -109,7 +109,7 @@ WAYS: tuple[Callable[[random.Random, bytes, bytes], bytes], ...] = (
 
 @dataclass
 class Outcome:
-    """What came of the cases so far."""
+    """The results of all cases so far."""
 
     cases: int = 0
     undetected: int = 0
@@ -127,13 +127,13 @@ class Outcome:
 
 
 def events_of(data: bytes) -> Counter[str]:
-    """The events of a file as a scan gives them. Raises CorruptSegmentError."""
+    """The events that a scan of a file returns. Raises CorruptSegmentError."""
     with esformat.open(esformat.BytesSource(data)) as segment:
         return Counter(map(repr, segment.scan().to_table().to_pylist()))
 
 
 def readable(data: bytes, damaged: bytes, events: list[str]) -> Counter[str]:
-    """The events of data blocks that are still there with all their bytes, wherever they stand."""
+    """The events of data blocks whose bytes are all still there, at any place."""
     found: Counter[str] = Counter()
     copies = make_damaged.blocks_of(data, BlockKind.DICTIONARY)
     if copies and not any(data[place.offset : place.end] in damaged for place in copies):
@@ -148,7 +148,7 @@ def readable(data: bytes, damaged: bytes, events: list[str]) -> Counter[str]:
 
 
 def try_one(rnd: random.Random, data: bytes, other: bytes, folder: Path, outcome: Outcome) -> None:
-    """Damage a file in one way and see what comes of it."""
+    """Damage a file in one way and check the results."""
     way = rnd.choice(WAYS)
     damaged = way(rnd, data, other)
     if damaged == data:
@@ -169,7 +169,7 @@ def try_one(rnd: random.Random, data: bytes, other: bytes, folder: Path, outcome
     found = events_of(saved.read_bytes())
     outcome.undetected += not esformat.verify(saved).ok
     outcome.made_up += bool(found - whole - foreign)
-    if way is other_tail:  # of which of the two files the directory is, decides what is saved
+    if way is other_tail:  # the saved events depend on which file the directory is from
         return
     with esformat.open(esformat.BytesSource(data)) as segment:
         ordered = list(map(repr, segment.scan().to_table().to_pylist()))
@@ -180,7 +180,7 @@ def try_one(rnd: random.Random, data: bytes, other: bytes, folder: Path, outcome
 
 
 def run(cases: int, seed: int = 1) -> Outcome:
-    """So many cases on a few files."""
+    """Run this many cases on a few files."""
     rnd = random.Random(seed)
     outcome = Outcome()
     with tempfile.TemporaryDirectory() as directory, cut_small(PIECES):

@@ -1,10 +1,10 @@
-"""A server under more load than it can take, and beside clients that stall (R20, R21).
+"""A server under more load than it can handle, and next to clients that stall (R20, R21).
 
     python -m tests.soak.server --seconds 60 --connections 500
 
-Overload: capacity is what a closed loop of appends gets done; then ten times as many are sent, whatever comes back.
-What was acknowledged is counted in the catalog at the end. Bodies are JSON lines in gzip, as shippers send them: costly
-to take in and cheap to send, so that one small machine can do both.
+Overload: the capacity is what a closed loop of appends achieves. Then ten times as many are sent, whatever comes back.
+At the end, acknowledged events are counted in the catalog. Bodies are gzipped JSON lines, as shippers send them: costly
+to receive and cheap to send, so that one small machine can do both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import aggregator
 
 TIMES = 10
 BATCH = 5000
-REFUSAL_S = 6.0  # an append waits for room for 5 s first
+REFUSAL_S = 6.0  # an append first waits up to 5 s for room
 GOODPUT = 0.8
 CUT_S = 30.0
 SLOWER = 2.0
@@ -39,7 +39,7 @@ _WORDS = ["GET", "/cart", "200", "17ms", "user", "agent", "session", "cache", "m
 
 @dataclass
 class Load:
-    """What came of requests. Seconds from the first byte sent to the last one received."""
+    """The outcomes of requests. Seconds from the first byte sent to the last one received."""
 
     done: int = 0
     done_s: list[float] = field(default_factory=list)
@@ -50,12 +50,12 @@ class Load:
     seconds: float = 0.0
 
     def rate(self) -> float:
-        """Requests done in a second."""
+        """Completed requests per second."""
         return self.done / self.seconds
 
 
 def percentile(values: list[float], part: float) -> float:
-    """The value below which that part lies."""
+    """The value below which this fraction of the values is."""
     return sorted(values)[min(len(values) - 1, int(len(values) * part))] if values else 0.0
 
 
@@ -70,7 +70,7 @@ def body(number: int, events: int) -> bytes:
 
 
 class Connection:
-    """One connection that sends whole requests and reads whole answers."""
+    """A connection that sends whole requests and reads whole answers."""
 
     def __init__(self, host: str, port: int) -> None:
         self._place = host, port
@@ -95,7 +95,7 @@ class Connection:
         return int(head[0].split()[1]), headers
 
     def close(self) -> None:
-        """Forget it."""
+        """Forget the connection."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
@@ -113,7 +113,7 @@ def append_request(payload: bytes) -> bytes:
 async def send(
     place: tuple[str, int], requests: list[bytes], seconds: float, *, rate: float | None, lanes: int
 ) -> Load:
-    """Send requests, each lane one after the other, or at a rate by whichever lane is free."""
+    """Send requests: each lane in sequence, or at a rate by whichever lane is free."""
     load, turn = Load(), itertools.count()
     begun = time.monotonic()
     end = begun + seconds
@@ -151,7 +151,7 @@ async def send(
 
 
 class Served:
-    """`aggregator serve` in a process of its own."""
+    """`aggregator serve` as a process."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.data = folder / "data"
@@ -167,19 +167,19 @@ class Served:
         urllib.request.urlopen(made, timeout=30).close()
 
     def resident_mib(self) -> float:
-        """The most memory that it had."""
+        """The peak resident memory in MiB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) / 1024
 
     def stop(self) -> int:
-        """Gracefully; gives the exit status."""
+        """Stop gracefully. Returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         self.process.communicate()
         return self.process.returncode
 
 
 def overload(seconds: float, batch: int = BATCH, folder: Path | None = None) -> dict[str, Any]:
-    """R21. Figures, and under `broken` what was promised and did not hold whatever the machine."""
+    """Test R21. Returns figures, and under `broken` the broken promises that no slow machine excuses."""
     root = Path(tempfile.mkdtemp(prefix="overload-", dir=folder))
     server = Served(root)
     requests = [append_request(body(number, batch)) for number in range(16)]
@@ -231,7 +231,7 @@ _STALLS = (
 
 
 def stalled(connections: int, seconds: float, stall_s: float | None = None) -> dict[str, Any]:
-    """R20. How long stalled connections are kept, and what healthy clients notice of them."""
+    """Test R20: how long stalled connections are kept, and what healthy clients notice of them."""
     root = Path(tempfile.mkdtemp(prefix="stalled-"))
     server = Served(root, *(() if stall_s is None else ("--set", f"http.stall={stall_s}s")))
     requests = [append_request(body(number, 20)) for number in range(16)]
@@ -273,7 +273,7 @@ def stalled(connections: int, seconds: float, stall_s: float | None = None) -> d
 
 
 def main() -> int:
-    """Run both; 1 where a figure of docs/reliability.md is missed."""
+    """Run both; 1 if a figure in docs/reliability.md is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="of overload")
     parser.add_argument("--connections", type=int, default=500, help="that stall")

@@ -1,12 +1,11 @@
-"""kill -9 of Spark's drivers and workers, at any moment of convert, load, export, a stream and compact.
+"""kill -9 of Spark's drivers and workers at any moment of convert, load, export, a stream and compact.
 
     python -m tests.soak.spark_kills --kills 100
 
-A round adds input files and does the jobs one after the other, each until it ends by itself. Meanwhile Python workers
-are killed, which Spark replaces where a task has them and which ends the job where the driver has, and drivers: Python,
-Java, or everything at one moment; what is left of it then may go on for as long as it does. Jobs that did not end are
-started again from where they were. When one has ended, what it made holds every event of the inputs once; when a round
-has, nothing unfinished lies about.
+A round adds input files and runs the jobs in sequence, each until it completes. Meanwhile Python workers are killed,
+which Spark replaces in tasks but which end the job in the driver, and drivers: Python, Java, or everything together.
+The rest of a killed driver may run until it ends. Jobs that did not complete are started again from where they were. A
+completed job's output must have every input event once; after a round nothing unfinished may be left.
 """
 
 from __future__ import annotations
@@ -36,31 +35,31 @@ from tests.soak.spark_workload import JOBS
 
 ROOT = Path(__file__).parents[2]
 ROUNDS_OF_A_FOLDER = 4
-USUAL_S = 6.0  # that a job takes, until one was timed
-OF_WORKERS = 2.0  # kills while a job takes as long as it did before
+USUAL_S = 6.0  # duration of a job that has not been timed yet
+OF_WORKERS = 2.0  # kills per job of its last duration
 STEP_S = 0.02
 DRIVERS = ("Python", "Java", "all")  # what a kill of a driver hits
-LONGEST_REST_S = 20.0  # that what is left of a driver may take to end
-MOST_DEATHS = 12  # of one job, one after the other: then it is let go on
+LONGEST_REST_S = 20.0  # how long the rest of a driver may take to end
+MOST_DEATHS = 12  # deaths of one job in a row, after which it may complete
 OF_SPARK = ("Python worker failed to connect back", "did not connect back in time")  # it waits ten seconds
 UNFINISHED = ("_staging-", "_pending-", "_replacing-", ".part")
 
 
 @dataclass
 class Found:
-    """What came of the kills."""
+    """The results of the kills."""
 
-    drivers: Counter[str] = field(default_factory=Counter)  # by what of them was killed
+    drivers: Counter[str] = field(default_factory=Counter)  # by killed part
     workers: int = 0
-    restarts: int = 0  # after ends that are Spark's own, on a machine that is too busy
+    restarts: int = 0  # after failures of Spark itself on an overloaded machine
     jobs: Counter[str] = field(default_factory=Counter)
     killed: Counter[str] = field(default_factory=Counter)
-    seconds: dict[str, float] = field(default_factory=dict)  # that each job took the last time
+    seconds: dict[str, float] = field(default_factory=dict)  # each job's last duration
     wrong: list[str] = field(default_factory=list)
 
     @property
     def kills(self) -> int:
-        """Of either kind."""
+        """Kills of both kinds."""
         return self.drivers.total() + self.workers
 
     def __str__(self) -> str:
@@ -71,7 +70,7 @@ class Found:
 
 
 class Life:
-    """A driver at work: what it said, and the means to kill it or its workers."""
+    """A running driver: its output, and ways to kill it or its workers."""
 
     def __init__(self, folder: Path, jobs: Iterable[str]) -> None:
         self._log = (folder / "log").open("a+b")
@@ -91,7 +90,7 @@ class Life:
             self.said.append(line.strip())
 
     def ended(self, wait_s: float = STEP_S) -> bool:
-        """Whether it ended by itself, after a wait."""
+        """Whether it ended without a kill, after a wait."""
         try:
             self._child.wait(wait_s)
         except subprocess.TimeoutExpired:
@@ -100,7 +99,7 @@ class Life:
         return True
 
     def begun(self) -> list[str]:
-        """The jobs that it came to."""
+        """The jobs it has started."""
         return [line.split()[1] for line in self.said if line.startswith("begin ")]
 
     @property
@@ -109,7 +108,7 @@ class Life:
         return self._child.returncode
 
     def processes(self) -> dict[int, str]:
-        """All processes of this life but Python's first, with their command lines."""
+        """All its processes except the first Python process, with their command lines."""
         found = {}
         for entry in Path("/proc").iterdir():
             try:
@@ -120,7 +119,7 @@ class Life:
         return {pid: line for pid, line in found.items() if pid != self._child.pid}
 
     def kill_worker(self, chance: random.Random) -> bool:
-        """Kill one of the Python processes that Java started; whether there was one."""
+        """Kill one of the Python processes that Java started. Returns whether there was one."""
         workers = [pid for pid, line in self.processes().items() if "pyspark" in line and "java" not in line[:200]]
         if not workers:
             return False
@@ -132,7 +131,7 @@ class Life:
         return True
 
     def kill_driver(self, what: str) -> None:
-        """Kill one of DRIVERS. What is left of it goes on until it ends by itself, if that is soon."""
+        """Kill one of DRIVERS. The rest runs until it ends, within a limit."""
         if what == "all":
             self.kill()
             return
@@ -152,17 +151,17 @@ class Life:
         return self._log.read().decode("utf-8", "replace")
 
     def kill(self) -> None:
-        """Kill all of it at once, with workers and all."""
+        """Kill all of its processes, including workers."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
-        for pid in self.processes():  # Java puts itself into a group of its own
+        for pid in self.processes():  # Java moves to its own group
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._child.wait()
         self._reader.join()
 
     def close(self) -> None:
-        """Leave nothing running, and nothing open."""
+        """Leave nothing running or open."""
         self.kill()
         assert self._child.stdout is not None
         self._child.stdout.close()
@@ -170,7 +169,7 @@ class Life:
 
 
 def add_inputs(folder: Path, chance: random.Random, number: int) -> int:
-    """Two or three more Parquet files, of events that are told apart by their payloads. Gives how many events exist."""
+    """Add two or three Parquet files of events with distinct payloads. Returns how many events exist."""
     (folder / "in").mkdir(parents=True, exist_ok=True)
     for _ in range(chance.randrange(2, 4)):
         count = chance.randrange(100, 400)
@@ -212,7 +211,7 @@ OUTPUTS: dict[str, tuple[str, Callable[[Path], list[bytes]]]] = {
 
 
 def differences(folder: Path, job: str, count: int) -> Iterator[str]:
-    """What is wrong with what a job made of all events: those that are missing, doubled or made up."""
+    """Events that are missing, duplicated or invented in a job's output."""
     name, read = OUTPUTS[job]
     there = Counter(int(data) for data in read(folder / name))
     missing = [number for number in range(count) if number not in there]
@@ -224,7 +223,7 @@ def differences(folder: Path, job: str, count: int) -> Iterator[str]:
 
 
 def unfinished(folder: Path) -> Iterator[str]:
-    """What a job left behind that it should not."""
+    """Unfinished files that a job should not have left."""
     for name in {name for name, _ in OUTPUTS.values()}:
         for path in (folder / name).rglob("*"):
             if path.name.startswith(UNFINISHED):
@@ -237,7 +236,7 @@ def unfinished(folder: Path) -> Iterator[str]:
 def a_round(
     folder: Path, chance: random.Random, count: int, found: Found, most: int, jobs: Sequence[str] = JOBS
 ) -> None:
-    """All jobs over the inputs, each killed some times and then let end."""
+    """Run all jobs over the inputs, each killed several times and then left to complete."""
     todo, deaths = list(jobs), 0
     while todo and not found.wrong:
         life = Life(folder, todo)
@@ -266,9 +265,9 @@ def a_round(
 
 
 def _live(life: Life, chance: random.Random, found: Found, most: int, *, last: bool) -> str:
-    """Kill workers and then the driver at random moments; gives the job that this stopped, "" where all ended."""
+    """Kill workers and then the driver at random moments. Returns the job this stopped, or "" if all completed."""
     begun: list[str] = []
-    kill_driver_in = chance.randrange(1, 4)  # so many jobs on
+    kill_driver_in = chance.randrange(1, 4)  # after this many jobs
     started = kill_at = 0.0
     while not life.ended():
         at_work, now = life.begun(), time.monotonic()
@@ -291,7 +290,7 @@ def _live(life: Life, chance: random.Random, found: Found, most: int, *, last: b
         if chance.random() < each and life.kill_worker(chance):
             found.workers += 1
             found.killed[job] += 1
-    if begun:  # where it failed: fewer kills a second
+    if begun:  # after a failure: fewer kills per second
         twice = 2 * found.seconds.get(begun[-1], USUAL_S)
         found.seconds[begun[-1]] = time.monotonic() - started if life.status == 0 else twice
     return ""
@@ -301,7 +300,7 @@ def run(
     seed: int, kills: int, *, rounds: int = ROUNDS_OF_A_FOLDER, folder: Path | None = None, jobs: Sequence[str] = JOBS,
     timed: bool = False,
 ) -> Found:  # fmt: skip
-    """Rounds over folder after folder until there were so many kills. timed: a first one without, to time the jobs."""
+    """Run rounds in folder after folder up to this many kills. timed: first a round without kills, to time the jobs."""
     chance, found = random.Random(seed), Found()
     if timed:
         here = Path(tempfile.mkdtemp(dir=folder))

@@ -1,6 +1,6 @@
-"""One life of `spark_kills`: a driver that does jobs over one folder, each until it says that all is done.
+"""One life of `spark_kills`: a driver that runs jobs over one folder, each until it reports completion.
 
-It tells of each step in a line: `begin JOB`, `end JOB`, and of what failed. Whoever started it may kill it at any time.
+It prints a line for each step: `begin JOB`, `end JOB`, and failures. It may be killed at any time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 
 ROLES = {"space": "user", "timestamp": "at", "indexes": ["type"]}
-GROUP_BYTES = 16 << 10  # a few inputs: a job has several commits
+GROUP_BYTES = 16 << 10  # few inputs per group: a job has several commits
 JOBS = ("convert", "load", "export", "stream", "compact")
 
 
@@ -19,7 +19,7 @@ def say(*words: str) -> None:
 
 
 def run(folder: Path, job: str) -> None:
-    """Do one job. Raises RuntimeError where it tells of failures."""
+    """Run a job. Raises RuntimeError if it reports failures."""
     import aggregator.spark
     from esformat.spark import jobs, start_session
 
@@ -58,7 +58,7 @@ def main(folder: Path, wanted: list[str]) -> None:
     from esformat.spark import start_session
 
     start_session(
-        "soak", master="local[2,4]",  # a task that is killed is tried three times more
+        "soak", master="local[2,4]",  # a killed task is retried three times more
         conf={
             "spark.driver.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF",

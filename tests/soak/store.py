@@ -1,12 +1,12 @@
-"""Kills and take-overs of catalogs with a store: what was acknowledged is there once, an old writer changes nothing.
+"""Kills and takeovers of catalogs with a store: what was acknowledged is there once, an old writer changes nothing.
 
     python -m tests.soak.store --points 500 --processes 6
 
-A real S3 endpoint runs in this process; the catalogs' processes are killed with SIGKILL at one of their requests to it,
-before it is done or before they have its answer: of opening, shipping, publishing, uploading, restoring, taking over.
-In a take-over the writer is killed, paused with SIGSTOP or cut off from the store, and comes back when another one has
-written. Between them and the store there can be faults (`--faults`). Then somebody who comes with nothing reads the
-store, and it is held against what each client noted.
+A real S3 endpoint runs in this process. The catalogs' processes are killed with SIGKILL at one of their requests to it,
+before it is executed or before they get its answer: while opening, shipping, publishing, uploading, restoring or taking
+over. In a takeover the writer is killed, paused with SIGSTOP or cut off from the store, and comes back once another has
+written. There can be faults between them and the store (`--faults`). Then a new reader reads the store, and the result
+is compared with each client's notes.
 """
 
 from __future__ import annotations
@@ -48,27 +48,26 @@ LEASE_S = 2.0
 PATIENCE_S = 180.0
 TAKE_OVERS = ("kill", "stop", "cut", "clock")
 MODES = ("same", "restore", *TAKE_OVERS)
-"""same: the writer is killed and opened again where it was. restore: that is killed and goes on. The others: another
-takes over from a writer that is killed, stopped, cut off, or killed by one whose clock is hours off.
+"""same: the writer is killed and reopened in place. restore: a restore is killed and continues. Others: another process
+takes over from a writer that is killed, stopped or cut off, or does so with a clock that is hours off.
 """
 FAULTS = ("none", "far", "busy", "hanging", "breaking", "late")
-"""far: the store is 50 ms away. busy: it refuses one request in ten with 503. hanging: one in thirty is answered when
-nobody waits any more. breaking: connections end after some bytes, of a question or of an answer. late: what was put is
-shown by lists half a second later.
+"""far: the store is 50 ms away. busy: it refuses one request in ten with 503. hanging: one in thirty is answered too
+late. breaking: connections end after some bytes of a request or an answer. late: lists show objects half a second late.
 """
 PRELOADED = [
     "tests.soak.store_workload", "benchmarks.s3_endpoint", "aggregator.opening", "aggregator.engine.store_follower",
     "aggregator.engine.shipping.shipper", "esformat.read.collection", "esformat.read.row_range",
     "esformat.read.selection", "esformat.tools", "esformat.write.writer",
 ]  # fmt: skip
-"""Imported once, in the process that the others are forked from: in each it would take most of its processor time."""
+"""Imported once, in the process that the others are forked from: in each it would take most of its CPU time."""
 HANG_S = 1.5
 LATE_S = 0.5
 
 
 @dataclass
 class Outcome:
-    """What came of the points so far."""
+    """The results of all points so far."""
 
     points: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -81,19 +80,19 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
 
     def add(self, other: Outcome) -> None:
-        """Count what came of other points as well."""
+        """Add the results of other points."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 class Trigger:
-    """Does something at the n-th request to the store from now on, before it is answered, or before it is done."""
+    """Act at the n-th request to the store from now, before it is answered or before it is executed."""
 
     def __init__(self, endpoint: S3Endpoint) -> None:
         self._lock, self._left, self._act, self._undone = Lock(), -1, lambda: None, False
         self.fired = False
         self.fault: Callable[[], int | None] = lambda: None
-        """Asked about each other request: the status to refuse it with."""
+        """Called for each other request; returns the status to refuse it with, or None."""
         endpoint.refuse = self._look
 
     def arm(self, requests: int, act: Callable[[], None], *, undone: bool) -> None:
@@ -112,7 +111,7 @@ class Trigger:
 
 
 class Campaign:
-    """Points of all kinds, one after the other, each with a store of its own."""
+    """Points of all kinds in sequence, each with its own store."""
 
     def __init__(self, folder: Path, endpoint: S3Endpoint, seed: int) -> None:
         self._folder, self._endpoint, self._random = folder, endpoint, random.Random(seed)
@@ -126,7 +125,7 @@ class Campaign:
 
     @contextlib.contextmanager
     def _faults(self, kind: str) -> Iterator[str]:
-        """Faults between the processes of a point and the store; gives the address at which they find it."""
+        """Put faults between a point's processes and the store. Yields the address that they use."""
         endpoint, some = self._endpoint, self._random
         endpoint.latency_seconds = 0.05 if kind == "far" else 0.0
         endpoint.listed_late_seconds = LATE_S if kind == "late" else 0.0
@@ -150,14 +149,14 @@ class Campaign:
         return Fate(**ends) if some.random() < 0.5 else Fate()
 
     def point(self, number: int, mode: str, fault: str) -> None:
-        """One point."""
+        """Run a point."""
         self._number = number
         site = self._folder / str(number)
         site.mkdir()
         self._address = f"s3://{self._bucket}/{number}"
         durability = self._random.choice(["store", "store", "fsync"])
         what = f"{number} {mode} {durability} {fault}"
-        faulty = fault != "none"  # closing may give up on the store, and leaves the rest to the next opening
+        faulty = fault != "none"  # closing may give up on the store and leave the rest to the next opening
         try:
             with self._faults(fault) as self._url:
                 if mode == "same":
@@ -166,7 +165,7 @@ class Campaign:
                     self._restore(site, durability, may_lack=faulty)
                 else:
                     self._take_over(site, mode, durability)
-        except TimeoutError as error:  # what came of it can be seen all the same
+        except TimeoutError as error:  # its effects can be checked anyway
             print(f"{what}: {error}; ended without faults", flush=True)
             self.outcome.ended += 1
         finally:
@@ -216,7 +215,7 @@ class Campaign:
     # ------------------------------------------------------------ points
 
     def _same(self, site: Path, durability: str) -> None:
-        """The same directory, killed three times, and then to its end."""
+        """Kill the writer of one directory three times, then let it finish."""
         for number in range(3):
             process = self._writer(site, f"a+{number}", durability, 30)
             self._kill_at(process, self._random.randint(1, 120))
@@ -271,7 +270,7 @@ class Campaign:
             _until(lambda: "done" in _text(site / "b.notes") + _text(site / "b+2.notes"), "the new writer's end")
 
     def _kill_new(self, site: Path, new: BaseProcess, durability: str, off_s: float) -> None:
-        """Kill the standby at one of its requests of taking over or writing, and begin it again in its directory."""
+        """Kill the standby at one of its requests while taking over or writing, and restart it in its directory."""
         self._kill_at(new, self._random.randint(5, 150))
         _until(lambda: not new.is_alive() or "done" in _text(site / "b.notes"), "the kill of the standby")
         if "done" not in _text(site / "b.notes"):
@@ -284,10 +283,10 @@ class Campaign:
     # ------------------------------------------------------------ what is there
 
     def _look(self, site: Path, durability: str) -> None:
-        """Read the store while others write: all is there that was acknowledged before, each once, and in its place."""
+        """Read the store during writes: everything acknowledged before is there once, in its place."""
         acknowledged = [line for line in _lines(site) if line.split()[2:3] != ["tried"]]
         found = self._read(site, self._address)
-        if found is None:  # the faults were too many
+        if found is None:  # there were too many faults
             return
         tried = [line for line in _lines(site) if line.split()[2:3] == ["tried"]]
         notes: dict[str, list[str]] = {}
@@ -301,7 +300,7 @@ class Campaign:
         self.outcome.looks += 1
 
     def _settle(self, site: Path, what: str) -> None:
-        """Let whoever has the catalog now come to rest; then nothing may lie in the store that nobody owns."""
+        """Let the current owner finish its work; then every object in the store must have an owner."""
         store, done = Store(self._address, settings=settings(self._endpoint.url)), site / "settled"
         self._url = self._endpoint.url
         root, following = owner(site, store)
@@ -329,7 +328,7 @@ class Campaign:
         return json.loads(answer.read_text()) if answer.exists() else None
 
     def _check(self, site: Path, place: str, durability: str, what: str, *, may_lack: bool) -> list[float]:
-        """What `broken` says is missing. may_lack: what was acknowledged with "fsync" and did not arrive in time."""
+        """Add what `broken` finds. may_lack: events acknowledged with "fsync" that did not arrive in time."""
         found = self._read(site, place)
         if found is None:
             self.outcome.wrong.append(f"{what}: it cannot be read")
@@ -341,8 +340,8 @@ class Campaign:
 
 
 def broken(rows: list[list[Any]], notes: dict[str, list[str]], *, may_lose: bool) -> tuple[list[str], list[float]]:
-    """What differs from what the clients noted; and for each batch that is missing and may be, how long before the next
-    writer opened it was acknowledged.
+    """Differences from the clients' notes; and for each batch that may be missing and is, the time from its
+    acknowledgement until the next writer opened the catalog.
     """
     wrong: list[str] = []
     places: dict[str, list[tuple[str, int]]] = {}
@@ -387,12 +386,12 @@ def broken(rows: list[list[Any]], notes: dict[str, list[str]], *, may_lose: bool
 
 
 def settings(url: str) -> dict[str, str]:
-    """Those of a `Store` behind an address."""
+    """The settings of a `Store` at an address."""
     return {"endpoint": url, "access_key_id": KEY, "secret_access_key": SECRET, "region": REGION}
 
 
 def owner(site: Path, store: Store) -> tuple[Path, bool]:
-    """The directory of whoever has the lease, or asked for it, and whether it is still to become the writer's."""
+    """The directory of the process that has or requested the lease, and whether it still has to become the writer's."""
     seen = look(store)
     assert seen is not None
     notes = {name: read_note(Layout(site / name)) for name in ("a", "b") if (site / name).is_dir()}
@@ -403,14 +402,14 @@ def owner(site: Path, store: Store) -> tuple[Path, bool]:
 
 
 def _signal(process: BaseProcess, number: int) -> None:
-    """Send a signal to a process that may have ended: faults can take the lease from it before."""
+    """Send a signal to a process that may have ended: faults can take its lease earlier."""
     assert process.pid is not None
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)
 
 
 def _lines(site: Path) -> list[str]:
-    """What the clients of a point noted, whole lines only, each behind its client."""
+    """The complete lines that a point's clients noted, each preceded by its client."""
     return [
         f"{path.stem} {line}" for path in sorted(site.glob("*.notes")) for line in _text(path).split("\n")[:-1] if line
     ]
@@ -436,9 +435,9 @@ def _until(holds: Callable[[], bool], what: str) -> None:
 
 
 def run(points: Iterable[int], seed: int, modes: Sequence[str], faults: Sequence[str], end: float) -> Outcome:
-    """The points of these numbers, one after the other: of all kinds in turn, with faults of all kinds in turn.
+    """Run the points with these numbers in sequence, cycling through kinds and faults.
 
-    end: none is begun after that time.
+    end: start none after this time.
     """
     folder = Path(tempfile.mkdtemp(prefix="soak-store-"))
     with S3Endpoint() as endpoint:
@@ -454,7 +453,7 @@ def run(points: Iterable[int], seed: int, modes: Sequence[str], faults: Sequence
 
 
 def run_all(points: int, processes: int, seed: int, modes: Sequence[str], faults: Sequence[str], end: float) -> Outcome:
-    """So many points, in so many processes beside each other, each with an endpoint of its own."""
+    """Run this many points in this many parallel processes, each with its own endpoint."""
     share = 2 * len(modes)
     parts = [range(first, min(first + share, points)) for first in range(0, points, share)]
     outcome = Outcome()
@@ -467,7 +466,7 @@ def run_all(points: int, processes: int, seed: int, modes: Sequence[str], faults
 
 
 def main() -> None:
-    """Run a campaign, and tell."""
+    """Run a campaign and print its results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=60)
     parser.add_argument("--processes", type=int, default=1, help="so many points beside each other; most of each waits")

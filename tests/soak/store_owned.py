@@ -1,4 +1,4 @@
-"""What lies in a store and belongs to nobody, told from the objects alone, as `spec/store.md` has them."""
+"""Objects in a store that belong to nothing, determined from the objects alone, as in `spec/store.md`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from aggregator.storage.store.shipped import (
 
 
 def ownerless(store: Store) -> list[str]:
-    """Objects that no announced copy of the manifest names or needs; of a catalog that is closed, and keeps no history.
+    """Objects that no announced manifest copy names or needs, in a closed catalog without a history.
 
-    What is damaged raises.
+    Raises an error if an object is damaged.
     """
     listed = {each.name for each in store.list()}
     log = {log_sequence(name): name for name in listed if name.startswith(f"{LOG}/")}
@@ -40,14 +40,14 @@ def ownerless(store: Store) -> list[str]:
 
 
 def missing(store: Store) -> list[str]:
-    """Objects that the newest announced copy of the manifest names, and that are not there."""
+    """Objects that the newest announced manifest copy names and that are missing."""
     listed = {each.name for each in store.list()}
     newest = max(name for name in listed if name.startswith(f"{MANIFESTS}/"))
     return sorted(set(_named(unpacked(store.get(newest)))) - listed)
 
 
 def _named(image: bytes) -> Iterator[str]:
-    """Objects that a copy of the manifest names."""
+    """Objects that a manifest copy names."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "manifest")
         path.write_bytes(image)

@@ -29,24 +29,24 @@ LEASE = "2s"
 PARTITIONS = ("0", "one")
 PAUSE_S = 0.02
 _TUNING = Tuning(log_file_bytes=1 << 14, tick_s=0.2, fan_in=3)
-shipper.OBJECT_BYTES = 5_000  # as with the real one, some frames lie in several objects
+shipper.OBJECT_BYTES = 5_000  # as with the real size, some frames span several objects
 FILLED = (0, 0, 0, 30, 8_000)
-"""Bytes of each event of a batch, besides what tells it from others."""
+"""Filler bytes of each event of a batch, besides its distinct payload."""
 
 
 def payloads(client: str, number: int) -> list[str]:
-    """Of a batch."""
+    """The payloads of a batch."""
     return [f"{client}-{number}-{row}" for row in range(ROWS)]
 
 
 class Notes:
-    """What a client did, line by line: read after it was killed."""
+    """A client's notes, line by line, which are read after it was killed."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a")
 
     def note(self, *words: object) -> None:
-        """Say what is so now."""
+        """Note what is true now."""
         self._file.write(" ".join(map(str, (f"{time.time():.3f}", *words))) + "\n")
         self._file.flush()
 
@@ -60,7 +60,7 @@ def write(
     root: str, address: str, notes: str, client: str, batches: int, durability: str, environment: Mapping[str, str],
     *, off_s: float = 0.0,
 ) -> None:  # fmt: skip
-    """Append batches until so many were acknowledged, or another took over. off_s: by so much the clock is wrong."""
+    """Append until this many batches are acknowledged or another writer takes over. off_s: clock error in seconds."""
     _begin(environment)
     _set_clock(off_s)
     told = Notes(Path(notes))
@@ -92,7 +92,7 @@ def _append(catalog: aggregator.Catalog, topic: aggregator.Topic, told: Notes, c
         told.note("tried", number)
         receipt = _taken(partial(topic.append, rows, partition, producer=client, sequence=number))
         told.note("acknowledged", number, partition, receipt.first)
-        if batches < 0:  # it goes on until it is fenced, beside other points
+        if batches < 0:  # it continues until fenced, in parallel with other points
             time.sleep(PAUSE_S)
         if number % 6 == 5:
             catalog.seal("t")
@@ -104,7 +104,7 @@ def _append(catalog: aggregator.Catalog, topic: aggregator.Topic, told: Notes, c
 
 
 def _taken(append: Callable[[], aggregator.Receipt]) -> aggregator.Receipt:
-    """What is refused while the store does not answer is appended again."""
+    """Append again while the store's failure causes refusals."""
     while True:
         try:
             return append()
@@ -136,7 +136,7 @@ def take_over(
 
 
 def settle(root: str, address: str, done: str, environment: Mapping[str, str]) -> None:
-    """Let the catalog in its directory come to rest, without a past, and `gc` take what is nobody's."""
+    """Let the catalog in its directory finish its work, without a history, and let `gc` delete ownerless objects."""
     _begin(environment)
     options = {"store": address, "durability": "store", "ship_interval": "100ms", "lease": LEASE, "history": "0s"}
     with _patiently(lambda: aggregator.open(root, tuning=_TUNING, **options)) as catalog:
@@ -146,7 +146,7 @@ def settle(root: str, address: str, done: str, environment: Mapping[str, str]) -
         while catalog.store.status()["leaving"]["segments"] and time.monotonic() < end:
             time.sleep(0.1)
         left = catalog.store.status()["leaving"]["segments"]
-        for _ in range(2):  # the newest two copies of the manifest stay
+        for _ in range(2):  # the newest two manifest copies stay
             _patiently(catalog._backend.shipper.publish)
         problems = told_problems(catalog)
         gone = _patiently(lambda: catalog.store.gc(grace="0s")).names
@@ -154,12 +154,12 @@ def settle(root: str, address: str, done: str, environment: Mapping[str, str]) -
 
 
 def told_problems(catalog: aggregator.Catalog) -> list[str]:
-    """What the catalog says was wrong; nobody damages anything here."""
+    """The problems that the catalog lists; nothing is damaged here."""
     return [f"{each.subject}: {each.message}" for each in catalog.problems()]
 
 
 def _patiently(ask: Callable[[], _T]) -> _T:
-    """What needs the store, as servers and people try it again."""
+    """Retry what needs the store, as servers and users do."""
     while True:
         try:
             return ask()
@@ -168,13 +168,13 @@ def _patiently(ask: Callable[[], _T]) -> _T:
 
 
 def restore(address: str, root: str, environment: Mapping[str, str]) -> None:
-    """Into a directory, or go on with that."""
+    """Restore into a directory, or continue there."""
     _begin(environment)
     _patiently(lambda: aggregator.restore(address, root))
 
 
 def read(place: str, answer: str, environment: Mapping[str, str]) -> None:
-    """Every event of a catalog, in a directory of its own or in a store, into a file."""
+    """Write every event of a catalog, in a directory or a store, to a file."""
     _begin(environment)
     found: dict[str, Any] = {"rows": [], "problems": []}
     with aggregator.open(place, read_only="://" in place) as catalog:

@@ -1,4 +1,4 @@
-"""What a catalog of streams must hold by the notes of `stream_workload`: lists, and nothing clever."""
+"""What a catalog of streams must contain according to the notes of `stream_workload`: simple lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.soak.stream_workload import name_of, wait_level
 
 @dataclass(frozen=True)
 class Record:
-    """A record that was written. No two have one time."""
+    """A written record. Times are unique."""
 
     ts: int
     name: str
@@ -48,7 +48,7 @@ READERS: dict[str, Callable[[Record], bool]] = {
 
 @dataclass
 class Pipe:
-    """A pipe: what it chooses, and the copies of it that must be there."""
+    """A pipe: what it selects, and the copies that must exist."""
 
     source: str
     where: str
@@ -61,7 +61,7 @@ class Pipe:
 
 
 class Model:
-    """Plays notes. `wrong` tells what a catalog or a note had other than it must."""
+    """Replay notes. `wrong` lists deviations of a catalog or a note."""
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
@@ -72,10 +72,10 @@ class Model:
         self.counts = dict.fromkeys(
             ("lives", "records", "answers", "pages", "pipes", "copies", "truncations", "removed", "unsure"), 0
         )
-        self._open: list[Any] | None = None  # a step of which it is not known whether it was done
+        self._open: list[Any] | None = None  # a step that may or may not have been done
 
     def play(self, note: list[Any]) -> None:
-        """Take in the next note."""
+        """Apply the next note."""
         what, *facts = note
         if what == "open":
             self.counts["lives"] += 1
@@ -150,7 +150,7 @@ class Model:
     # ------------------------------------------------------------ a catalog held against it
 
     def compare(self, catalog: aggregator.Catalog) -> None:
-        """Settle what a kill left open, let pipes catch up, and compare everything."""
+        """Resolve what a kill left open, let pipes catch up, and compare everything."""
         self._settle(catalog)
         wait_level(catalog)
         stored = {topic: _stored(catalog, topic) for topic in catalog.topics()}
@@ -176,7 +176,7 @@ class Model:
                 self.wrong.append(f"reader {reader} got a record twice")
 
     def finish(self, catalog: aggregator.Catalog) -> None:
-        """Let readers read to the end: they must have seen everything that is there."""
+        """Let readers read to the end: they must have seen everything."""
         for reader, keep in READERS.items():
             text = {"all": "NOT logrange.pipe PREFIX p", "web": "app = web", "tail": "app = db"}[reader]
             rest = catalog.query(f"SELECT FROM {text} POSITION {self.positions.get(reader, 'HEAD')}")
@@ -219,7 +219,7 @@ def _records_of(step: list[Any]) -> list[Record]:
 
 
 def _stored(catalog: aggregator.Catalog, topic: str) -> dict[str, list[str]]:
-    """The names of a topic's records by stream, in order of time."""
+    """The names of a topic's records by stream, in time order."""
     found: dict[str, list[str]] = {}
     for event in catalog.topic(topic).scan():
         found.setdefault(event.space, []).append(name_of(event))

@@ -1,7 +1,7 @@
-"""What the runs of `streams` do to a catalog, and what they note of it: writes, queries, readers, pipes, truncations.
+"""What the runs of `streams` do to a catalog and note: writes, queries, readers, pipes, truncations.
 
-A note is written before each step that changes something, and after it, so that it is known of a killed run what was
-promised. One thread does one step after another; pipes, sealing and compaction work beside it.
+A note is written before and after each step that changes something, so that the promises of a killed run are known. One
+thread runs the steps in sequence; pipes, sealing and compaction run in parallel.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE_S = 60.0
 
 
 class Workload:
-    """One life: opens the catalog and works on it until it is killed."""
+    """One life: open the catalog and work on it until killed."""
 
     def __init__(self, root: Path, notes: Path, seed: int) -> None:
         self.random = random.Random(seed)
@@ -83,7 +83,7 @@ class Workload:
         self.note("written", number)
 
     def read(self) -> None:
-        """A page behind the last one."""
+        """Read the page after the last one."""
         reader = self.random.choice(["all", "web"])
         text = "SELECT FROM NOT logrange.pipe PREFIX p" if reader == "all" else "SELECT FROM app = web"
         position = self._positions.get(reader, "HEAD")
@@ -100,7 +100,7 @@ class Workload:
         self.note("read", reader, position, [name_of(event) for event in events])
 
     def ask(self) -> None:
-        """A question about what was written, and its answer."""
+        """Query what was written, and note the answer."""
         asked = {
             "source": self.random.choice(SOURCES[1:]), "where": self.random.choice(WHERES),
             "newest": self.random.random() < 0.3, "offset": self.random.choice([0, 0, 7]),
@@ -150,7 +150,7 @@ class Workload:
         self.note("truncated", [(row["topic"], row["tags"], row["removed records"], row["records"]) for row in told])
 
     def level(self) -> None:
-        """Wait until pipes have copied everything that was written."""
+        """Wait until pipes have copied everything written."""
         wait_level(self.catalog)
 
 
@@ -163,12 +163,12 @@ def wait_level(catalog: aggregator.Catalog) -> None:
 
 
 def name_of(event: Any) -> str:
-    """What tells a record from all others."""
+    """The unique name of a record."""
     return str(event.data.decode().split(" ")[0])
 
 
 def notes_of(path: Path) -> Iterator[list[Any]]:
-    """The notes that were written whole."""
+    """The complete notes."""
     for line in path.read_bytes().split(b"\n")[:-1]:
         yield json.loads(line)
 

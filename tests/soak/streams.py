@@ -1,9 +1,9 @@
-"""Streams, LQL, positions, pipes and truncations against plain lists, over kills and restarts.
+"""Streams, LQL, positions, pipes and truncations compared with plain lists, over kills and restarts.
 
     python -m tests.soak.streams --minutes 10
 
-Each life is a process that works on the catalog until it is killed (SIGKILL, at any time). Then the catalog is opened
-here and held against what the notes say; then comes the next life.
+Each life is a process that works on the catalog until it is killed with SIGKILL at any time. Then the catalog is opened
+here and compared with the notes, and the next life begins.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def live(root: Path, notes: Path, seed: int, seconds: float) -> str:
-    """One life; gives what it said of itself if it ended before it was killed."""
+    """Run one life. Returns its error output if it ended before it was killed."""
     command = [sys.executable, "-m", "tests.soak.stream_workload", str(root), str(notes), str(seed)]
     opened = sum(note[0] == "open" for note in notes_of(notes)) if notes.exists() else 0
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as child:
         end = time.monotonic() + 60
-        while child.poll() is None and time.monotonic() < end:  # it is under way
+        while child.poll() is None and time.monotonic() < end:  # it is running
             if notes.exists() and sum(note[0] == "open" for note in notes_of(notes)) > opened:
                 break
             time.sleep(0.02)
@@ -42,7 +42,7 @@ def live(root: Path, notes: Path, seed: int, seconds: float) -> str:
 
 
 def run(folder: Path, seed: int, *, lives: int, longest_s: float, until: float = float("inf")) -> Model:
-    """So many lives over one catalog, and what came of them."""
+    """Run this many lives over one catalog. Returns the model with the results."""
     chance = random.Random(seed)
     root, notes = folder / "data", folder / "notes"
     model, played = Model(), 0

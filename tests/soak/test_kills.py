@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.skipif(not tracing.POSSIBLE, reason="the catalogs' processes are forked, and looked at below /proc")
 def test_kills(tmp_path):
-    """Several families, streams and pipes, every durability, both ways to seal, clocks and locks that change."""
+    """Promises hold with several schema families, pipes, any durability and sealing, moved clocks and lost locks."""
     command = [sys.executable, "-m", "tests.soak.kills", "--kills", "8" if ALL else "4", "--seconds", "5"]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

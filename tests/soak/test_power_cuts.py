@@ -11,7 +11,7 @@ from tests.soak import power_cuts, tracing
 @pytest.mark.slow
 @pytest.mark.skipif(not tracing.POSSIBLE, reason="needs Linux on x86-64")
 def test_power_cuts(monkeypatch):
-    """What was acknowledged is on the disk, as the copies of it that are made in mid-run show."""
+    """Copies of the disk made during a run have everything acknowledged by then."""
     if reason := power_cuts.why_not():
         pytest.skip(reason)
     monkeypatch.setattr(power_cuts, "PAUSE_S", (0.1, 0.5))

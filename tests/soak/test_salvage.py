@@ -1,4 +1,4 @@
-"""A slice of the long run of damaged files; `python -m tests.soak.salvage` takes 10,000 cases."""
+"""A slice of the long run of damaged files; `python -m tests.soak.salvage` runs 10,000 cases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.soak.salvage import run
 
 
 def test_damaged_files():
-    """Every damage is detected, no answer is wrong, and repair saves what is whole and counts the rest."""
+    """Every damage is detected, no answer is wrong, and repair saves intact events and counts the rest."""
     cases = 60 if effort.ALL else 8
     outcome = run(cases)
     assert outcome.ok, outcome

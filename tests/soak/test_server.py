@@ -9,7 +9,7 @@ from tests.soak.server import overload
 
 @long
 def test_overload(tmp_path):
-    """Far more than fits: some is done, what is not is refused with a hint, and exactly what was done is stored."""
+    """Under overload, requests succeed or are refused with a hint, and exactly the successful ones are stored."""
     found = overload(0.7, batch=300, folder=tmp_path)
     assert found["broken"] == []
     assert found["goodput"] > 0.1

@@ -12,10 +12,10 @@ from tests.spark.conftest import MISSING
 @pytest.mark.xdist_group("java")
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_kills(tmp_path):
-    """A driver or a worker is killed while it converts or streams; what was made in the end is exact."""
+    """If a driver or worker is killed while it converts or streams, the final output is exact."""
     from tests.soak.spark_kills import run
 
-    # of this seed: a worker 1.2 s after the beginning, or else a driver after 1.7 s
+    # with this seed: a worker 1.2 s after the start, or else a driver after 1.7 s
     found = run(3, 1, rounds=1, folder=tmp_path, jobs=("convert", "stream"))
     assert found.wrong == []
     assert found.kills == 1

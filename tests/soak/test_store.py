@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @long
 def test_kills_and_take_overs():
-    """Nothing that was acknowledged is lost or doubled, nothing erased comes back, an old writer changes nothing."""
+    """Nothing acknowledged is lost or duplicated, nothing erased returns, and an old writer changes nothing."""
     command = [sys.executable, "-m", "tests.soak.store", "--points", "12", "--seed", "7", "--faults", "breaking"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,8 +1,8 @@
-"""A forked process watched at each of its system calls that change files: killed there, or told that the disk fails.
+"""A forked process that is watched at each system call that changes files: killed there, or given a disk error.
 
-Needs Linux on x86-64 and nothing but Python: a seccomp filter stops the process before such a call, and ptrace lets
-its parent decide. The calls are counted where they touch a file below one directory, of all threads, whoever makes
-them: Python, SQLite and Arrow alike.
+Needs Linux on x86-64 and nothing but Python: a seccomp filter stops the process before such a call, and ptrace lets its
+parent decide. Calls on files below one directory are counted, for all threads and callers: Python, SQLite and Arrow
+alike.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _BY_PATH = {
     2: ("open", 0), 257: ("open", 1), 76: ("truncate", 0), 82: ("rename", 0), 264: ("rename", 1), 316: ("rename", 1),
     86: ("link", 0), 265: ("link", 1), 87: ("unlink", 0), 263: ("unlink", 1), 83: ("mkdir", 0), 258: ("mkdir", 1),
 }  # fmt: skip
-"""Number -> name, and which argument is the path. Of opens only those that may make a file."""
-_OPENS = {2: 1, 257: 2}  # number -> which argument holds the flags
+"""Number -> name, and which argument is the path. Of opens, only those that may create a file."""
+_OPENS = {2: 1, 257: 2}  # number -> which argument contains the flags
 
 _TRACEME, _CONT, _GETREGS, _SETREGS, _SYSCALL, _SETOPTIONS = 0, 7, 12, 13, 24, 0x4200
 _OPTIONS = 0x1 | 0x2 | 0x4 | 0x8 | 0x80 | 0x100000  # mark syscall stops; follow children, threads, seccomp; die with us
@@ -59,12 +59,12 @@ class _Program(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens at the calls `first` to `first + count - 1` of those named `calls` (None: of all), from 1.
+    """The fault at calls `first` to `first + count - 1`, from 1, of those named `calls` (None: of all).
 
-    error: the errno that they give without being made; None kills the process instead.
-    torn: before that, the first half of what a write was to write is written, where the kernel could do so.
-    kill_after: so many calls after the first fault the process is killed.
-    maker: where a process that the watched one has begun makes the call, that one is killed instead.
+    error: the errno that they return without being executed; None kills the process instead.
+    torn: first write half of what a write was to write, where the kernel could do so.
+    kill_after: kill the process this many calls after the first fault.
+    maker: if a child of the watched process makes the call, kill the child instead.
     """
 
     first: int
@@ -78,9 +78,10 @@ class Fault:
 
 @dataclass(slots=True)
 class Run:
-    """What a process did. `calls`: each counted call and the file's path below the directory; `hit`: at the fault.
+    """What a process did. `calls`: each counted call and the file's path below the directory; `hit`: indexes of faulty
+    calls.
 
-    helper_killed: the fault killed a process that it had begun, and not itself.
+    helper_killed: the fault killed a child of the process, and not the process.
     """
 
     status: int = 0
@@ -95,12 +96,12 @@ class Run:
 
     @property
     def ended_well(self) -> bool:
-        """Whether it came to its end."""
+        """Whether it exited successfully."""
         return os.WIFEXITED(self.status) and os.WEXITSTATUS(self.status) == 0
 
 
 def run(work: Callable[[], None], directory: Path, fault: Fault | None) -> Run:
-    """Do `work` in a forked process, watched. Nobody else may wait for children of this one meanwhile."""
+    """Run `work` in a watched, forked process. Nothing else may wait for children of this process meanwhile."""
     child = fork(work, prepare=_be_watched)
     os.waitpid(child, _WALL)  # it has stopped itself
     _ptrace(_SETOPTIONS, child, _OPTIONS)
@@ -109,7 +110,7 @@ def run(work: Callable[[], None], directory: Path, fault: Fault | None) -> Run:
 
 
 def fork(work: Callable[[], None], prepare: Callable[[], None] = lambda: None) -> int:
-    """Do `work` in a forked process, which ends with 0, or with 3 and a traceback."""
+    """Run `work` in a forked process, which exits with 0, or with 3 and a traceback."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -118,7 +119,7 @@ def fork(work: Callable[[], None], prepare: Callable[[], None] = lambda: None) -
             prepare()
             work()
             status = 0
-        except BaseException:  # noqa: BLE001  there is nobody above
+        except BaseException:  # noqa: BLE001  nothing handles it above
             traceback.print_exc()
         finally:
             sys.stderr.flush()
@@ -127,12 +128,12 @@ def fork(work: Callable[[], None], prepare: Callable[[], None] = lambda: None) -
 
 
 def _ptrace(request: int, thread: int, data: int) -> None:
-    """Ask for something; a thread that is gone meanwhile is none that matters."""
+    """Make a ptrace request; a thread that has ended meanwhile does not matter."""
     _libc.ptrace(request, thread, None, data)
 
 
 def _be_watched() -> None:
-    """Ask for a tracer, wait for it, and stop before each call from here on."""
+    """Request a tracer, wait for it, and stop before each call from now on."""
     if _libc.ptrace(_TRACEME, 0, None, None) or _libc.prctl(38, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "this machine does not let processes be traced")
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -164,7 +165,7 @@ class _Watch:
         self._run = Run()
 
     def until_it_ends(self) -> Run:
-        """And until all have ended that it has begun, by themselves."""
+        """Wait until the process and all its children have ended."""
         ended = False
         while True:
             try:
@@ -183,7 +184,7 @@ class _Watch:
                 _ptrace(_CONT, thread, 0 if stop in (signal.SIGTRAP, signal.SIGSTOP, _AFTER_CALL) else stop)
 
     def _kill(self, thread: int) -> None:
-        """Kill the watched process, at a call of a thread."""
+        """Kill the watched process at a call of a thread."""
         victim = self._child
         if self._fault is not None and self._fault.maker and not self._run.helper_killed:
             status = Path(f"/proc/{thread}/status").read_text()
@@ -225,7 +226,7 @@ class _Watch:
         return len(self._run.calls) > self._run.hit[0] + self._fault.kill_after
 
     def _path(self, thread: int, registers: _Registers) -> str | None:
-        """The file that a call is about, as a path below the directory; None for others."""
+        """The file of a call, as a path below the directory; None for others."""
         number = registers.orig_rax
         if number in _BY_DESCRIPTOR:
             path = str(Path(f"/proc/{thread}/fd/{registers.rdi}").readlink())
@@ -240,7 +241,7 @@ class _Watch:
         return path[len(self._directory) :] if path.startswith(self._directory) else None
 
     def _count(self, registers: _Registers, path: str) -> bool:
-        """Count a call; whether the fault is here."""
+        """Count a call. Returns whether the fault applies to it."""
         number = registers.orig_rax
         name = _BY_DESCRIPTOR.get(number) or _BY_PATH[number][0]
         self._run.calls.append((name, path))

@@ -1,4 +1,4 @@
-"""A change of the manifest that could not be synced: whether it is there after the process was killed.
+"""Whether a manifest change that could not be synced is there after the process was killed.
 
 python -m tests.soak.unsynced_change
 """
@@ -33,7 +33,7 @@ def came_back(fault: Fault | None, *, settled: bool) -> tuple[bool, Run]:
                 manifest.put("change", "1")
             if settled:
                 manifest.settle()
-            os._exit(0)  # as if it was killed
+            os._exit(0)  # as if killed
 
         run = tracing.run(work, root, fault)
         manifest = Manifest(path)
@@ -43,7 +43,7 @@ def came_back(fault: Fault | None, *, settled: bool) -> tuple[bool, Run]:
 
 
 def main() -> None:
-    """Print what is found: synced, not synced, not synced and settled."""
+    """Print the results: synced, not synced, not synced and settled."""
     synced, run = came_back(None, settled=False)
     last = sum(name in _SYNCS for name, _ in run.calls)
     fault = Fault(last, calls=_SYNCS, error=errno.EIO)

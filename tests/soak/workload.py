@@ -1,7 +1,7 @@
-"""What the runs with faults do to a catalog, what they note of it, and how a catalog is held against the notes.
+"""What the runs with faults do to a catalog and note, and how a catalog is compared with the notes.
 
-Two threads append small batches, each batch twice, the second time as a retry; segments are sealed, merged and removed
-in between, and spaces are erased. A note is written before and after each step, so that it is known what was promised.
+Two threads append small batches, each batch twice, the second time as a retry. Meanwhile segments are sealed, merged
+and removed, and spaces erased. A note is written before and after each step, so that the promises are known.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from esformat import EsdbError
 KEPT, AGED, ERASED = "kept", "aged", "erased"
 DAY_US = 86_400_000_000
 TODAY_US = int(time.time() * 1e6) // DAY_US * DAY_US
-"""When a campaign began: its batches are the same when midnight comes meanwhile."""
+"""The start of a campaign: its batches stay the same when midnight passes."""
 PARTITIONS = ("a", "b")
-BATCHES = 6  # of each thread, in each round
-OLD_BATCHES = 3  # of those of the topic with retention, how many are old enough to go
-LIMITS = {"log_bytes": "64 KiB"}  # files of 8 KiB: several are begun and deleted in each run
-PATIENCE = 40  # tries while the disk is full
-PATIENCE_S = 60.0  # and for a batch at least so long: sealing that failed is tried again after some seconds
+BATCHES = 6  # per thread and round
+OLD_BATCHES = 3  # in the topic with retention, how many of them are old enough to expire
+LIMITS = {"log_bytes": "64 KiB"}  # files of 8 KiB: each run creates and deletes several
+PATIENCE = 40  # attempts while the disk is full
+PATIENCE_S = 60.0  # and at least this long for a batch: failed sealing is retried after some seconds
 OPEN_SECONDS = 2.0
 
 Key = tuple[str, str, int]  # topic, partition, sequence
 
 
 def batch(key: Key) -> pa.Table:
-    """The events of a batch, told apart by their payload; old or fresh by its sequence."""
+    """The events of a batch with distinct payloads, old or fresh depending on its sequence."""
     topic, partition, sequence = key
     count = 1 + sequence * 7 % 20
     names = [json.dumps([topic, partition, sequence, number]).encode() for number in range(count)]
@@ -50,7 +50,7 @@ def batch(key: Key) -> pa.Table:
 
 
 def own_space(key: Key) -> str:
-    """The space of a batch of the topic with erasures; those that are erased last share one."""
+    """The space of a batch of the topic with erasures; those erased last share one."""
     run, place = divmod(key[2], BATCHES)
     return f"{key[1]}-{run}-{'rest' if place % OLD_BATCHES == OLD_BATCHES - 1 else place}"
 
@@ -65,10 +65,10 @@ def is_old(key: Key) -> bool:
 
 @dataclass
 class Workload:
-    """One run over a catalog. notes: a file that gets a line for each step. first: the sequence to begin with.
+    """One run over a catalog. notes: a file that gets a line for each step. first: the first sequence.
 
     sealing: where segments are written; see `aggregator.open`.
-    scarce: what makes a resource scarce before the catalog is opened, or after; gives how that ends.
+    scarce: makes a resource scarce before the catalog is opened, or after; returns a function that ends that.
     """
 
     root: Path
@@ -94,12 +94,12 @@ class Workload:
             if plenty is not None:
                 plenty()
             self._round(catalog, range(self.first + OLD_BATCHES, self.first + BATCHES))
-            for partition in PARTITIONS:  # then nothing is left that tells of its record indexes
+            for partition in PARTITIONS:  # then nothing is left that contains its record indexes
                 last = range(self.first + OLD_BATCHES - 1, self.first + BATCHES, OLD_BATCHES)
                 self._erase(catalog, *((ERASED, partition, sequence) for sequence in last))
             self._try("merge", catalog.compact)
             self._try("retain", catalog.retain)
-            for topic in catalog.topics():  # reads go on whatever has failed
+            for topic in catalog.topics():  # reads work whatever has failed
                 self._left(catalog, topic)
         finally:
             self._try("close", catalog.close)
@@ -128,7 +128,7 @@ class Workload:
             self._try("create", lambda: catalog.create_topic(name, roll={"rows": 60}, retention=retention))
 
     def _try(self, what: str, step: Callable[[], Any]) -> Any:
-        """A step that the disk may fail. Anything but an error that says so ends the run."""
+        """Run a step that the disk may fail. Anything but an error that says so ends the run."""
         try:
             return step()
         except (EsdbError, OSError, MemoryError) as error:
@@ -152,7 +152,7 @@ class Workload:
                 errors.append(error)
 
         other = threading.Thread(target=work, args=(PARTITIONS[1],))
-        with contextlib.suppress(RuntimeError):  # where memory is scarce there may be no thread
+        with contextlib.suppress(RuntimeError):  # with scarce memory there may be no thread
             other.start()
         work(PARTITIONS[0])
         if other.ident is not None:
@@ -174,7 +174,7 @@ class Workload:
                 self._note("erased", key)
 
     def _append(self, catalog: aggregator.Catalog, key: Key) -> None:
-        """Append a batch until it is taken, and once more."""
+        """Append a batch until it is accepted, and once more."""
         topic, partition, sequence = key
         taken = tries = 0
         began = time.monotonic()
@@ -233,7 +233,7 @@ def stored_batches(topic: aggregator.Topic) -> dict[Key, list[tuple[int, int]]]:
 
 
 def few_descriptors(spare: int) -> Callable[[], Callable[[], None]]:
-    """Leave a process so many file descriptors."""
+    """Leave a process this many file descriptors."""
 
     def limit() -> Callable[[], None]:
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -245,7 +245,7 @@ def few_descriptors(spare: int) -> Callable[[], Callable[[], None]]:
 
 
 def little_memory(spare: int) -> Callable[[], Callable[[], None]]:
-    """Leave a process so many bytes of address space."""
+    """Leave a process this many bytes of address space."""
 
     def limit() -> Callable[[], None]:
         before = resource.getrlimit(resource.RLIMIT_AS)
@@ -261,18 +261,18 @@ def little_memory(spare: int) -> Callable[[], Callable[[], None]]:
 
 @dataclass
 class Promises:
-    """What the notes say of each batch."""
+    """What the notes promise for each batch."""
 
     taken: dict[Key, tuple[int, int]] = field(default_factory=dict)
     tried: set[Key] = field(default_factory=set)
-    may_be_there: set[Key] = field(default_factory=set)  # tried, with no answer or one that says so
+    may_be_there: set[Key] = field(default_factory=set)  # attempted, with no answer or an uncertain one
     gone: set[Key] = field(default_factory=set)  # removed by retention, as a read has shown
     erasing: set[Key] = field(default_factory=set)
     erased: set[Key] = field(default_factory=set)
     made: dict[str, bool] = field(default_factory=dict)  # topics, and whether they have retention
     failed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     ended: int = 0
-    slowest_recovery_s: float = 0.0  # from a batch's first refusal until it was taken
+    slowest_recovery_s: float = 0.0  # from a batch's first refusal until it was accepted
     wrong: list[str] = field(default_factory=list)
 
     @classmethod
@@ -316,12 +316,12 @@ class Promises:
 
 
 def broken_when_rebuilt(root: Path, promises: Promises) -> list[str]:
-    """Lose the manifest of a catalog and rebuild it: what does not hold then. What retention removed may come back."""
+    """Lose a catalog's manifest and rebuild it. Returns broken promises. Events that retention removed may return."""
     for path in root.glob("manifest.sqlite*"):
         path.unlink()
     try:
         report = aggregator.rebuild_manifest(root)
-    except aggregator.CatalogNotFoundError:  # it had only just been begun
+    except aggregator.CatalogNotFoundError:  # it had just been created
         return [f"{name} was made, and is lost" for name in promises.made]
     wrong, _ = broken_promises(root, promises, removed_may_be_back=True)
     if promises.made:
@@ -330,8 +330,8 @@ def broken_when_rebuilt(root: Path, promises: Promises) -> list[str]:
 
 
 def broken_promises(root: Path, promises: Promises, *, removed_may_be_back: bool = False) -> tuple[list[str], float]:
-    """Open a catalog again: what does not hold, and how many seconds opening took."""
-    pa.array([0])  # at its first list pyarrow imports pandas, which takes longer than opening
+    """Reopen a catalog. Returns broken promises and the seconds that opening took."""
+    pa.array([0])  # with its first list pyarrow imports pandas, which takes longer than opening
     began = time.perf_counter()
     with aggregator.open(root, limits=LIMITS) as catalog:
         seconds = time.perf_counter() - began
@@ -361,7 +361,7 @@ def _broken(catalog: aggregator.Catalog, promises: Promises, removed_may_be_back
     for name in catalog.topics():
         topic = catalog.topic(name)
         mine, counted = stored_batches(topic), topic.scan().count()
-        while mine != (again := stored_batches(topic)):  # retention was at work
+        while mine != (again := stored_batches(topic)):  # retention was working
             mine, counted = again, topic.scan().count()
         stored |= mine
         count = sum(map(len, mine.values()))
@@ -393,7 +393,7 @@ def _broken(catalog: aggregator.Catalog, promises: Promises, removed_may_be_back
 
 
 def _append_again(catalog: aggregator.Catalog, key: Key) -> aggregator.Receipt:
-    """Append a batch again, with patience where what crashes left fills the log until it is sealed."""
+    """Append a batch again, and wait if the log is full of what crashes left until it is sealed."""
     end = time.monotonic() + PATIENCE_S
     while True:
         try:

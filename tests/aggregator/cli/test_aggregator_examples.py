@@ -20,8 +20,8 @@ from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http
 
 SHOWN_ELSEWHERE = {"bench", "serve", "follow", "promote", "quarantine", "store", "restore", "completion"}
-"""They take seconds, run until they are stopped, need a catalog that no gate lets through, a second one, a store, or
-write to a home.
+"""Verbs that take seconds, run until stopped, need a catalog with quarantined events, a second one or a store, or write
+to a home directory.
 """
 ENDLESS = " -f"
 SERVER = "http://127.0.0.1:3030"

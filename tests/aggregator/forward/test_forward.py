@@ -1,4 +1,4 @@
-"""The forwarder: every record at least once, in order, from where it stopped, to real sockets and servers."""
+"""The forwarder delivers every record at least once, in order, from where it stopped, to real sockets and servers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def catalog(tmp_path):
 
 
 def made(to, stream=None, template=None, **options):
-    """A destination as the command makes it."""
+    """A destination as the command builds it."""
     given = {"sender": Sender(host="here"), "headers": {}, "ca": None, **options}
     return make_destination(
         to, None if template is None else Template.compile(template), stream or io.BytesIO(), **given
@@ -42,7 +42,7 @@ def made(to, stream=None, template=None, **options):
 
 
 def forward(catalog, tmp_path, to, statement="SELECT POSITION HEAD"):
-    """Forward what is there; gives the forwarder."""
+    """Forward existing records. Returns the forwarder."""
     one = Forwarder(catalog, statement, to, tmp_path / "notes.json", once=True)
     one.run()
     return one
@@ -55,7 +55,7 @@ def _quickly(monkeypatch):
 
 
 def test_lines_and_resuming(catalog, tmp_path):
-    """JSON lines, or by a format string; a second forwarder goes on behind the first."""
+    """Records become JSON lines or follow a format string; a second forwarder continues after the first."""
     stream = io.BytesIO()
     assert forward(catalog, tmp_path, made("stdout", stream)).sent == 3
     rows = [json.loads(line) for line in stream.getvalue().splitlines()]
@@ -73,7 +73,7 @@ def test_lines_and_resuming(catalog, tmp_path):
 
 
 def test_a_column_that_cannot_be_compared_is_no_end(catalog, tmp_path):
-    """Where it comes between two runs, the second goes on behind the first."""
+    """A column that cannot be compared, appearing between two runs, does not stop the second."""
     statement = "SELECT WHERE n = five POSITION HEAD"
     assert forward(catalog, tmp_path, made("stdout"), statement).sent == 0
     catalog.write({"app": "web"}, pa.table({"msg": ["number"], "n": [5]}))
@@ -82,7 +82,7 @@ def test_a_column_that_cannot_be_compared_is_no_end(catalog, tmp_path):
 
 
 def test_odd_values_are_no_end(catalog, tmp_path):
-    """Nanoseconds, and times, dates and zones that Python does not know are sent as texts, and what is behind them."""
+    """Times, dates and zones that Python does not support are sent as text and do not stop the records after them."""
     days = pa.array([[2**31 - 1]], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))
     zoned = pa.array([[0]], pa.list_(pa.timestamp("us", "Nowhere/Land")))
     catalog.write({"app": "odd"}, pa.table({
@@ -101,7 +101,7 @@ def test_odd_values_are_no_end(catalog, tmp_path):
 
 
 def test_a_position_that_cannot_be_noted(catalog, tmp_path, caplog):
-    """For a while: records go on being sent, the log says so once, and the position is noted as soon as it can be."""
+    """While the position cannot be noted, records are still sent, the log says so once, and it is noted later."""
     folder, away = tmp_path / "state", tmp_path / "away"
     folder.mkdir()
     one = Forwarder(catalog, "SELECT POSITION HEAD", made("stdout"), folder / "notes.json")
@@ -116,7 +116,7 @@ def test_a_position_that_cannot_be_noted(catalog, tmp_path, caplog):
         folder.rename(away)
         for sent in (4, 5):
             catalog.write({"app": "db"}, [{"msg": "more"}])
-            until(lambda: one.sent == sent and told())  # noqa: B023  # called at once
+            until(lambda: one.sent == sent and told())  # noqa: B023  # called immediately
         noted = (away / "notes.json").read_text()
         away.rename(folder)
         until(lambda: (folder / "notes.json").read_text() != noted)
@@ -128,7 +128,7 @@ def test_a_position_that_cannot_be_noted(catalog, tmp_path, caplog):
 
 
 def test_a_first_start_begins_now(catalog, tmp_path):
-    """Without a position records that arrive from then on are sent, also those that came before the next start."""
+    """Without a position, records that arrive after the first start are sent, also those from before the next start."""
     stream = io.BytesIO()
     assert forward(catalog, tmp_path, made("stdout", stream), "SELECT FROM app = db").sent == 0
     catalog.write({"app": "db"}, [{"msg": "new"}])
@@ -136,7 +136,7 @@ def test_a_first_start_begins_now(catalog, tmp_path):
 
 
 def test_notes_of_another_statement(catalog, tmp_path):
-    """Refused, and so are notes that are none, and statements that cannot be forwarded."""
+    """Notes of another statement, invalid notes, and statements that cannot be forwarded are refused."""
     forward(catalog, tmp_path, made("stdout"))
     with pytest.raises(aggregator.InvalidRequestError, match="another statement"):
         forward(catalog, tmp_path, made("stdout"), "SELECT WHERE msg = x")
@@ -149,7 +149,7 @@ def test_notes_of_another_statement(catalog, tmp_path):
 
 
 def test_notes_of_another_catalog(catalog, tmp_path):
-    """One that was made in the place of the first has no such position: which file to remove is told."""
+    """A catalog recreated at the path does not have the noted position: the error says which file to remove."""
     forward(catalog, tmp_path, made("stdout"))
     notes = tmp_path / "notes.json"
     with aggregator.open(tmp_path / "again") as other:
@@ -164,7 +164,7 @@ def test_notes_of_another_catalog(catalog, tmp_path):
 
 
 def test_a_file(catalog, tmp_path):
-    """Lines are appended, with the bytes that records have; what a crash cut off is ended first."""
+    """Lines are appended with the records' original bytes; a line cut off by a crash is ended first."""
     path = tmp_path / "out.log"
     path.write_bytes(b"half a li")
     forward(catalog, tmp_path, made(f"file:{path}", template="{msg}"))
@@ -172,7 +172,7 @@ def test_a_file(catalog, tmp_path):
 
 
 class Failing:
-    """A destination that takes a batch after a few tries, or never."""
+    """A destination that accepts a batch after a few attempts, or never."""
 
     def __init__(self, tries, error=OSError):
         self.tries, self.error, self.taken = tries, error, []
@@ -188,14 +188,14 @@ class Failing:
 
 
 def test_failures_are_tried_again(catalog, tmp_path):
-    """With growing pauses, and nothing is lost."""
+    """Failures are retried with growing pauses, and nothing is lost."""
     one = Failing(3)
     assert forward(catalog, tmp_path, one).retries == 3
     assert len(one.taken) == 3
 
 
 def test_what_was_not_sent_is_sent_later(catalog, tmp_path):
-    """A forwarder that is stopped while sending fails, or refused for good, stands before what it could not send."""
+    """A forwarder stopped during failures, or refused permanently, keeps its position before the unsent records."""
     never = Failing(1 << 30)
     stopping = Forwarder(catalog, "SELECT POSITION HEAD", never, tmp_path / "notes.json")
     threading.Timer(0.2, stopping.stop).start()
@@ -212,7 +212,7 @@ def test_what_was_not_sent_is_sent_later(catalog, tmp_path):
 
 
 class Receiver(socketserver.ThreadingTCPServer):
-    """A syslog server that keeps what it gets; it may hang up after a first connection's first bytes."""
+    """A syslog server that keeps what it receives; it may hang up on the first connection after its first bytes."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -223,7 +223,7 @@ class Receiver(socketserver.ThreadingTCPServer):
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     class Handler(socketserver.BaseRequestHandler):
-        """One connection."""
+        """A connection."""
 
         def handle(self):
             got = bytearray()
@@ -236,7 +236,7 @@ class Receiver(socketserver.ThreadingTCPServer):
 
 
 def messages(stream):
-    """The messages of a stream, each behind its length."""
+    """The messages of a stream, each preceded by its length."""
     found = []
     while stream:
         length, _, rest = bytes(stream).partition(b" ")
@@ -254,7 +254,7 @@ EXPECTED = [
 
 @contextmanager
 def running(forwarder):
-    """A forwarder at work in a thread of its own, which has ended afterwards."""
+    """Run a forwarder in a thread and wait for its end afterwards."""
     thread = threading.Thread(target=forwarder.run)
     thread.start()
     try:
@@ -265,7 +265,7 @@ def running(forwarder):
 
 
 def test_syslog_by_tcp(catalog, tmp_path):
-    """RFC 5424, counted; a server that hangs up gets everything again when it is back."""
+    """Messages follow RFC 5424 with octet counts; after the server hangs up, unconfirmed records are sent again."""
     with Receiver(hang_up=True) as server:
         host, port = server.server_address
         to = made(f"syslog://{host}:{port}")
@@ -277,13 +277,13 @@ def test_syslog_by_tcp(catalog, tmp_path):
         assert one.retries >= 1
         received = messages(server.got[-1])
         assert received[-1].endswith(b'host="h 1"] four')
-        count = len(received) - 1  # without those that the kernel had confirmed before the server hung up
+        count = len(received) - 1  # without those that the kernel confirmed before the server hung up
         assert received[:-1] == EXPECTED[3 - count :]
         server.shutdown()
 
 
 def test_syslog_arrives_whole(catalog, tmp_path):
-    """Messages by TCP are those of the records, in order."""
+    """Messages over TCP are those of the records, in order."""
     with Receiver() as server:
         host, port = server.server_address
         forward(catalog, tmp_path, made(f"syslog+tcp://{host}:{port}"))
@@ -293,7 +293,7 @@ def test_syslog_arrives_whole(catalog, tmp_path):
 
 
 class TlsReceiver(Receiver):
-    """The same behind TLS. `refused`: what ended handshakes."""
+    """A syslog server behind TLS. `refused`: the errors that ended handshakes."""
 
     def __init__(self, certificate, hang_up=False):
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -302,7 +302,7 @@ class TlsReceiver(Receiver):
         super().__init__(hang_up)
 
     def finish_request(self, request, client_address):
-        """In the connection's own thread."""
+        """Runs in the connection's thread."""
         request.settimeout(60)
         try:
             with self.context.wrap_socket(request, server_side=True) as made, suppress(ssl.SSLError, ConnectionError):
@@ -313,7 +313,7 @@ class TlsReceiver(Receiver):
 
 @pytest.mark.parametrize("hang_up", [False, True])
 def test_syslog_by_tls(catalog, tmp_path, hang_up):
-    """The same stream, encrypted; a server that hangs up is found again."""
+    """The same stream is sent encrypted; the forwarder reconnects to a server that hangs up."""
     authority = CertificateAuthority(tmp_path)
     with TlsReceiver(authority.issue("syslog"), hang_up) as server:
         host, port = server.server_address
@@ -338,7 +338,7 @@ def test_syslog_by_tls(catalog, tmp_path, hang_up):
 
 @pytest.mark.parametrize("wrong", ["authority", "name", "no TLS"])
 def test_syslog_to_the_wrong_server(catalog, tmp_path, monkeypatch, wrong):
-    """Nothing is sent to a server that cannot prove who it is, and nothing is lost: it is tried again."""
+    """Nothing is sent to a server that cannot prove its identity; attempts continue, and nothing is lost."""
     authority = CertificateAuthority(tmp_path)
     ca = str(authority.certificate) if wrong != "authority" else None
     if wrong == "no TLS":
@@ -356,7 +356,7 @@ def test_syslog_to_the_wrong_server(catalog, tmp_path, monkeypatch, wrong):
 
 
 def test_syslog_by_udp(catalog, tmp_path):
-    """A message is a datagram; one that is too long is cut."""
+    """Each message is a datagram; a message that is too long is cut."""
     catalog.write({"app": "db"}, [{"ts": 9, "msg": "x" * 70_000}])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
@@ -368,7 +368,7 @@ def test_syslog_by_udp(catalog, tmp_path):
 
 
 def test_names_of_structured_data(catalog, tmp_path):
-    """Names that may not stand there are left out; quotes, brackets and backslashes are escaped."""
+    """Invalid names of structured data are left out; quotes, brackets and backslashes are escaped."""
     catalog.write({"a=b": "1", "ok": 'q"\\]'}, [{"ts": 5, "msg": "m", "bad name": "1", "n" * 33: "1"}])
     with Receiver() as server:
         host, port = server.server_address
@@ -382,7 +382,7 @@ def test_names_of_structured_data(catalog, tmp_path):
 
 
 class Web(ThreadingHTTPServer):
-    """Answers with the statuses that it is given, then 204, and keeps what it accepted."""
+    """Answer with the given statuses, then 204, and keep accepted bodies."""
 
     daemon_threads = True
 
@@ -393,11 +393,11 @@ class Web(ThreadingHTTPServer):
 
     @property
     def url(self):
-        """Where it listens."""
+        """The server's address."""
         return f"http://127.0.0.1:{self.server_address[1]}/in?x=1"
 
     class Handler(BaseHTTPRequestHandler):
-        """One request."""
+        """A request."""
 
         protocol_version = "HTTP/1.1"
 
@@ -423,7 +423,7 @@ class Web(ThreadingHTTPServer):
 
 
 def test_http(catalog, tmp_path, monkeypatch):
-    """JSON lines, a few records in each request; overload, failures and cut connections are tried again."""
+    """JSON lines are sent a few records per request; overload, failures and broken connections are retried."""
     monkeypatch.setattr(destinations, "POST_ROWS", 2)
     with Web(429, 503, 0, 204, 500) as server:
         one = forward(catalog, tmp_path, made(server.url, headers={"X-Key": "k"}))
@@ -436,7 +436,7 @@ def test_http(catalog, tmp_path, monkeypatch):
 
 
 def test_long_answers_are_not_read(catalog, tmp_path, monkeypatch):
-    """What is left of one is not taken for the answer to the next request, which would be sent again."""
+    """The unread rest of a long answer is not taken for the answer to the next request, which would cause a retry."""
     monkeypatch.setattr(destinations, "POST_ROWS", 1)
     with Web(200, 200, 200, answer=bytes(3 << 20)) as server:
         one = forward(catalog, tmp_path, made(server.url))
@@ -445,7 +445,7 @@ def test_long_answers_are_not_read(catalog, tmp_path, monkeypatch):
 
 
 def test_http_that_refuses_for_good(catalog, tmp_path):
-    """The forwarder ends, and goes on with the same records when that is put right."""
+    """A permanent refusal ends the forwarder; the next one continues with the same records."""
     with Web(401) as server:
         with pytest.raises(aggregator.AggregatorError, match="401"):
             forward(catalog, tmp_path, made(server.url))
@@ -460,13 +460,13 @@ def test_http_that_refuses_for_good(catalog, tmp_path):
     ["nowhere", "ftp://x", "syslog://", "http://", "syslog://h:x", "http://u:p@h/", "http://a..b/", "syslog://h:99999"],
 )
 def test_no_destination(to):
-    """Refused, and what would be one is said."""
+    """An invalid destination is refused with examples of valid ones."""
     with pytest.raises(aggregator.InvalidRequestError):
         made(to)
 
 
 def test_a_destination_that_takes_nothing(catalog, tmp_path):
-    """Whose patience ends is told why; nothing counts as sent, and the next one begins there."""
+    """When its patience ends, the forwarder raises the reason; nothing counts as sent, and the next starts there."""
     missing = tmp_path / "later"
     one = Forwarder(
         catalog, "SELECT POSITION HEAD", made(f"file:{missing}/out"), tmp_path / "notes.json", once=True, patience_s=0.2
@@ -479,7 +479,7 @@ def test_a_destination_that_takes_nothing(catalog, tmp_path):
 
 
 def test_the_command_loses_patience(catalog, tmp_path, monkeypatch, capfd):
-    """With --once, so that a job that is started again and again does not hang."""
+    """--once gives up after a while, so that a scheduled job does not hang."""
     catalog.close()
     monkeypatch.setattr(forward_command, "ONCE_PATIENCE_S", 0.2)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -1,4 +1,4 @@
-"""Statements beside the answers that a real Logrange gave to them, over the same records."""
+"""Statements compared with the answers of a real Logrange over the same records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aggregator.lql import LqlError, parse_statement
 
 REAL = json.loads((Path(__file__).parents[3] / "fixtures/logrange/answers.json").read_text("utf-8"))
 ALL = [record["msg"] for record in REAL["records"][:5]]
-# Statements that are answered in another way, and how: each kind stands in docs/lql.md under "Differences".
+# Statements with a different answer, and that answer: docs/lql.md lists each kind under "Differences".
 DIFFERENT = {
     # a number without quotes compares as a number
     "SELECT FROM name=app1 WHERE fields:status >= 1000": [ALL[1]],
@@ -20,9 +20,9 @@ DIFFERENT = {
     # * in a glob matches /
     'SELECT FROM name=app1 WHERE msg LIKE "*[!a]*"': ALL,
     'SELECT FROM name=app1 WHERE msg LIKE "path*"': [ALL[4]],
-    # LIMIT -1 is no limit
+    # LIMIT -1 means no limit
     "SELECT FROM name=app1 LIMIT -1": ALL,
-    # single quotes are quotes in a tag list, and all streams are {}
+    # single quotes quote in a tag list, and {} matches all streams
     "SELECT FROM {name='app1'} LIMIT 1": ALL[:1],
     "SELECT FROM {} LIMIT 1": ALL[:1],
     # = and != of ts and msg
@@ -30,12 +30,12 @@ DIFFERENT = {
     'SELECT FROM name=app1 WHERE msg = "started"': [ALL[0]],
 }
 DIFFERENT_LINES = {
-    'SELECT "{msg.json}" FROM name=app2': '"a_b c-d ^caret""backup"',  # parentheses may be missing
-    # an empty field shows its quotes
+    'SELECT "{msg.json}" FROM name=app2': '"a_b c-d ^caret""backup"',  # parentheses may be omitted
+    # an empty field prints its quotes
     'SELECT "{vars}\\n"': REAL["answers"][[s for s, _ in REAL["answers"]].index('SELECT "{vars}\\n"')][1].replace(
         "name=\n", 'name=""\n'
     ),
-    'SELECT "\\xe9\\n" FROM name=app2': None,  # \x is a byte, and this one no UTF-8
+    'SELECT "\\xe9\\n" FROM name=app2': None,  # \x is a byte, and this one is not UTF-8
 }
 
 
@@ -49,7 +49,7 @@ def catalog(tmp_path_factory):
 
 
 def printed(catalog: aggregator.Catalog, statement: str) -> str | None:
-    """What a shell prints; None where the statement is refused."""
+    """What the shell prints; None if the statement is refused."""
     try:
         end = "" if parse_statement(statement).format else "\n"
         return "".join(line + end for line in catalog.query(statement).lines())
@@ -59,7 +59,7 @@ def printed(catalog: aggregator.Catalog, statement: str) -> str | None:
 
 @pytest.mark.parametrize(("statement", "answer"), REAL["answers"], ids=[statement for statement, _ in REAL["answers"]])
 def test_statement_answers_as_logrange_did(catalog, statement, answer):
-    """The same bytes, and the same refusals, but for what is named as different."""
+    """Answers and refusals equal Logrange's byte for byte, except for the listed differences."""
     if statement in DIFFERENT:
         wanted = "".join(line + "\n" for line in DIFFERENT[statement])
     else:
@@ -70,5 +70,5 @@ def test_statement_answers_as_logrange_did(catalog, statement, answer):
 
 
 def test_every_difference_was_asked():
-    """What is named as different is in the table."""
+    """Every listed difference is in the table."""
     assert {*DIFFERENT, *DIFFERENT_LINES} <= {statement for statement, _ in REAL["answers"]}

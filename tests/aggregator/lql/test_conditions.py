@@ -1,4 +1,4 @@
-"""WHERE over batches: what matches, told by a table, by a plain evaluator in Python, and by what is read."""
+"""WHERE over batches: matches compared with a table and a plain Python evaluator, and which columns are read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BATCH = pa.record_batch(
 )  # fmt: skip
 COLUMNS = Columns(BATCH.schema, extra="more")
 
-# A condition, the rows it matches.
+# A condition and the rows it matches.
 CONDITIONS = [
     # msg
     ("msg CONTAINS ERROR", [1]),
@@ -74,7 +74,7 @@ CONDITIONS = [
     ("msg LIKE '?äö*'", [3]),
     ("msg LIKE '[a-zå]?ö *'", [3]),
     ("msg LIKE ''", [2]),
-    ("msg LIKE '*b?d'", [4]),  # a run also crosses bytes that are no UTF-8
+    ("msg LIKE '*b?d'", [4]),  # a wildcard also matches bytes that are not UTF-8
     ("msg LIKE '*'", [0, 1, 2, 3, 4, 5]),
     ("msg LIKE '\\\\{*'", [0, 5]),
     ("msg MATCHES '^E.*full'", [1]),
@@ -84,7 +84,7 @@ CONDITIONS = [
     ("UPPER(msg) CONTAINS 'STRAẞE'", []),
     ("lower(msg) CONTAINS error", [1]),
     ("UPPER(LOWER(msg)) PREFIX ERR", [1]),
-    # ts, in nanoseconds where it is a number
+    # ts, in nanoseconds if it is a number
     ('ts = "1970-01-01T00:00:00.000002"', [2]),
     ('ts = "1970-01-01T00:00:00.0000025"', []),
     ('ts != "1970-01-01T00:00:00.000002"', [0, 1, 3, 4, 5]),
@@ -99,7 +99,7 @@ CONDITIONS = [
     ("ts > '1970-01-01T00:16:39Z'", [4]),
     ("ts >= '-1m'", [4]),
     ("ts < '9999-12-31'", [0, 1, 2, 3, 4, 5]),
-    # fields and columns of text; what is absent is empty
+    # fields and text columns; an absent value is empty
     ("who = ada", [0]),
     ("fields:who = ada", [0]),
     ("fields.who = ada", [0]),
@@ -116,8 +116,8 @@ CONDITIONS = [
     ("fields:z > 0", [1]),
     ("fields:absent = ''", [0, 1, 2, 3, 4, 5]),
     ("fields:absent LIKE 'a*'", []),
-    ("fields:data = ''", [0, 1, 2, 3, 4, 5]),  # the message is no field
-    # typed columns; what is absent is unequal to everything
+    ("fields:data = ''", [0, 1, 2, 3, 4, 5]),  # the message is not a field
+    # typed columns; an absent value is unequal to everything
     ("status = 404", [1]),
     ("status != 404", [0, 2, 3, 4, 5]),
     ("status >= 404", [1, 3]),
@@ -134,7 +134,7 @@ CONDITIONS = [
     ("big > -1", [0, 1, 3, 4, 5]),
     ("took > 1", [4, 5]),
     ("took != 2", [0, 1, 2, 3, 5]),
-    ("far = 1e400", []),  # an infinity is no number
+    ("far = 1e400", []),  # an infinity is not a number
     ("far != 1e400", [0, 1, 2, 3, 4, 5]),
     ("far < 1e400", [0, 1, 3, 5]),
     ("far <= 1e400", [0, 1, 3, 5]),
@@ -142,7 +142,7 @@ CONDITIONS = [
     ("far >= 1e400", [4]),
     ("far <= -1e400", [5]),
     ("far > -1e400", [0, 1, 3, 4]),
-    ("far = 1e-400", []),  # nor is 0
+    ("far = 1e-400", []),  # nor is this 0
     ("far < 1e-400", [0, 1, 5]),
     ("far >= 1e-400", [3, 4]),
     ("far > -1e-400", [0, 1, 3, 4]),
@@ -212,7 +212,7 @@ def matching(where: str, batch: pa.RecordBatch = BATCH) -> list[int]:
 
 @pytest.mark.parametrize(("where", "rows"), CONDITIONS, ids=[where for where, _ in CONDITIONS])
 def test_condition_matches(where, rows):
-    """Those rows and no others; also of a batch in another order, and of one in which every row comes many times."""
+    """A condition matches these rows and no others, also in another order and with repeated rows."""
     assert matching(where) == rows
     assert matching(where, BATCH.take(pa.array([5, 4, 3, 2, 1, 0]))) == sorted(5 - row for row in rows)
     often = BATCH.take(pa.array(np.repeat(np.arange(6), [1, 9, 1, 1, 30, 1])))
@@ -231,7 +231,7 @@ def test_condition_matches(where, rows):
     ],
 )
 def test_a_name_of_nothing(name, told):
-    """Without a map of fields a name has to be that of a column, or of a tag that there is."""
+    """Without a map of fields, a name must be that of a column or an existing tag."""
     columns = Columns(pa.schema([field for field in BATCH.schema if field.name != "more"]))
     with pytest.raises(LqlError) as caught:
         Filter.compile(parse_where(f"{name} = 5"), columns, NOW_NS)
@@ -241,7 +241,7 @@ def test_a_name_of_nothing(name, told):
 
 @pytest.mark.parametrize(("where", "underlined", "told"), REFUSED, ids=[where for where, *_ in REFUSED])
 def test_condition_is_refused(where, underlined, told):
-    """A condition that the columns do not allow is refused where it stands."""
+    """A condition that the columns do not allow is refused with its place."""
     with pytest.raises(LqlError) as caught:
         Filter.compile(parse_where(where), COLUMNS, NOW_NS)
     error = caught.value
@@ -252,7 +252,7 @@ def test_condition_is_refused(where, underlined, told):
 @pytest.mark.parametrize("type_", [pa.decimal128(20, 0), pa.decimal256(40, 4), pa.decimal128(5, -2)])
 @pytest.mark.parametrize("op", SYMBOLS)
 def test_decimals_are_compared_exactly(type_, op):
-    """A topic's signed and unsigned numbers are read as decimals: to the last place, not as floating-point ones."""
+    """A topic's signed and unsigned numbers are read as decimals and compared exactly, not as floats."""
     most = 10 ** (type_.precision - max(type_.scale, 0)) * 10 ** max(-type_.scale, 0)
     held = [most - 10 ** max(-type_.scale, 0), 0, None]
     column = pa.array([None if value is None else Decimal(value) for value in held], type_)
@@ -269,14 +269,14 @@ def test_decimals_are_compared_exactly(type_, op):
 
 
 def test_fields_are_not_the_columns_with_a_meaning():
-    """`fields:data` is a field of that name, which nobody has, also where there is no map of fields."""
+    """`fields:data` is an ordinary field, which no record has, even without a map of fields."""
     compiled = Filter.compile(parse_where("fields:data = '' AND fields:timestamp = ''"), Columns(BATCH.schema), NOW_NS)
-    assert compiled.columns == {"timestamp"}  # some column, which tells how many rows there are
+    assert compiled.columns == {"timestamp"}  # any column, for the number of rows
     assert compiled.mask(BATCH).true_count == BATCH.num_rows
 
 
 def test_broken_json_is_none():
-    """Half of a document, and a document with something behind it, hold nothing."""
+    """An incomplete JSON document, or one followed by more text, has no values."""
     texts = ['{"k": "v"', '{"k": "v"} x', '{"k": "v"}{"k": "v"}', ' {"k": "v"}\n', "", "[]", '{"k": "w", "k": "v"}']
     batch = pa.record_batch({"timestamp": pa.nulls(len(texts), pa.int64()), "data": texts})
     mask = Filter.compile(parse_where("msg.k = v"), Columns(batch.schema, tags=None), 0).mask(batch)
@@ -296,7 +296,7 @@ def test_broken_json_is_none():
     ],
 )
 def test_steps_that_look_like_numbers(where, rows):
-    """In quotes a step is a key, but for the digits of a place; a number is both."""
+    """A quoted step is a key; an unquoted number is a key or an array position."""
     texts = ['{"-0": "minus", "-1": "last", "9223372036854775807": "big", "l": [1, 2]}']
     batch = pa.record_batch({"timestamp": pa.nulls(len(texts), pa.int64()), "data": texts})
     mask = Filter.compile(parse_where(where), Columns(batch.schema, tags=None), 0).mask(batch)
@@ -304,7 +304,7 @@ def test_steps_that_look_like_numbers(where, rows):
 
 
 def test_columns_are_those_that_are_read():
-    """A filter names its columns, and needs no others."""
+    """A filter lists its columns and needs no others."""
     where = parse_where("status = 404 AND msg CONTAINS ERROR AND fields:absent = '' AND ts > 0")
     compiled = Filter.compile(where, COLUMNS, NOW_NS)
     assert compiled.columns == {"status", "data", "timestamp", "more"}
@@ -318,7 +318,7 @@ def test_columns_are_those_that_are_read():
     "type_", [pa.string(), pa.large_string(), pa.large_binary(), pa.string_view(), pa.binary_view()]
 )
 def test_types_of_text(type_):
-    """Messages and fields may be of any type of text."""
+    """Messages and fields may have any text type."""
     texts = ["ERROR one", None, "fine", "åäö"]
     values = [None if t is None else t.encode() for t in texts] if "binary" in str(type_) else texts
     batch = pa.record_batch(
@@ -381,7 +381,7 @@ rows_of = st.lists(st.fixed_dictionaries({"x": maybe_letters, "y": maybe_letters
 @examples(300)
 @given(expressions, rows_of, st.booleans())
 def test_against_plain_python(expression, rows, in_dictionary):
-    """The vectorised mask says of every row what a plain evaluator does."""
+    """The vectorised mask equals a plain evaluator for every row."""
     x = pa.array([row["x"] for row in rows], pa.string())
     y = pa.array([None if row["y"] is None else row["y"].encode() for row in rows], pa.binary())
     batch = pa.record_batch(
@@ -399,7 +399,7 @@ def test_against_plain_python(expression, rows, in_dictionary):
 @examples(200)
 @given(strategies.event_expressions)
 def test_any_expression_evaluates_or_is_refused(expression):
-    """Any condition that parses is evaluated, or refused for its columns; what pushes down loses no event."""
+    """Any condition that parses is evaluated, or refused for its columns; time span and equalities exclude no match."""
     batch = BATCH.set_column(BATCH.schema.get_field_index("who"), "who", BATCH["who"].dictionary_decode())
     try:
         mask = Filter.compile(expression, Columns(batch.schema, extra="more"), NOW_NS).mask(batch)
@@ -443,7 +443,7 @@ SPANS = [
 
 @pytest.mark.parametrize(("where", "span"), SPANS, ids=[where for where, _ in SPANS])
 def test_time_span(where, span):
-    """The times outside of which nothing matches."""
+    """The time span contains all times that can match."""
     assert time_span(parse_where(where), NOW_NS) == span
 
 
@@ -467,7 +467,7 @@ EQUALITIES = [
 
 @pytest.mark.parametrize(("where", "expected"), EQUALITIES, ids=[where for where, _ in EQUALITIES])
 def test_equalities(where, expected):
-    """The values that indexes can be asked for."""
+    """The equalities are the values to look up in indexes."""
     assert equalities(parse_where(where)) == expected
 
 

@@ -1,4 +1,4 @@
-"""COUNT and GROUP BY: what is counted, per which keys, as a plain dictionary would."""
+"""COUNT and GROUP BY give the counts and keys of a plain dictionary."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def counted(keys: str, *batches: pa.RecordBatch) -> dict[tuple[object, ...], int
 
 @pytest.mark.parametrize(("keys", "expected"), GROUPS, ids=[keys for keys, _ in GROUPS])
 def test_group_by(keys, expected):
-    """One row per group, over one batch, and over many small ones that are merged now and then."""
+    """There is one row per group, over one batch and over many small ones that are merged repeatedly."""
     assert counted(keys, BATCH) == expected
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(groups, "MERGE_ROWS", 3)
@@ -63,7 +63,7 @@ def test_group_by(keys, expected):
 
 
 def test_groups_ascend():
-    """Groups come in the order of their keys; columns have the keys' names."""
+    """Groups are in key order, and columns have the keys' names."""
     counter = Counter(parse_statement("SELECT COUNT GROUP BY who, ts EVERY 60s").group_by, COLUMNS)
     counter.add(BATCH)
     assert counter.table().column_names == ["who", 'ts EVERY "1m"', "count"]
@@ -71,7 +71,7 @@ def test_groups_ascend():
 
 
 def test_count_of_all():
-    """Without keys there is one count."""
+    """Without keys there is a single count."""
     counter = Counter((), COLUMNS)
     assert counter.table().to_pylist() == [{"count": 0}]
     counter.add(BATCH)
@@ -80,19 +80,19 @@ def test_count_of_all():
 
 
 def test_nothing_to_group():
-    """No rows, no groups."""
+    """Without rows there are no groups."""
     assert counted("app", BATCH.slice(0, 0)) == {}
 
 
 def test_groups_are_bounded(monkeypatch):
-    """Too many groups are an error, not all of the memory."""
+    """Too many groups cause an error instead of filling the memory."""
     monkeypatch.setattr(counting, "MAX_GROUPS", 2)
     with pytest.raises(LqlError, match="more than 2 groups"):
         counted("app", BATCH)
 
 
 def test_against_a_plain_counter():
-    """Many batches of many values."""
+    """Counts over many batches with many values equal a plain counter's."""
     chance = np.random.default_rng(5)
     batches, plain = [], PlainCounter()
     for _ in range(20):
@@ -104,7 +104,7 @@ def test_against_a_plain_counter():
 
 @pytest.mark.parametrize(("order", "sign"), [("DESC", -1), ("ASC", 1), ("", 1)])
 def test_most_frequent_first(order, sign):
-    """Groups by their counts, equal ones by their keys, as sorting of all of them gives."""
+    """Groups are ordered by count, ties by key, as in a full sort."""
     statement = parse_statement(f"SELECT COUNT GROUP BY who, status ORDER BY count {order} LIMIT 3")
     chance, plain = np.random.default_rng(6), PlainCounter()
     schema = pa.schema([("timestamp", pa.int64()), ("who", pa.string()), ("status", pa.int64())])

@@ -1,4 +1,4 @@
-"""Texts that messages of matching records hold, as a condition says: never one that some such message lacks."""
+"""Texts that a condition requires in matching messages: no matching message lacks them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BACKSLASH = b"\\"
     ],
 )
 def test_conditions(where, held):
-    """What each says, and nothing where it does not tell."""
+    """Each condition has these texts, or none if it implies nothing."""
     assert [list(texts) for texts in held_texts(parse_where(where))] == held
 
 
@@ -72,7 +72,7 @@ def test_conditions(where, held):
     ],
 )
 def test_texts_that_are_enough(where, enough):
-    """Where a message that holds them matches, whatever else it holds."""
+    """A condition says whether containing the texts suffices for a match."""
     schema = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("data", pa.binary()), ("b", pa.string())])
     assert Filter.compile(parse_where(where), Columns(schema), 0).held_is_enough == enough
 
@@ -108,7 +108,7 @@ wheres = st.recursive(
 @examples(400)
 @given(wheres, st.lists(messages, min_size=1, max_size=8))
 def test_messages_that_match_hold_them(where, given_messages):
-    """Whatever the messages are: plain, JSON with and without escapes, broken UTF-8."""
+    """Matching messages contain the texts, whether plain, JSON with or without escapes, or broken UTF-8."""
     batch = pa.record_batch({"timestamp": pa.array(range(len(given_messages)), pa.timestamp("us", "UTC")),
                              "data": pa.array(given_messages, pa.binary())})  # fmt: skip
     found = Filter.compile(parse_where(where), Columns(batch.schema), 0)

@@ -1,4 +1,4 @@
-"""SUM, AVG, MIN, MAX, percentiles and DISTINCT: what DuckDB and plain Python make of the same rows."""
+"""SUM, AVG, MIN, MAX, percentiles and DISTINCT equal DuckDB and plain Python over the same rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REAL = "COUNT(real), SUM(real), AVG(real), MIN(real), MAX(real), P1(real), P95(r
 
 
 def answer(statement: str, table: pa.Table, rows: int = 7) -> pa.Table:
-    """The statement over the table, in batches of some rows."""
+    """Run the statement over the table in batches of this many rows."""
     select = parse_statement(statement)
     counter = Counter(select.group_by, COLUMNS, select.measures, distinct=select.distinct)
     for batch in table.to_batches(max_chunksize=rows):
@@ -55,7 +55,7 @@ rows = st.fixed_dictionaries({
 @examples(60)
 @given(st.lists(rows, max_size=40), st.integers(1, 9), st.booleans())
 def test_against_duckdb(given_rows, batch_rows, often):
-    """Exact over whole numbers of 64 bits, however batches are cut and partial results added up."""
+    """Results over 64-bit integers are exact, however batches are cut and partial results combined."""
     table = table_of(given_rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(groups, "MERGE_ROWS", 1 if often else 1000)
@@ -89,7 +89,7 @@ def test_against_duckdb(given_rows, batch_rows, often):
 
 
 def test_sums_do_not_overflow():
-    """A sum that int64 does not hold keeps all its digits."""
+    """A sum beyond int64 keeps all its digits."""
     table = table_of([{"whole": 2**63 - 1}] * 3)
     assert answer("SELECT SUM(whole), AVG(whole)", table).to_pylist() == [
         {"SUM(whole)": Decimal(3 * (2**63 - 1)), "AVG(whole)": float(2**63)}
@@ -118,12 +118,12 @@ MIXED = [
     ],
 )  # fmt: skip
 def test_mixed_values(measures, expected):
-    """Of text the values that are numbers count, of numbers all but NaN; what is absent counts nowhere."""
+    """In text, numeric values count; among numbers, all but NaN; absent values never count."""
     assert tuple(answer(f"SELECT {measures}", table_of(MIXED), 2).to_pylist()[0].values()) == expected
 
 
 def test_times_and_types():
-    """Least and greatest keep the column's type; sums of decimals are exact."""
+    """MIN and MAX keep the column's type; sums of decimals are exact."""
     found = answer("SELECT MIN(ts), MAX(small), SUM(small), SUM(money)", table_of([
         {"small": 255, "money": Decimal("0.10")}, {"small": 255, "money": Decimal("0.20")}
     ])).to_pylist()  # fmt: skip
@@ -136,13 +136,13 @@ def test_times_and_types():
     [("SUM(flag)", "flag is of type bool"), ("SUM(ts)", "takes numbers; ts"), ("AVG(day)", "is of type date32")],
 )  # fmt: skip
 def test_what_has_no_sum(measure, told):
-    """A sum of values that are not numbers is refused before anything is read."""
+    """A sum over a non-numeric column is refused before any row is read."""
     with pytest.raises(LqlError, match=told):
         answer(f"SELECT {measure}", table_of([]))
 
 
 def test_distinct_rows():
-    """SELECT DISTINCT gives each combination once, and nothing else."""
+    """SELECT DISTINCT returns each combination once and nothing else."""
     table = table_of([{"key": "a", "small": 1}, {"key": "b", "small": 1}, {"key": "a", "small": 1}, {}])
     assert answer("SELECT DISTINCT key, small", table, 2).to_pylist() == [
         {"key": "a", "small": 1}, {"key": "b", "small": 1}, {"key": None, "small": None}
@@ -151,7 +151,7 @@ def test_distinct_rows():
 
 @pytest.mark.parametrize("bits", [16, 32, 64])
 def test_floats_that_are_the_same(bits):
-    """Both zeros are one value, as for `=`, and all NaN, as for DuckDB; floats of each width can be grouped."""
+    """Both zeros are one value, as for `=`, and all NaN are one, as in DuckDB; floats of any width can be grouped."""
     unsigned, real = np.dtype(f"u{bits // 8}"), np.dtype(f"f{bits // 8}")
     nans = np.array([np.nan] * 2, real)
     nans.view(unsigned)[1] += 1
@@ -172,14 +172,14 @@ def test_floats_that_are_the_same(bits):
 
 
 def test_order_by_a_measure():
-    """The largest sums first; groups without one last."""
+    """The largest sums come first, groups without a sum last."""
     table = table_of([{"key": "a", "whole": 1}, {"key": "b", "whole": 5}, {"key": None}, {"key": "a", "whole": 2}])
     found = answer("SELECT SUM(whole), COUNT GROUP BY key ORDER BY SUM(whole) DESC", table)
     assert found.to_pydict() == {"key": ["b", "a", None], "SUM(whole)": [5, 3, None], "count": [1, 2, 1]}
 
 
 def test_too_many_values(monkeypatch):
-    """Beyond the bound percentiles are rounded, and say so; counts of different values are refused."""
+    """Beyond the limit, percentiles are approximate with a warning; counts of distinct values are refused."""
     monkeypatch.setattr(groups, "MERGE_ROWS", 100)
     monkeypatch.setattr(counting, "MAX_GROUPS", 8_000)
     values = np.random.default_rng(3).lognormal(3, 2, 30_000)
@@ -211,7 +211,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("text", "told"), REFUSED, ids=[text for text, _ in REFUSED])
 def test_refused(text, told):
-    """What makes no sense is refused with its place."""
+    """Invalid statements are refused with the place of the mistake."""
     with pytest.raises(LqlError) as caught:
         parse_statement(text)
     assert told in f"{caught.value.message}; {caught.value.hint}"

@@ -1,4 +1,4 @@
-"""Fields compared with numbers: as numbers, wherever their values lie."""
+"""Fields compared with numbers: numerically, wherever their values are stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
 }  # fmt: skip
 VALUES = ["99", "1000", "1e3", "1000.0", "5", "20000", "-1", "NaN", "inf", "abc", "", " 1000 ", "0x3e8", "1_000", "+7"]
-# What is compared with, the values of VALUES for which it holds.
+# A comparison and the VALUES that satisfy it.
 ASKED = [
     (">= 1000", {"1000", "1e3", "1000.0", "20000", " 1000 "}),
     ("= 1000", {"1000", "1e3", "1000.0", " 1000 "}),
@@ -34,8 +34,8 @@ ASKED = [
 
 
 def test_a_number_is_compared_as_a_number_everywhere(tmp_path):
-    """Unsealed and sealed, in the map, in a column of text, where only some values lie in a column of numbers, as a
-    pipe chooses: an unquoted number compares with numbers, text in quotes with texts.
+    """An unquoted number compares as a number and quoted text as text: sealed or not, in the map, in a column of text
+    or numbers, and in pipes.
     """
     topics = {"plain": None, "text": pa.string(), "whole": pa.int64(), "real": pa.float64()}
     with aggregator.open(tmp_path) as catalog:
@@ -64,7 +64,7 @@ def test_a_number_is_compared_as_a_number_everywhere(tmp_path):
 
 
 def test_numbers_of_numbers(tmp_path):
-    """What was written as a number is found by its value, whether the topic has a column for it or not."""
+    """Values written as numbers are found by value, whether the topic has a column for them or not."""
     with aggregator.open(tmp_path) as catalog:
         catalog.create_topic("typed", pa.schema([("data", pa.binary()), ("n", pa.int64())]))
         for topic in ("typed", "logs"):
@@ -75,7 +75,7 @@ def test_numbers_of_numbers(tmp_path):
 
 
 def test_a_column_of_text_with_an_index_finds_a_number_in_any_spelling(tmp_path):
-    """An index of texts is not asked for a number, which may be written in other ways."""
+    """A text index is not used for a number, which may be spelled in other ways."""
     with aggregator.open(tmp_path) as catalog:
         catalog.create_topic("t", pa.schema([("data", pa.binary()), ("code", pa.string())]), indexes=["code"])
         catalog.write({"a": "1"}, [{"msg": code, "code": code} for code in ("7", "7.0", "07", "8")], topic="t")
@@ -86,7 +86,7 @@ def test_a_column_of_text_with_an_index_finds_a_number_in_any_spelling(tmp_path)
 
 @pytest.mark.parametrize("value", ["1e999", "-1e99999999999"])
 def test_numbers_out_of_reach_are_refused(value):
-    """A number that nothing can be compared with is an error, with its place."""
+    """A number beyond comparison is refused."""
     with pytest.raises(LqlError, match="invalid number"):
         parse_where(f"fields:n > {value}")
 
@@ -98,7 +98,7 @@ odd = st.sampled_from(["", "x", "1e400", "1e401", "1e-400", "0e500", "0." + "0" 
 @examples(60)
 @given(st.lists(digits | odd), digits, st.sampled_from(sorted(COMPARE)))
 def test_texts_compare_like_decimals(texts, limit, op):
-    """The same as one decimal after the other, also where floats would round."""
+    """Comparisons equal those of exact decimals, also where floats would round."""
     exact = Decimal(limit)
     near = [*texts, limit, f"{limit}0" if "." in limit and "e" not in limit.lower() else limit]
 

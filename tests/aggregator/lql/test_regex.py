@@ -1,4 +1,4 @@
-"""Regular expressions: the answers of Python's `re` for what both know; the rest, and what is large, is refused."""
+"""Regular expressions match as Python's `re` where both support them; other and large patterns are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ATOMS = [
     *("^", "$", r"\A"),
 ]
 REPETITIONS = ["", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,3}", "{2,}", "{0,2}?"]
-# For these, RE2 means ASCII, and Python does with re.ASCII. Not \B: Python makes an exception of the empty text.
+# For these, RE2 means ASCII, and Python does with re.ASCII. Not \B: Python treats the empty text specially.
 ASCII_ATOMS = [r"\d", r"\D", r"\w", r"\W", r"\b", r"[\d_]", r"[^\w]"]
 FLAGS = ["", "(?s)", "(?i)", "(?m)", "(?is)", "(?im)"]
 
@@ -50,7 +50,7 @@ def same(pattern: str, flags: int, texts: list[str]) -> None:
         if "too large" not in str(error) and "repetition" not in str(error):  # RE2 limits nested ones
             raise
         return
-    # Python's `$` matches before a newline at the end as well: `\Z` is what RE2 means, outside of (?m)
+    # Python's `$` also matches before a final newline: outside of (?m) RE2 means `\Z`
     multiline = "m" in pattern.partition(")")[0] and pattern.startswith("(?")
     meant = pattern if multiline else re.sub(r"(?<!\\)((?:\\\\)*)\$", r"\1\\Z", pattern)
     known = re.compile(meant, flags)
@@ -63,13 +63,13 @@ TEXTS = st.lists(st.text(LETTERS, max_size=12), min_size=1, max_size=8)
 
 @given(flags=st.sampled_from(["", "(?s)", "(?m)", "(?sm)"]), pattern=parts(ATOMS), texts=TEXTS)
 def test_as_python(flags, pattern, texts):
-    """Classes, repetitions, groups, alternatives, anchors, lines: over letters of all lengths, newlines and NUL."""
+    """Character classes, repetitions, groups, alternatives, anchors and lines match as in Python, also multibyte."""
     same(flags + pattern, 0, texts)
 
 
 @given(flags=st.sampled_from(FLAGS[:2] + FLAGS[3:4]), pattern=parts(ATOMS[:6] + ASCII_ATOMS), texts=TEXTS)
 def test_as_python_in_ascii(flags, pattern, texts):
-    r"""Shorthands such as `\d` and `\b` know ASCII only, as Python's do with re.ASCII."""
+    r"""Shorthands such as `\d` and `\b` mean ASCII only, as in Python with re.ASCII."""
     same(flags + pattern, re.ASCII, texts)
 
 
@@ -78,13 +78,13 @@ FOLDABLE = [atom for atom in ATOMS if atom not in ("[é-ü]", "[^日]")]
 
 @given(flags=st.sampled_from(["(?i)", "(?is)", "(?im)"]), pattern=parts(FOLDABLE), texts=TEXTS)
 def test_case_folding_as_python(flags, pattern, texts):
-    """(?i) folds letter by letter, beyond ASCII as well: K (Kelvin) is a k, ſ an s, ς a σ."""
+    """(?i) folds letter by letter, also beyond ASCII: K (Kelvin) is a k, ſ an s, ς a σ."""
     same(flags + pattern, 0, texts)
 
 
 @given(pattern=st.text("ab(){}[]\\|*+?^$.:-,<>=!#PQEpLxdz0129i", max_size=20))
 def test_whatever_is_written(pattern):
-    """Any pattern is taken or refused with a RegexError, and what is taken runs."""
+    """Any pattern either compiles and runs or raises RegexError."""
     try:
         regex = Regex(pattern)
     except RegexError:
@@ -109,7 +109,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("pattern", "at", "wrong", "told"), UNKNOWN)
 def test_what_is_not_supported(pattern, at, wrong, told):
-    """What other engines know is refused by its name, at its place."""
+    """Syntax of other engines is refused by name, with its place."""
     with pytest.raises(RegexError, match=told) as caught:
         Regex(pattern)
     assert caught.value.at == at
@@ -125,7 +125,7 @@ LARGE = [
 
 @pytest.mark.parametrize("pattern", LARGE, ids=[pattern[:30] for pattern in LARGE])
 def test_large_ones_are_refused_cheaply(pattern):
-    """A pattern whose repetitions make it large is refused before anything is compiled."""
+    """A pattern whose repetitions make it large is refused before it is compiled."""
     began = time.thread_time()
     for _ in range(10):
         with pytest.raises(RegexError, match=r"too large|repetition"):
@@ -144,7 +144,7 @@ COMMON = [
 
 @pytest.mark.parametrize("pattern", COMMON)
 def test_common_ones_fit(pattern):
-    """Patterns as people write them are far from the limit, and take records of a megabyte."""
+    """Common patterns are far from the limit and run over long records."""
     regex = Regex(pattern)
     assert regex.steps < MAX_STEPS
     assert len(regex.matches(pa.array(["x" * 200_000]))) == 1

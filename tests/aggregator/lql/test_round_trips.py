@@ -1,4 +1,4 @@
-"""Trees to text and back, tag sets to text and back, and any text at all: hypothesis looks for the odd ones."""
+"""Hypothesis tests: trees and tag sets to text and back, and arbitrary text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aggregator.lql import (
 @examples(300)
 @given(strategies.statements)
 def test_statements(statement):
-    """What is written of a tree parses to an equal tree, and is written the same again."""
+    """A tree's text parses to an equal tree, whose text is the same."""
     text = to_text(statement)
     again = parse_statement(text)
     assert again == statement
@@ -33,21 +33,21 @@ def test_statements(statement):
 @examples(150)
 @given(strategies.sources)
 def test_sources(source):
-    """A source by itself."""
+    """A source parses back from its text."""
     assert parse_source(source_to_text(source)) == source
 
 
 @examples(150)
 @given(strategies.event_expressions)
 def test_conditions(expression):
-    """A condition by itself."""
+    """A condition parses back from its text."""
     assert parse_where(expression_to_text(expression)) == expression
 
 
 @examples(300)
 @given(st.dictionaries(strategies.texts, strategies.texts, max_size=5))
 def test_tag_sets(given_tags):
-    """Any names and values make a canonical text that parses back; the order they come in does not matter."""
+    """Any names and values have a canonical text that parses back, whatever their order."""
     tags = TagSet.of(given_tags)
     assert TagSet.parse(str(tags)) == tags
     assert tags.as_dict() == given_tags
@@ -60,7 +60,7 @@ def test_tag_sets(given_tags):
     st.dictionaries(strategies.texts, strategies.texts, max_size=3),
 )
 def test_canonical_text_tells_tag_sets_apart(one, other):
-    """Equal texts mean equal tags."""
+    """Canonical texts are equal exactly if the tags are."""
     assert (str(TagSet.of(one)) == str(TagSet.of(other))) == (one == other)
 
 
@@ -70,7 +70,7 @@ def test_canonical_text_tells_tag_sets_apart(one, other):
     st.sampled_from(["", "SELECT FROM ", "SELECT WHERE "]),
 )
 def test_any_text(text, start):
-    """Whatever is typed is a statement or an LqlError, with a place inside the text."""
+    """Any text is a statement or raises LqlError with a place inside the text."""
     complaint = None
     try:
         parse_statement(start + text)
@@ -85,7 +85,7 @@ def test_any_text(text, start):
     "value", ["x" * 1024, "å" * 2048, '"', "{}", "=", ",", "", " ", "\\", "a b", "\n", "\0", "'", "`"]
 )
 def test_odd_tags(value):
-    """Values and names that need quotes, up to kilobytes, survive the canonical text."""
+    """Names and values that need quotes, up to kilobytes, survive the canonical text."""
     tags = TagSet.of({value: value, "name": value})
     assert TagSet.parse(str(tags)) == tags
 
@@ -107,7 +107,7 @@ def test_odd_tags(value):
     ],
 )
 def test_canonical_text(written, canonical):
-    """Tags as people write them, and their one canonical text."""
+    """Common spellings of tags have one canonical text."""
     assert str(TagSet.parse(written)) == canonical
 
 
@@ -117,6 +117,6 @@ def test_canonical_text(written, canonical):
      ({str(i): "x" * 4000 for i in range(10)}, "together")],
 )  # fmt: skip
 def test_no_tags(given_tags, told):
-    """What cannot be a tag is refused, with the reason."""
+    """Invalid tags are refused with the reason."""
     with pytest.raises(LqlError, match=told):
         TagSet.of(given_tags)

@@ -1,4 +1,4 @@
-"""Statements: what each means, as a syntax tree, and what is said about those that mean nothing."""
+"""The syntax tree of each valid statement, and the error of each invalid one."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ STATEMENTS = [
     ("TRUNCATE BEFORE week MAXDBSIZE 10g", Truncate(before=Time("week"), max_db_size=10 * 1000**3)),
 ]  # fmt: skip
 
-# Text, what the carets stand under, words of the message.
+# Text, the text above the carets, words of the message.
 INVALID = [
     ("", "", "empty statement"),
     ("   ;", ";", "no statement begins"),
@@ -300,14 +300,14 @@ INVALID = [
 
 @pytest.mark.parametrize(("text", "expected"), STATEMENTS, ids=[text for text, _ in STATEMENTS])
 def test_statement_means(text, expected):
-    """The statement is that tree, and the tree's own text is it again."""
+    """The statement parses to this tree, and so does the tree's text."""
     assert parse_statement(text) == expected
     assert parse_statement(to_text(expected)) == expected
 
 
 @pytest.mark.parametrize(("text", "underlined", "told"), INVALID, ids=[text[:60] for text, *_ in INVALID])
 def test_statement_is_refused(text, underlined, told):
-    """The error names what is wrong and points at it; it survives pickling."""
+    """The error names and points at the mistake, and survives pickling."""
     with pytest.raises(LqlError) as caught:
         parse_statement(text)
     error = caught.value
@@ -319,7 +319,7 @@ def test_statement_is_refused(text, underlined, told):
 
 
 def test_caret_stands_under_the_place():
-    """The line at fault is shown, other lines are not, and the carets begin below what is wrong."""
+    """Only the line with the mistake is shown, and the carets begin below the mistake."""
     with pytest.raises(LqlError) as caught:
         parse_statement("SELECT\n  FROM a lik b\n  LIMIT 5")
     shown = str(caught.value).split("\n")[1:]
@@ -327,7 +327,7 @@ def test_caret_stands_under_the_place():
 
 
 def test_caret_in_a_long_line():
-    """Of a very long line only the surroundings are shown."""
+    """Of a very long line, only the part around the mistake is shown."""
     with pytest.raises(LqlError) as caught:
         parse_statement("SELECT FROM " + "a = b OR " * 200 + "a lik b" + " OR a = b" * 200)
     line, carets = str(caught.value).split("\n")[1:]
@@ -336,7 +336,7 @@ def test_caret_in_a_long_line():
 
 
 def test_limits_are_told():
-    """Texts that are no text, or too long, are refused before anything is read."""
+    """Values that are not text and texts that are too long are refused before parsing."""
     with pytest.raises(LqlError, match="not int"):
         parse_statement(5)
     with pytest.raises(LqlError, match="more than 65536"):
@@ -357,6 +357,6 @@ def test_parts_of_statements():
 
 
 def test_enough_cases():
-    """The language is covered: valid and invalid, more than 150."""
+    """The tables have more than 100 valid and 70 invalid statements."""
     assert len(STATEMENTS) > 100
     assert len(INVALID) > 70

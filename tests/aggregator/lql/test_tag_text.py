@@ -1,4 +1,4 @@
-"""Tags read from columns of canonical texts: the same values as of each set alone, however many sets there are."""
+"""Tags read from columns of canonical texts equal those of each set parsed alone, however many sets there are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETS = st.lists(st.dictionaries(NAMES, VALUES, max_size=4), min_size=1, max_size
 @examples(300)
 @given(SETS, NAMES)
 def test_values_of_a_column_are_those_of_each_set(sets, name):
-    """Whatever signs names and values have."""
+    """Values of a column equal those of each set, whatever characters names and values contain."""
     made = [TagSet.of(tags) for tags in sets]
     texts = pa.array([*map(str, made), None])
     assert tag_values(texts, name).to_pylist() == [*(tags.get(name) for tags in sets), None]
@@ -36,7 +36,7 @@ def test_values_of_a_column_are_those_of_each_set(sets, name):
 
 @pytest.mark.parametrize("space", share_of(["Ann {}", "r{}"], 2))
 def test_a_set_for_each_row_is_soon_looked_through(space):
-    """Events of many small spaces have a tag set each: 30,000 took a second to group by a tag, and more to print."""
+    """Grouping 30,000 small spaces by a tag and printing their tags takes under a second; each took longer before."""
     rows = 30_000
     texts = [str(TagSet.of({"topic": "reviews", "partition": "0", "space": space.format(row)})) for row in range(rows)]
     batch = pa.record_batch(

@@ -1,4 +1,4 @@
-"""Expressions over tags: the table in memory, one by one, and a plain evaluator say the same."""
+"""Expressions over tags: the table, single evaluation and a plain Python evaluator agree."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ STREAMS = [
     )
 ]
 
-# An expression, the streams that match.
+# An expression and the streams that match.
 EXPRESSIONS = [
     ("{name=app1}", [0]),
     ("{name=app1,ip=27.3.2.1}", [0]),
     ("{name=app1,zone=eu}", []),
     ("{}", [0, 1, 2, 3, 4, 5]),
-    ('{name=""}', [3]),  # present and equal: a missing one is not
+    ('{name=""}', [3]),  # present and equal: a missing tag does not match
     ('{"odd name"="q\\"{}=,"}', [4]),
     ("name = app1", [0]),
-    ("name = ''", [3, 4]),  # here a missing one is
+    ("name = ''", [3, 4]),  # here a missing tag matches
     ("name != ''", [0, 1, 2, 5]),
     ("name != app1", [1, 2, 3, 4, 5]),
     ("name < app1", [2, 3, 4, 5]),
@@ -72,14 +72,14 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize(("text", "expected"), EXPRESSIONS, ids=[text for text, _ in EXPRESSIONS])
 def test_expression_matches(text, expected):
-    """Those streams, all at once and one by one."""
+    """An expression matches these streams, in the table and one by one."""
     source = parse_source(text)
     assert TagTable(STREAMS).select(source).tolist() == expected
     assert [n for n, tags in enumerate(STREAMS) if matches(source, tags)] == expected
 
 
 def test_everything_matches_nothing_said():
-    """No source is every stream."""
+    """Without a source, every stream matches."""
     assert TagTable(STREAMS).select(None).tolist() == list(range(len(STREAMS)))
 
 
@@ -102,7 +102,7 @@ tag_sets = st.dictionaries(names, letters, max_size=3)
 @examples(200)
 @given(st.lists(tag_sets, min_size=1, max_size=20), st.one_of(expressions, tag_sets.map(TagSet.of)))
 def test_table_and_plain_python_agree(given_sets, source):
-    """Three ways to evaluate, one answer."""
+    """Three ways to evaluate give the same streams."""
     streams = [TagSet.of(tags) for tags in given_sets]
     if isinstance(source, TagSet):
         expected = [n for n, tags in enumerate(given_sets) if source.as_dict().items() <= tags.items()]
@@ -114,7 +114,7 @@ def test_table_and_plain_python_agree(given_sets, source):
 
 
 def test_many_conditions():
-    """Expressions of the greatest length are evaluated, longer ones refused."""
+    """Expressions of the maximum length are evaluated; longer ones are refused."""
     source = parse_source(" OR ".join(f"a = v{n}" for n in range(2000)))
     streams = [TagSet.of({"a": f"v{n}"}) for n in (0, 1999, 2000)]
     assert TagTable(streams).select(source).tolist() == [0, 1]
@@ -123,7 +123,7 @@ def test_many_conditions():
 
 
 def test_very_many_streams():
-    """An expression over 50,000 streams takes milliseconds, also one that has to look at every value."""
+    """An expression over 50,000 streams takes milliseconds, even one that must read every value."""
     table = TagTable(
         TagSet.of({"host": f"host-{n}.example.org", "app": f"app{n % 40}", "zone": ("eu", "us")[n % 2]})
         for n in range(50_000 if ALL else 10_000)
@@ -134,7 +134,7 @@ def test_very_many_streams():
         expected = len(table.select(source))
         best = min(_seconds(lambda source=source: table.select(source)) for _ in range(5))
         assert expected > 0
-        assert best < 0.2  # 2 to 12 ms measured; other work may run beside the tests
+        assert best < 0.2  # 2 to 12 ms measured; other processes may run during the tests
 
 
 def _seconds(work) -> float:
@@ -144,7 +144,7 @@ def _seconds(work) -> float:
 
 
 def test_streams_without_a_tag():
-    """Of those that match, and whatever its value; the same question without that is asked of all again."""
+    """`without_tag` returns matching streams that lack the tag; the same source without it returns all again."""
     table = TagTable(STREAMS)
     for text in (None, "name != app1", "{zone=''}"):
         source = None if text is None else parse_source(text)
@@ -156,19 +156,19 @@ def test_streams_without_a_tag():
 
 @pytest.mark.parametrize("tags", ["{app=web}", None, [("app", "web")], {"app": 5}, {None: "web"}])
 def test_what_is_no_tags(tags):
-    """Whatever else a program hands over is told as such: text is for `parse`."""
+    """Values that are not tags are refused with their type; text is for `parse`."""
     with pytest.raises(LqlError, match=r"^(tags are names|the (name|value) of tag) .*not"):
         TagSet.of(tags)
 
 
 def test_names():
-    """Every name of a tag is known once, in order."""
+    """Every tag name is listed once, in order."""
     table = TagTable(STREAMS)
     assert table.names() == ["größe", "ip", "name", "odd name", "zone"]
 
 
 def test_streams_join_while_others_select():
-    """A stream added later is seen by the next selection; adding and selecting at once is safe."""
+    """A stream added later is in the next selection; adding and selecting in parallel is safe."""
     table = TagTable()
     source = parse_source("n >= 0 AND app = x")
     counts: list[int] = []
@@ -192,7 +192,7 @@ def test_streams_join_while_others_select():
 @examples(100)
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=6), st.integers(0, 5000), st.integers(0, 6))
 def test_tags_of_any_length(tags, repeat, many):
-    """Tags are cut until they are some; what was cut or left out is given as it was, and short ones stay."""
+    """Long tags are cut until they are valid; the originals of cut or omitted ones are returned, short ones stay."""
     assert TagSet.cut(tags) == (TagSet.of(tags), {})
     whole_set = {**tags, **{f"{number}": "ä\0" * repeat for number in range(3 * many)}, "n" * 5000: "v"}
     made, whole = TagSet.cut(whole_set)

@@ -1,4 +1,4 @@
-"""Format strings and layouts of times: what they print."""
+"""The output of format strings and time layouts."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ TEMPLATES = [
 
 @pytest.mark.parametrize(("text", "expected"), TEMPLATES, ids=[text for text, _ in TEMPLATES])
 def test_template_prints(text, expected):
-    """One text per row."""
+    """A template prints one text per row."""
     assert Template.compile(text).render(BATCH, COLUMNS).to_pylist() == expected
     assert Template.compile(text).render(BATCH.slice(0, 0), COLUMNS).to_pylist() == []
 
 
 def test_fields_in_a_map():
-    """Fields without a column of their own print like the others."""
+    """Fields in the map print like those with a column."""
     more = pa.array([[("q", "x"), ("who", "other")], None, []], pa.map_(pa.string(), pa.string()))
     batch = BATCH.append_column("more", more)
     columns = Columns(batch.schema, extra="more")
@@ -74,7 +74,7 @@ def test_fields_in_a_map():
      ("{vars:a}" * 300, "more than 200"), ("{vars:}", "names no tag"), ("{ts.format(%)}", "strftime")],
 )  # fmt: skip
 def test_no_template(text, told):
-    """What means nothing is refused when it is compiled."""
+    """An invalid template is refused when compiled."""
     with pytest.raises(LqlError, match=told):
         Template.compile(text)
 
@@ -90,7 +90,7 @@ LAYOUTS = [
     ("15:04:05.999999999", "08:05:07.25"),
     ("15:04:05,000", "08:05:07,250"),
     ("002", "060"),
-    # as Go's own time.Format prints them
+    # as Go's time.Format prints them
     ("backup_2006-01-02", "backup_2026-03-01"),
     ("_2/1/06 3:04:05.000 PM", " 1/3/26 8:05:07.250 AM"),
     ("__2|_2006|__2006", " 60|_2026| 60026"),
@@ -107,27 +107,27 @@ LAYOUTS = [
 
 @pytest.mark.parametrize(("layout", "expected"), LAYOUTS, ids=[layout for layout, _ in LAYOUTS])
 def test_layout(layout, expected):
-    """The example date, written so."""
+    """The example date prints like this in each layout."""
     micros = pa.array([(MOMENT - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)])
     assert Layout.of(layout).render(micros).to_pylist() == [expected]
 
 
 def test_layout_of_midnight():
-    """A zero that stands alone stays."""
+    """A single zero is kept."""
     assert Layout.of("15:4:5 3PM").render(pa.array([0])).to_pylist() == ["00:0:0 12AM"]
 
 
 @examples(100)
 @given(st.lists(st.datetimes(dt.datetime(1000, 1, 1), dt.datetime(9999, 12, 31)), max_size=5))
 def test_rfc3339_reads_back(moments):
-    """Python reads the time that is printed."""
+    """Python reads back the printed time."""
     micros = [(moment - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1) for moment in moments]
     printed = Layout.rfc3339().render(pa.array(micros, pa.int64())).to_pylist()
     assert [dt.datetime.fromisoformat(text).replace(tzinfo=None) for text in printed] == moments
 
 
 def test_times_out_of_the_ordinary():
-    """Years that four digits do not write, absent times, and times behind others in an array."""
+    """Years beyond four digits, null times, and slices of an array are printed correctly."""
     day = 86_400_000_000
     micros = pa.array([-62_135_596_800_000_000, None, 253_402_300_800_000_000, -1, 59 * day], pa.int64())
     layout = Layout.of("2006-01-02 15:04:05 é")
@@ -144,7 +144,7 @@ odd_text = st.text(st.sampled_from('ab= ,"{}\\\n/é'), max_size=4)
 @examples(100)
 @given(st.lists(st.none() | st.lists(st.tuples(odd_text, st.none() | odd_text), max_size=3), min_size=1, max_size=6))
 def test_all_fields_are_written_as_in_a_tag_list(rows):
-    """Each name and value as a tag list has it, in quotes where it needs them, whatever slice of a batch it is in."""
+    """`{vars}` prints each name and value as in a tag list, quoted if necessary, for any slice of a batch."""
 
     def written(text):
         return str(TagSet.of({"": text}))[len('{""=') : -1]
@@ -170,7 +170,7 @@ READS = [
 
 @pytest.mark.parametrize(("text", "read"), READS, ids=[text for text, _ in READS])
 def test_columns_that_are_read(text, read):
-    """A batch without any other column prints the same."""
+    """A batch with only the columns that the template reads prints the same."""
     template = Template.compile(text)
     assert template.reads(COLUMNS) == read
     assert template.render(BATCH.select(read), COLUMNS) == template.render(BATCH, COLUMNS)
@@ -179,7 +179,7 @@ def test_columns_that_are_read(text, read):
 @examples(100)
 @given(st.lists(st.text(max_size=10), max_size=5))
 def test_json_reads_back(texts):
-    """The JSON string is the message."""
+    """The JSON string decodes to the message."""
     batch = pa.record_batch({"timestamp": pa.nulls(len(texts), pa.int64()), "data": pa.array(texts, pa.string())})
     printed = Template.compile("{msg.json()}").render(batch, Columns(batch.schema, tags=None)).to_pylist()
     assert [json.loads(text) for text in printed] == texts

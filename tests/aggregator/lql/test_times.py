@@ -1,4 +1,4 @@
-"""Points in time: every form, at a fixed clock, and what is no time."""
+"""Points in time: every format, at a fixed clock, and invalid ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TIMES = [
     (" HOUR ", "2026-01-07T13:00"),
     ("Day", "2026-01-07"),
     ("week", "2026-01-04"),  # Sunday
-    # Unix time: its size tells the unit
+    # Unix time: its magnitude gives the unit
     ("0", "1970-01-01"),
     ("1550000000000000000", "2019-02-12T19:33:20"),
     ("1550000000", "2019-02-12T19:33:20"),
@@ -105,7 +105,7 @@ TIMES = [
     ("07:15", "2026-01-07T07:15"),
     ("07:15:23.5", "2026-01-07T07:15:23.5"),
     ("22:25 -0700", "2026-01-08T05:25"),
-    ("01:00 +1400", "2026-01-07T11:00"),  # there it is the 8th already
+    ("01:00 +1400", "2026-01-07T11:00"),  # there it is already the 8th
 ]
 
 NO_TIMES = [
@@ -119,18 +119,18 @@ NO_TIMES = [
 
 @pytest.mark.parametrize(("text", "expected"), TIMES)
 def test_time(text, expected):
-    """The text is that time, in UTC."""
+    """The text means this time in UTC."""
     assert times.resolve(text, nanos(NOW)) == nanos(dt.datetime.fromisoformat(expected).replace(tzinfo=dt.UTC))
 
 
 def test_nanoseconds_are_kept():
-    """Digits below the microsecond count."""
+    """Digits below the microsecond are kept."""
     assert times.resolve("1970-01-01T00:00:00.123456789Z", 0) == 123_456_789
 
 
 @pytest.mark.parametrize("text", NO_TIMES)
 def test_no_time(text):
-    """What is no time is refused with a reason, never taken for another."""
+    """Invalid times are refused with a reason, never taken for another time."""
     with pytest.raises(ValueError, match=r"invalid|unknown|is outside|may be a (date|year)"):
         times.resolve(text, nanos(NOW))
 
@@ -138,7 +138,7 @@ def test_no_time(text):
 @examples(200)
 @given(st.datetimes(timezones=st.timezones()))
 def test_iso_of_any_time(moment):
-    """Whatever Python writes as ISO 8601 with an offset of whole minutes is read as the same instant."""
+    """Any ISO 8601 time that Python writes with an offset in whole minutes is read as the same instant."""
     offset = moment.utcoffset()
     if offset is None or offset % dt.timedelta(minutes=1):
         return
@@ -150,7 +150,7 @@ def test_iso_of_any_time(moment):
 @examples(100)
 @given(st.integers(1, 2**53))
 def test_lengths(length_us):
-    """A length of time is written so that it reads the same."""
+    """A formatted duration parses back to the same value."""
     assert parse_length_us(format_length(length_us)) == length_us
 
 
@@ -158,6 +158,6 @@ def test_lengths(length_us):
     "text", ["nan", "inf", "1e999", "1e-999", "x", "", "1" * 500, "0x10", "1e99999999999999999999"]
 )
 def test_no_number(text):
-    """Numbers are finite and of a size that can be compared."""
+    """A number that is not finite or cannot be compared is refused."""
     with pytest.raises(ValueError, match="invalid number"):
         parse_number(text)

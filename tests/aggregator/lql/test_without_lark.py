@@ -20,6 +20,6 @@ except LqlError as error:
 
 
 def test_without_lark():
-    """Everything else works, and the error says what to install."""
+    """Without lark everything else works, and the error says what to install."""
     run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert "esformat[lql]" in run.stdout

@@ -1,4 +1,4 @@
-"""Histories of segments that lie in the store alone: how often it is asked, and that answers are the same."""
+"""Histories of segments that are only in the store: the number of requests, and unchanged answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def history(topic: aggregator.Topic, space: str, **options: Any) -> list[Event]:
 
 
 def forget(catalog: aggregator.Catalog, topic: aggregator.Topic, *, cache: bool = True) -> None:
-    """As after a restart, with or without the cache."""
+    """Forget open segments as after a restart, and the cache if requested."""
     if cache:
         catalog._backend.objects.cache.clear()
     for info in topic._topic.segments.view():
@@ -53,7 +53,7 @@ def forget(catalog: aggregator.Catalog, topic: aggregator.Topic, *, cache: bool 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("groupings", [pytest.param(1, marks=long), 3])
 def test_requests_of_a_history(tmp_path: Path, s3: S3Endpoint, bucket: str, groupings: int):
-    """Three of a segment that nobody read before, two where its file was let go here, none when it is cached."""
+    """A history costs three requests for a new segment, two for one evicted here, and none if cached."""
     with aggregator.open(tmp_path / "data", store=f"s3://{bucket}/x") as catalog:
         topic = filled(catalog, 1, groupings)
         local = history(topic, "s7")
@@ -84,7 +84,7 @@ def test_requests_of_a_history(tmp_path: Path, s3: S3Endpoint, bucket: str, grou
 
 @pytest.mark.usefixtures("quiet")
 def test_far_segments_are_not_opened_ahead(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """Each would cost requests, and perhaps nobody asks for it."""
+    """Segments in the store are not opened ahead: each costs requests and may never be needed."""
     with aggregator.open(tmp_path / "data", store=f"s3://{bucket}/x") as catalog:
         filled(catalog, 3)
         catalog.store.push()
@@ -98,7 +98,7 @@ def test_far_segments_are_not_opened_ahead(tmp_path: Path, s3: S3Endpoint, bucke
 
 @pytest.mark.usefixtures("quiet")
 def test_segments_are_asked_for_side_by_side(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """Of many segments a history takes about as many round trips as of one."""
+    """A history of many segments takes about as many round trips as of one."""
     with aggregator.open(tmp_path / "data", store=f"s3://{bucket}/x") as catalog:
         topic = filled(catalog, 8)
         local = history(topic, "s7")
@@ -123,7 +123,7 @@ def test_segments_are_asked_for_side_by_side(tmp_path: Path, s3: S3Endpoint, buc
 
 
 def trips(requests: list[Any]) -> int:
-    """How many requests had to wait for one another: the longest chain of those that began when another had ended."""
+    """The length of the longest chain of requests in which each began after the previous one ended."""
     count, ended = 0, 0.0
     for request in sorted(requests, key=lambda request: request.ended):
         if request.began >= ended:

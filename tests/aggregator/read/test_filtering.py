@@ -1,4 +1,4 @@
-"""Conditions asked while segments are decoded: the same answers as by filtering everything, and less is read."""
+"""Conditions applied while decoding segments: the answers equal filtering everything, and less is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from esformat.read.decode.block_group import BlockGroup
 
 
 def make(path):
-    """Two partitions with a segment each: 40 streams in turn, times out of order, and a space that is no stream."""
+    """Two partitions with a segment each: 40 interleaved streams, unordered times, and a space that is no stream."""
     catalog = aggregator.open(path, durability="none")
     rng = np.random.default_rng(3)
     for number in range(40):
@@ -38,7 +38,7 @@ def make(path):
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory):
-    """One that nobody changes."""
+    """A catalog that no test changes."""
     with make(tmp_path_factory.mktemp("filtering") / "c") as made:
         yield made
 
@@ -53,13 +53,13 @@ CASES = {
     ),
     "n >= 0 AND msg SUFFIX 5": lambda r: r["n"] is not None and r["data"].endswith(b"5"),
 }
-"""What a condition holds for, row by row, in Python."""
+"""Each condition with its equivalent for a row in Python."""
 
 
 @pytest.mark.parametrize(("few", "told"), [(0, 1 << 14), (300, 1), (1 << 18, 1 << 14)])
 @pytest.mark.parametrize("streams", share_of(["", "FROM s LIKE '*'", "FROM s = 7 OR s = 8", "FROM s != 9"], 2))
 def test_answers_are_those_of_filtering_everything(catalog, monkeypatch, few, told, streams):
-    """Put in order at once or window by window, newest first or last, in whatever threads."""
+    """Answers equal filtering everything, sorted at once or in windows, newest first or last."""
     monkeypatch.setattr(source, "FEW_KEPT_ROWS", few)
     monkeypatch.setattr(source, "TOLD_ROWS", told)
     monkeypatch.setattr(scans, "BATCH_BLOCKS", 1)
@@ -77,8 +77,8 @@ def test_answers_are_those_of_filtering_everything(catalog, monkeypatch, few, to
 
 @pytest.mark.parametrize("span", ["", ' AND ts < "1970-01-01T00:00:00.005"'])
 def test_many_rows_are_soon_told(tmp_path, monkeypatch, span):
-    """Where the first blocks promise more rows than are put in order at once, no more blocks are read in vain; and the
-    windows that follow are as large as what is kept fits into.
+    """If the first blocks promise more rows than are sorted at once, reading stops there; the following windows are as
+    large as the memory allows.
     """
     monkeypatch.setattr(source, "TOLD_ROWS", 10)
     monkeypatch.setattr(source, "FEW_KEPT_ROWS", 400)
@@ -96,14 +96,14 @@ def test_many_rows_are_soon_told(tmp_path, monkeypatch, span):
         kept = len(catalog.query(f"SELECT WHERE n >= 50{span}").to_table())
     tries = [rows for rows, whole in gathered if not whole]
     windows = [rows for rows, whole in gathered if whole]
-    assert len(tries) == 2  # of the two partitions
+    assert len(tries) == 2  # one for each partition
     assert max(tries) < 300
     assert sum(windows) == kept
     assert len(windows) <= kept // 200
 
 
 def test_erased_streams_stay_hidden(tmp_path):
-    """What is kept of a segment is free of what was erased."""
+    """Cached results of a segment contain no erased events."""
     with make(tmp_path / "c") as catalog:
         catalog.topic("logs").erase("{s=7}")
         found = catalog.query("SELECT WHERE n = 3").to_table()
@@ -112,7 +112,7 @@ def test_erased_streams_stay_hidden(tmp_path):
 
 
 def test_other_columns_of_other_rows_are_not_decoded(catalog, monkeypatch):
-    """Columns that the condition does not look at are read where it holds, block by block."""
+    """Columns that the condition does not need are read only where it matches, block by block."""
     decoded = []
     whole = scans.BlockGroup.to_batch
 
@@ -130,7 +130,7 @@ def test_other_columns_of_other_rows_are_not_decoded(catalog, monkeypatch):
 
 
 def test_explain_counts_the_blocks_that_are_read(tmp_path, monkeypatch):
-    """Those that reading decodes then, no more and no less."""
+    """EXPLAIN counts exactly the blocks that the query then decodes."""
     read = set()
     group = scans.BlockGroup.__init__
 
@@ -156,16 +156,16 @@ def test_explain_counts_the_blocks_that_are_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize("shift", [0, 3])
 @pytest.mark.parametrize("address", [0, 1])
 def test_texts_with_a_substring(monkeypatch, wanted, shift, address):
-    """Those that hold it and no others, wherever the batch begins, a text or a chunk ends, the bytes lie in memory."""
+    """Exactly the texts with the substring are found, wherever batches, texts and chunks start in memory."""
     monkeypatch.setattr(substring, "LEAST_BYTES", 1)
     monkeypatch.setattr(substring, "_CHUNK", 64)
     rng = np.random.default_rng(5)
     texts = [bytes(rng.integers(97, 123, rng.integers(0, 40)).astype(np.uint8)) for _ in range(300)]
     for place in (0, 3, 4, 150, 299):
         texts[place] = texts[place][:7] + wanted + texts[place][7:]
-    for place in (10, 11, 200, 201):  # one end of it here, the other in the next text
+    for place in (10, 11, 200, 201):  # one part here, the other in the next text
         texts[place], texts[place + 1] = texts[place] + wanted[: 1 + place % 2], wanted[1 + place % 2 :]
-    for place in (20, 21):  # next to nothing
+    for place in (20, 21):  # almost nothing
         texts[place : place + 3] = [b"", texts[place][: place % 2] + wanted, b""]
     array = pa.array(texts, pa.large_binary() if address else pa.binary())
     moved = pa.py_buffer(b"-" * address + array.buffers()[2].to_pybytes()).slice(address)
@@ -176,7 +176,7 @@ def test_texts_with_a_substring(monkeypatch, wanted, shift, address):
 
 
 def test_substrings_that_are_sought_text_by_text(monkeypatch):
-    """Where bytes of all texts at once tell too little: two bytes, few texts, a pair that is everywhere."""
+    """Searching all bytes at once is skipped for two bytes, few texts or a frequent pair; texts are searched singly."""
     monkeypatch.setattr(substring, "LEAST_BYTES", 100)
     everywhere = pa.array([b"abababababab"] * 100)
     assert substring.texts_with(everywhere, b"aba") is None
@@ -188,13 +188,13 @@ def test_substrings_that_are_sought_text_by_text(monkeypatch):
 
 
 def segment_answers(segment, wanted):
-    """The payloads that are wanted, of all."""
+    """The wanted payloads of all."""
     batch = segment.scan(columns=["data"]).to_table().combine_chunks().to_batches()[0]
     return batch.filter(wanted(batch)).column(0).to_pylist()
 
 
 def test_matching_of_a_file(tmp_path):
-    """A segment's own verb: forward, in reverse, with a limit, of a space with groupings."""
+    """`matching` works forward, in reverse, with a limit, and for a space with groupings."""
     with esformat.create(tmp_path / "a.esdb", indexes=["kind"]) as writer:
         for n in range(3000):
             writer.add(f"s{n % 3}", b"%d" % n, timestamp=n, grouping=f"g{n % 2}", indexes={"kind": str(n % 5)})
@@ -218,7 +218,7 @@ def test_matching_of_a_file(tmp_path):
 
 @pytest.mark.parametrize("gathered", share_of([(24, 1 << 15), (3, 1 << 15), (24, 5)], 2), ids=str)
 def test_rare_rows_of_many_blocks(tmp_path, monkeypatch, gathered):
-    """Their other columns are decoded for several groups of blocks at a time, and stay with their rows."""
+    """Other columns of rare rows are decoded for several block groups together and match their rows."""
     for name, number in zip(("GATHERED_BLOCKS", "GATHERED_ROWS"), gathered, strict=True):
         for module in (matched_rows, scan_module):
             monkeypatch.setattr(module, name, number, raising=False)
@@ -266,7 +266,7 @@ def test_rare_rows_of_many_blocks(tmp_path, monkeypatch, gathered):
     ],
 )
 def test_messages_that_templates_tell_of_are_not_read(tmp_path, monkeypatch, where, read):
-    """To count what holds a text; the answer is that of looking at each."""
+    """Counting messages with a text reads no messages if templates suffice; the count equals that of reading them."""
     kinds = (b"POST /b", b"GET /a", b"GET /a")
     lines = [b"%s took=%d trace=%016x" % (kinds[n % 3], n % 977, n * 0x9E3779B97F4A7C15 % 2**64) for n in range(9000)]
     columns = set()
@@ -280,7 +280,7 @@ def test_messages_that_templates_tell_of_are_not_read(tmp_path, monkeypatch, whe
         for part in (slice(0, 4500), slice(4500, 9000)):
             catalog.write({"a": "b"}, pa.table({"ts": range(9000)[part], "msg": lines[part], "n": range(9000)[part]}))
             catalog.seal()
-        catalog.compact()  # which stores them by templates
+        catalog.compact()  # which stores them with templates
         monkeypatch.setattr(BlockGroup, "to_batch", to_batch)
         (counted,) = catalog.query(f"SELECT COUNT WHERE {where}").to_pylist()
         assert ("data" in columns) == read

@@ -23,7 +23,7 @@ PARTS = st.lists(
 
 
 class Part(NamedTuple):
-    """A part, and what it gives when it is opened."""
+    """A part and the function that returns its contents."""
 
     min_timestamp: int
     max_timestamp: int
@@ -35,12 +35,12 @@ class Part(NamedTuple):
 
 
 def open_part(part, at_once):
-    """What `merge_history` asks."""
+    """Open a part for `merge_history`."""
     return part.has(at_once)
 
 
 def make_parts(described, reverse, read=None):
-    """Parts of sorted times, and all their events in the order of (time, partition, record index)."""
+    """Parts with sorted times, and all their events ordered by (time, partition, record index)."""
     indexes = {partition: count() for partition, _ in described}
     parts, events = [], []
     for number, (partition, times) in enumerate(described):
@@ -64,7 +64,7 @@ def make_parts(described, reverse, read=None):
 @examples(200)
 @given(PARTS, st.booleans(), st.none() | st.integers(0, 20), st.booleans())
 def test_merged_by_time(described, reverse, limit, long):
-    """By time, then partition, then record index, or the exact mirror; the first `limit` of them."""
+    """Events are merged by time, partition and record index, or the exact mirror, up to `limit`."""
     parts, expected = make_parts(described, reverse)
     with pytest.MonkeyPatch.context() as patch:
         if long:
@@ -78,7 +78,7 @@ def test_merged_by_time(described, reverse, limit, long):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_limit_reads_few_parts(reverse):
-    """Parts that lie beyond the last event that is wanted are not opened; one that ties with it is."""
+    """Parts beyond the last wanted event are not opened; a part that ties with it is."""
     described = [(0, [0, 1]), (0, [2, 3]), (0, [3, 4]), (0, [5, 6])]
     read = []
     parts, expected = make_parts(described, reverse, read)
@@ -89,7 +89,7 @@ def test_a_limit_reads_few_parts(reverse):
 
 @pytest.mark.parametrize("limit", [None, 5])
 def test_interleaved_record_indexes_are_not_clear(limit):
-    """Parts of one partition whose record indexes overlap, and a part whose own ties are out of order."""
+    """Parts of one partition with overlapping record indexes, or with unordered ties, cannot be merged this way."""
 
     def part(partition, first, last, in_order=True):
         return Part(0, 0, partition, first, last, 1, lambda _: Opened(in_order, 1, lambda: iter(())))
@@ -106,7 +106,7 @@ def test_interleaved_record_indexes_are_not_clear(limit):
 @pytest.mark.parametrize("limit", [None, 4])
 @pytest.mark.parametrize("described", [[(0, [0, 1, 2, 3])], [(0, [0]), (0, [1, 2, 3])]])
 def test_few_are_few(described, limit):
-    """Nothing is given where there may be more rows than that, or more bytes."""
+    """With `few`, None is returned if there may be more rows or bytes than that."""
     parts, expected = make_parts(described, reverse=False)
     assert list(merge_history(parts, open_part, reverse=False, limit=limit, few=(4, 400))) == expected
     assert merge_history(parts, open_part, reverse=False, limit=limit, few=(3, 400)) is None
@@ -114,7 +114,7 @@ def test_few_are_few(described, limit):
 
 
 def test_long_histories_are_merged_as_they_are_read(monkeypatch):
-    """No part is read at once any more, when what was read is as much as is sorted at once."""
+    """Once as many events as are sorted at once were read, further parts are streamed."""
     monkeypatch.setattr(history, "SORTED_EVENTS", 3)
     asked = []
     parts, expected = make_parts([(0, [0, 1]), (0, [2, 3]), (0, [4, 5]), (0, [6, 7])], reverse=False)
@@ -128,7 +128,7 @@ def test_long_histories_are_merged_as_they_are_read(monkeypatch):
 
 
 def test_events_are_as_in_tables(tmp_path):
-    """Sealed and unsealed events of several partitions: events and table rows say the same, in every kind of scan."""
+    """Events and table rows agree for sealed and unsealed events of several partitions, in every kind of scan."""
     with aggregator.open(tmp_path / "catalog") as catalog:
         topic = catalog.create_topic("t", indexes=["kind"])
         for number in range(6):
@@ -167,7 +167,7 @@ def test_events_are_as_in_tables(tmp_path):
 
 @pytest.mark.parametrize("keys", ["text", "binary"])
 def test_short_answers_are_as_long_ones(tmp_path, monkeypatch, keys):
-    """Tables of a short history, which are made of events, are those that segments and unsealed batches give."""
+    """Tables built from events, for short histories, equal those of segments and unsealed batches."""
     spaces = ["a", "b", "a", "a"] if keys == "text" else [b"a\xff", b"b", b"a\xff", b"a\xff"]
     read_as_events = []
     with aggregator.open(tmp_path / "catalog") as catalog:
@@ -184,7 +184,7 @@ def test_short_answers_are_as_long_ones(tmp_path, monkeypatch, keys):
                 "share": [0.1, float("inf"), None, -0.0],
                 "done": [True, False, None, True],
             }
-            table = pa.concat_tables([pa.table(columns)] * 8)  # unsealed batches of more rows than are taken for few
+            table = pa.concat_tables([pa.table(columns)] * 8)  # unsealed batches with more rows than count as few
             topic.append(table, partition=str(number % 2))
             if number == 1:
                 catalog.seal()
@@ -203,7 +203,7 @@ def test_short_answers_are_as_long_ones(tmp_path, monkeypatch, keys):
                     )
                     found = scan.to_table()
                     patch.setattr("aggregator.read.scan.FEW_VALUES", len(found) * len(found.schema) - 1)
-                    assert scan.to_table().equals(expected)  # which begins, and finds too much
+                    assert scan.to_table().equals(expected)  # which begins and finds too many
                 assert found.equals(expected)
                 assert found.schema.equals(expected.schema)
     assert len(read_as_events) == 4 * len(options)

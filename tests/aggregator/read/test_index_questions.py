@@ -1,4 +1,4 @@
-"""What topics are asked and told to be: checked at once, the same for sealed and unsealed events."""
+"""Arguments of topics are checked immediately, the same for sealed and unsealed events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def catalog(tmp_path):
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_values_that_an_index_cannot_hold(catalog, sealed):
-    """A value of another kind than the index's is a mistake, not an empty answer, wherever the events are."""
+    """A value of another type than the index's is an error, not an empty answer, sealed or not."""
     schema = pa.schema([("code", pa.int64()), ("ok", pa.bool_())])
     topic = catalog.create_topic("t", schema, indexes=["type", "code", "ok"])
     topic.append([{"space": "a", "timestamp": 1, "type": "x", "code": 5, "ok": True}])
@@ -34,7 +34,7 @@ def test_values_that_an_index_cannot_hold(catalog, sealed):
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_an_index_of_two_types(catalog, sealed):
-    """Each value is looked for among those of its kind."""
+    """In an index of several types, a value matches only values of its own type."""
     topic = catalog.create_topic("t", indexes=["code"])
     for value in (5, "5", True):
         topic.append([{"space": "a", "timestamp": 1, "code": value}])
@@ -48,7 +48,7 @@ def test_an_index_of_two_types(catalog, sealed):
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_texts_that_no_event_can_have(catalog, sealed):
-    """Half a surrogate pair is no value of any event, sealed or not."""
+    """A lone surrogate matches no event, sealed or not."""
     topic = catalog.create_topic("t", indexes=["type"])
     topic.append([{"space": "a", "timestamp": 1, "type": "x"}])
     if sealed:
@@ -59,7 +59,7 @@ def test_texts_that_no_event_can_have(catalog, sealed):
 
 
 def test_limits_beyond_every_count(catalog):
-    """However large a limit is, it is one."""
+    """Any limit is accepted, however large."""
     topic = catalog.create_topic("t")
     topic.append([{"space": "a", "timestamp": 1}] * 3)
     for scan in (topic.scan(limit=2**70), topic.scan(space="a", limit=2**70), topic.read("0", limit=2**70)):
@@ -69,14 +69,14 @@ def test_limits_beyond_every_count(catalog):
 
 @pytest.mark.parametrize("name", ["space", "grouping", "timestamp", "record_index", "partition", "", 5])
 def test_names_that_no_index_can_have(catalog, name):
-    """An index is on a payload column; nothing is made of a topic that is told otherwise."""
+    """An index must be on a payload column; otherwise no topic is created."""
     with pytest.raises(UsageError, match="cannot be the name of an index"):
         catalog.create_topic("t", indexes=[name])
     assert catalog.topics() == ()
 
 
 def test_what_is_no_schema_and_no_column(catalog):
-    """Python's own errors are none of ours."""
+    """Invalid arguments raise the library's errors, not Python's."""
     with pytest.raises(UsageError, match=r"schema must be a pyarrow\.Schema, not dict"):
         catalog.create_topic("t", {"x": "int64"})
     topic = catalog.create_topic("t")
@@ -87,7 +87,7 @@ def test_what_is_no_schema_and_no_column(catalog):
 
 
 class Colour(pa.ExtensionType):
-    """A type of the caller's own; pyarrow gives such types no hash."""
+    """A user-defined type; pyarrow gives such types no hash."""
 
     def __init__(self) -> None:
         super().__init__(pa.int32(), "tests.colour")
@@ -101,7 +101,7 @@ class Colour(pa.ExtensionType):
 
 
 def test_a_type_of_the_callers_own(catalog):
-    """Values of an extension type are stored as what they are made of."""
+    """Values of an extension type are stored as their storage type."""
     colours = pa.ExtensionArray.from_storage(Colour(), pa.array([255, None], pa.int32()))
     topic = catalog.create_topic("t")
     for _ in range(2):
@@ -110,7 +110,7 @@ def test_a_type_of_the_callers_own(catalog):
 
 
 def test_categories_are_texts(catalog):
-    """Dictionaries of any library's texts are stored as texts, as the same texts without a dictionary are."""
+    """Dictionaries of any text type are stored as plain text."""
     topic = catalog.create_topic("t")
     for kind in (pa.string(), pa.large_string(), pa.string_view()):
         values = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", "y"]).cast(kind))

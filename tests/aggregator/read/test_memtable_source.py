@@ -1,4 +1,4 @@
-"""Events of a space among unsealed ones: the same as a sort of all of them gives, with whatever else lies about."""
+"""Unsealed events of a space equal a full sort, whatever other events there are."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ ASKED = st.fixed_dictionaries(
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory):
-    """One for all examples, each of which has a topic of its own."""
+    """A catalog for all examples, each of which has its own topic."""
     with aggregator.open(tmp_path_factory.mktemp("catalog") / "c", durability="none") as opened:
         yield opened
 
 
 def batch_of(events, extra):
-    """A batch; with `extra` it has one more column, so that its schema is another."""
+    """A batch; with `extra` it has one more column and so another schema."""
     columns = {
         "space": [space for space, _, _ in events],
         "grouping": [grouping for _, _, grouping in events],
@@ -51,7 +51,7 @@ def batch_of(events, extra):
 
 
 def expected(rows, asked):
-    """The rows (time, partition, record index, space, grouping) that a question asks for, in its order."""
+    """The rows (time, partition, record index, space, grouping) that a query returns, in order."""
     found = [
         row
         for row in sorted(rows)
@@ -72,25 +72,25 @@ def expected(rows, asked):
     st.sampled_from([None, "b"]),
     st.booleans(),
 )
-@example(  # what is looked at first has enough, and the ties that come before it are elsewhere
+@example(  # the rows read first suffice, but earlier ties are elsewhere
     [([("a", 5, "x")] * 4, "0", False, ""), ([("a", 5, "x")] * 4, "1", False, "")],
     [{"space": "a", "limit": 2, "reverse": True}], None, False,
 )  # fmt: skip
 @example([([("a", 5, "y"), ("a", 5, "x")], "0", False, "seal")], [{"space": "a"}], None, False)  # not by grouping
 def test_events_of_a_space(catalog, steps, questions, erased, alike):
-    """Times that tie over partitions, late events, two schemas, sealed ones, an erased space, equal hashes, limits."""
+    """Ties across partitions, late and sealed events, two schemas, an erased space, equal hashes and limits work."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"NEWEST_ROWS": 3, "INDEXED_ROWS": 2, "ASKED_OFTEN": 1, "COMMON": 0, "FEW_RUNS": 2}.items():
             patch.setattr(unsealed, name, value)
         patch.setattr(unsealed, "MAX_LOOKUP_ROWS", 8)
         patch.setattr(unsealed_source, "GROWTH", 2)
         patch.setattr(unsealed_source, "FIRST_WINDOW_ROWS", 2)
-        if alike:  # keys of one length have one hash
+        if alike:  # keys of the same length have the same hash
             patch.setattr(space_index, "_hash", len)
             patch.setattr(space_index, "_hashes", lambda keys: pc.binary_length(keys).to_numpy().astype(np.uint64))
         topic = catalog.create_topic(f"t{len(catalog.topics())}", roll=ROLL)
         rows = []
-        for number in "012":  # partitions come to be in the order of their names
+        for number in "012":  # partitions are created in name order
             topic.append(batch_of([("z", 0, "x")], False), partition=number)
         for events, partition, extra, then in steps:
             receipt = topic.append(batch_of(events, extra), partition=partition)
@@ -117,7 +117,7 @@ def test_events_of_a_space(catalog, steps, questions, erased, alike):
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory):
-    """A topic of two schemas and two partitions with indexes, sealed nowhere; and the same sealed."""
+    """A topic with two schemas, two partitions and indexes: once unsealed, once sealed."""
     topics = []
     with aggregator.open(tmp_path_factory.mktemp("indexed") / "c", durability="none") as opened:
         for name in ("sealed", "open"):
@@ -150,7 +150,7 @@ INDEX_QUESTIONS = [
 
 @pytest.mark.parametrize("question", INDEX_QUESTIONS, ids=str)
 def test_values_of_indexes_among_unsealed_events(indexed, question):
-    """What was not sealed yet answers as what was: unique, common and absent values, one condition and two."""
+    """Index lookups in unsealed events equal sealed ones: unique, common and absent values, one or two conditions."""
     unsealed_topic, sealed = indexed
     assert unsealed_topic.stats()["unsealed_rows"]
     assert not sealed.stats()["unsealed_rows"]
@@ -163,7 +163,7 @@ def test_values_of_indexes_among_unsealed_events(indexed, question):
 
 
 def test_a_unique_value_takes_one_unsealed_row(indexed, monkeypatch):
-    """Before, all columns of every unsealed row were copied and sorted: 220 ms for half a million."""
+    """A lookup of a unique value copies one row; copying and sorting all unsealed rows took 220 ms for 500,000."""
     taken = []
     original = unsealed.Rows.take
     monkeypatch.setattr(

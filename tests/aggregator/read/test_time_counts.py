@@ -1,4 +1,4 @@
-"""Histograms of scans and statements: as counting the times of all answers gives them, and most is not read."""
+"""Histograms of scans and statements equal counting all times, and read little."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPAN = 10_000_000
 
 
 def make(path):
-    """Two partitions, eight segments and some that is not sealed; a space that was erased; streams beside."""
+    """Two partitions, eight segments and unsealed events; an erased space; streams in another topic."""
     catalog = aggregator.open(path, durability="none")
     topic = catalog.create_topic("clicks", indexes=["type"], roll={"rows": 10**6})
     rng = np.random.default_rng(5)
@@ -42,13 +42,13 @@ def make(path):
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory):
-    """One that nobody changes."""
+    """A catalog that no test changes."""
     with make(tmp_path_factory.mktemp("histograms") / "c") as made:
         yield made
 
 
 def check(found, times, buckets=60):
-    """The histogram is that of these times."""
+    """Check that the histogram counts these times."""
     assert found.total == len(times)
     assert len(found.counts) <= buckets
     for (low, high), count in zip(found.spans(), found.counts, strict=True):
@@ -68,7 +68,7 @@ QUESTIONS = [
 
 @pytest.mark.parametrize("options", QUESTIONS, ids=str)
 def test_scans(catalog, options):
-    """Of every question, by index, too, and with few spans and many."""
+    """Histograms are right for every kind of scan, also by index, with few and many spans."""
     topic = catalog.topic("clicks")
     for buckets in share_of((7, 2, 900, 60), 2):
         check(topic.scan(**options).histogram(buckets), times_of(topic.scan(**options)), buckets)
@@ -85,7 +85,7 @@ STATEMENTS = [
 
 @pytest.mark.parametrize("text", share_of(STATEMENTS, 2))
 def test_statements(catalog, text):
-    """Of streams, of topics and of both; LIMIT does not matter, `start` and `end` do."""
+    """Histograms are right for streams, topics and both; LIMIT is ignored, `start` and `end` apply."""
     check(catalog.query(text).histogram(), times_of(catalog.query(text)))
     check(catalog.query(f"{text} LIMIT 3").histogram(), times_of(catalog.query(text)))
     narrowed = catalog.query(text, start=25_000_000, end=30_000_000)
@@ -94,7 +94,7 @@ def test_statements(catalog, text):
 
 
 def test_hidden_events_do_not_count(tmp_path):
-    """A space that was erased is gone from the histogram at once."""
+    """An erased space is gone from the histogram immediately."""
     with make(tmp_path / "c") as catalog:
         topic = catalog.topic("clicks")
         before = topic.scan().histogram().total
@@ -109,7 +109,7 @@ def test_hidden_events_do_not_count(tmp_path):
 
 
 def test_segments_in_one_span_are_not_read(catalog, monkeypatch):
-    """What the manifest knows is enough where a segment lies in one span, for a scan and for a statement."""
+    """For a segment within one span the manifest suffices, for a scan and for a statement."""
     read = []
     real = time_counts.segment_times
     monkeypatch.setattr(
@@ -121,18 +121,18 @@ def test_segments_in_one_span_are_not_read(catalog, monkeypatch):
     assert topic.scan().histogram(2).total == 4500
     assert catalog.query("SELECT FROM topic = clicks").histogram(2).total == 4500
     assert not read
-    monkeypatch.setattr(topic.scan()._pool, "counts", Cache(1 << 20))  # other tests may have asked for the same spans
+    monkeypatch.setattr(topic.scan()._pool, "counts", Cache(1 << 20))  # other tests may have counted the same spans
     found = topic.scan().histogram(100)
     assert len(read) == 8
     assert topic.scan().histogram(100) == catalog.query("SELECT FROM topic = clicks").histogram(100) == found
-    assert len(read) == 8  # each once
+    assert len(read) == 8  # once each
     low, high = found.start_us, found.start_us + 60 * found.width_us
     part = topic.scan(start=low + 1, end=high)
-    check(part.histogram(61), times_of(part), 61)  # spans of the same width, of segments that are cut or whole
+    check(part.histogram(61), times_of(part), 61)  # spans of the same width, from whole segments and parts
 
 
 def test_limits_are_refused(catalog):
-    """A histogram of the first ten would tell nothing, and one by record index has no times."""
+    """A histogram of a limited scan, or by record index, is refused."""
     topic = catalog.topic("clicks")
     for answer in (topic.scan(limit=10), topic.read("0")):
         with pytest.raises(InvalidRequestError, match="a histogram is of all events by time"):
@@ -142,7 +142,7 @@ def test_limits_are_refused(catalog):
 
 
 def test_segment_facts(catalog):
-    """Each segment with its rows and times, by time; what is not sealed is in none."""
+    """Segments are listed by time with their rows and times; unsealed events are in none."""
     segments = catalog.topic("clicks").segments()
     assert sum(each["rows"] for each in segments) == 4000
     assert [each["min_timestamp"] for each in segments] == sorted(each["min_timestamp"] for each in segments)
@@ -152,7 +152,7 @@ def test_segment_facts(catalog):
 
 
 def test_states_of_segments(tmp_path):
-    """Those that may hold an erased space say so until it is gone, and those of which another is made meanwhile."""
+    """Segments report whether they may contain an erased space, and whether they are being merged."""
     with no_background(), aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t")
         for n in range(4):

@@ -1,4 +1,4 @@
-"""Many segments that overlap in time: what is read one by one, of few of them where few rows are wanted."""
+"""Many segments that overlap in time are read in waves, and only few of them if few rows are wanted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNMERGED = Tuning(fan_in=1 << 30)
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory):
-    """Segments that each span nearly all of the time; some events not sealed, one segment long before all others."""
+    """Segments that each cover almost the whole time, some unsealed events, and one segment long before all others."""
     rng = np.random.default_rng(3)
     with aggregator.open(tmp_path_factory.mktemp("waves") / "c", durability="none", tuning=UNMERGED) as made:
         topic = made.create_topic("clicks", indexes=["type"], roll={"rows": 10**6})
@@ -42,7 +42,7 @@ def catalog(tmp_path_factory):
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("most", share_of([100 << 10, 64 << 20], 2), ids=share_of(["many waves", "one"], 2))
 def test_as_all_at_once(catalog, monkeypatch, reverse, most):
-    """Waves give what reading side by side gives, of any part of the time, ties and all."""
+    """Waves give the same rows as reading all segments in parallel, for any time range, with ties."""
     topic = catalog.topic("clicks")
     spans = [{}, {"start": 100, "end": SPAN // 2}, {"start": 1000, "end": 1001}, {"start": -SPAN, "end": 40}]
     select = "SELECT FROM topic = clicks WHERE type = t1"
@@ -62,7 +62,7 @@ def test_as_all_at_once(catalog, monkeypatch, reverse, most):
 
 
 def test_newest_of_few_segments(tmp_path):
-    """The newest rows are read of those segments that can hold them."""
+    """The newest rows are read only from segments that can contain them."""
     with aggregator.open(tmp_path / "c", durability="none", tuning=UNMERGED) as catalog:
         topic = catalog.create_topic("clicks", roll={"rows": 10**6})
         for number in range(40):
@@ -77,7 +77,7 @@ def test_newest_of_few_segments(tmp_path):
 
 @pytest.mark.parametrize("reverse", share_of([False, True], 2))
 def test_small_waves_that_are_large(catalog, monkeypatch, reverse):
-    """A wave with more bytes than the scan's window is read again segment by segment, and the answer is the same."""
+    """A wave with more bytes than the scan's window is read again segment by segment, with the same answer."""
     topic = catalog.topic("clicks")
     whole = topic.scan(reverse=reverse).to_table()
     chosen = catalog.query("SELECT FROM topic = clicks").to_table()
@@ -99,7 +99,7 @@ def test_small_waves_that_are_large(catalog, monkeypatch, reverse):
 
 
 def test_memory(catalog, monkeypatch):
-    """What overlaps is not held all at once."""
+    """Overlapping segments are not in memory all at the same time."""
     monkeypatch.setattr(waves, "WAVE_BYTES", 64 << 10)
     monkeypatch.setattr(waves, "FIRST_ROWS", 100)
     with Allowance(memory_bytes=200_000):
@@ -109,7 +109,7 @@ def test_memory(catalog, monkeypatch):
 
 @pytest.mark.parametrize("times", share_of([(-(2**63), 2**63 - 1), (2**63 - 3, 2**63 - 1), (7, 7)], 2), ids=str)
 def test_ends_of_time(tmp_path, monkeypatch, times):
-    """From the first time that there is to the last, near the last, and all at one."""
+    """The first and last possible times, near-last times and equal times are read correctly."""
     monkeypatch.setattr(waves, "FEW_ROWS", 1)
     with aggregator.open(tmp_path / "c", durability="none", tuning=UNMERGED) as catalog:
         topic = catalog.create_topic("clicks")

@@ -1,4 +1,4 @@
-"""Fixtures: a running server and a client of it. `served` starts one with other settings."""
+"""Fixtures: a running server and its client. `served` starts a server with other settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aggregator.server import RunningServer
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RunningServer]:
-    """A server with the default settings over a new catalog; `server.url`."""
+    """A server with the default settings over a new catalog; `server.url` is its address."""
     with served(tmp_path / "data") as running:
         yield running
 
@@ -29,14 +29,14 @@ def web(server: RunningServer) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def web_of() -> Iterator[Callable[[RunningServer], httpx.Client]]:
-    """Makes clients of servers that a test starts itself."""
+    """Make clients of servers that a test starts."""
     with contextlib.ExitStack() as clients:
         yield lambda running: clients.enter_context(httpx.Client(base_url=running.url, timeout=120))
 
 
 @pytest.fixture(scope="module")
 def shared_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A client of one server for all tests of a file: for what leaves nothing behind."""
+    """A client of one server shared by the tests of a file, for tests that leave nothing behind."""
     with (
         served(tmp_path_factory.mktemp("shared") / "data") as running,
         httpx.Client(base_url=running.url, timeout=120) as client,

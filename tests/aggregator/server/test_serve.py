@@ -1,4 +1,4 @@
-"""`aggregator serve`: the process as it is run: stopped, killed, with TLS, on public addresses."""
+"""`aggregator serve` as a process: stopped, killed, with TLS, on public addresses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.aggregator.server.plateau.test_plateau import ARROW, arrow_file, reco
 
 
 def append_until_refused(url, span_of, count=10):
-    """Append small batches, keep the spans that were acknowledged, end when the server does."""
+    """Append small batches until the server ends, and keep the acknowledged spans."""
     with httpx.Client(base_url=url, timeout=120) as web, contextlib.suppress(httpx.HTTPError):
         while True:
             first = len(span_of) * count
@@ -43,7 +43,7 @@ def append_until_refused(url, span_of, count=10):
 
 @pytest.fixture
 def logging_as_it_was():
-    """A server in this process sets the log up."""
+    """Restore logging, which a server in this process configures."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -53,9 +53,8 @@ def logging_as_it_was():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=long)])
 def test_stops_under_load(tmp_path, number, capsys, logging_as_it_was):
-    """Stopped or killed in the middle of appends: what was acknowledged is there, once. Asked nicely, it ends with 0,
-    finishes the request that is open, and ends answers that have no end of their own. Another server of the same
-    catalog says meanwhile who holds it.
+    """Stopped or killed amid appends: what was acknowledged is there once. On SIGTERM it exits with 0, finishes the
+    open request and ends endless answers. Meanwhile another server of the catalog names the holder.
     """
     body = arrow_file(records(1000))
     halfway, stopping = threading.Event(), threading.Event()
@@ -123,7 +122,7 @@ WRONG = [
 
 
 def test_refuses_to_start(tmp_path, capsys, logging_as_it_was):
-    """What is wrong or unsafe is one line on stderr, and the catalog is let go."""
+    """An invalid or unsafe setting prints one line to stderr, and the catalog is released."""
     for arguments, told in WRONG:
         assert run(["serve", str(tmp_path / "data"), *arguments]) in (1, 2)
         lines = capsys.readouterr().err.splitlines()
@@ -134,7 +133,7 @@ def test_refuses_to_start(tmp_path, capsys, logging_as_it_was):
 
 
 def test_an_address_that_is_taken(monkeypatch):
-    """It is told, and the socket that could not have it is closed."""
+    """An address in use is reported, and the unused socket is closed."""
     made = []
 
     class Listener(running._Listener):
@@ -153,7 +152,7 @@ def test_an_address_that_is_taken(monkeypatch):
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_the_log_has_a_link(tmp_path, secure, caplog):
-    """What is told as the server starts is where a browser finds it."""
+    """The logged address is the one that a browser needs."""
     caplog.set_level("INFO", "aggregator.server")
     tls = Tls(*CertificateAuthority(tmp_path).issue("127.0.0.1")) if secure else Tls()
     with served(tmp_path / "data", Settings(tls=tls)) as server:
@@ -163,7 +162,7 @@ def test_the_log_has_a_link(tmp_path, secure, caplog):
 
 
 def test_public_addresses(tmp_path):
-    """A public address needs a token, client certificates, or somebody who says so."""
+    """A public address requires a token, client certificates or an explicit setting."""
     with aggregator.open(tmp_path) as catalog:
 
         def check(bind, **more):
@@ -182,7 +181,7 @@ def test_public_addresses(tmp_path):
 
 
 def test_tls(tmp_path):
-    """With a certificate the server speaks TLS only; with authorities for clients, only to those with theirs."""
+    """With a certificate the server only speaks TLS; with client authorities it only accepts their clients."""
     authority = CertificateAuthority(tmp_path)
     stranger = tmp_path / "stranger"
     stranger.mkdir()
@@ -195,7 +194,7 @@ def test_tls(tmp_path):
         with pytest.raises(httpx.HTTPError):
             httpx.get(server.url.replace("https", "http") + "/ok")
         with pytest.raises(httpx.HTTPError):
-            httpx.get(f"{server.url}/ok")  # an authority that it does not know
+            httpx.get(f"{server.url}/ok")  # an unknown authority
     settings = Settings(tls=Tls(certificate, key, authority.certificate))
     with served(tmp_path / "data", settings) as server:
         with pytest.raises(httpx.HTTPError):
@@ -210,7 +209,7 @@ def test_tls(tmp_path):
 
 @long
 def test_a_clean_stop_leaves_little_in_the_log(tmp_path):
-    """What many unsealed events take to read back is done when the server stops; it never loads pandas."""
+    """A clean stop seals many unsealed events, which would take long to read back; pandas is never loaded."""
     count, size = 3000, 4000
     payload = pa.array([f"{row:>{size}}" for row in range(count)])
     with Spawned(tmp_path) as server, httpx.Client(base_url=server.url, timeout=120) as web:
@@ -229,7 +228,7 @@ def test_a_clean_stop_leaves_little_in_the_log(tmp_path):
 
 
 def test_a_server_has_an_allocator_that_gives_back():
-    """Arrow's default keeps what each thread freed: a page's memory once for every thread that ever read one."""
+    """The server's allocator is jemalloc, because Arrow's default keeps memory that each thread freed."""
     if "jemalloc" not in pa.supported_memory_backends():
         pytest.skip("this pyarrow has only its default")
     former = pa.default_memory_pool()

@@ -1,4 +1,4 @@
-"""A server that follows a store beside the one that writes, and takes over from it."""
+"""A server that follows a store next to the writer and takes over from it."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from aggregator.storage.store.lease import look
 if TYPE_CHECKING:
     from benchmarks.s3_endpoint import S3Endpoint
 
-LEASE_S = 4.0  # a busy machine may renew it late by a second or two
+LEASE_S = 4.0  # a busy machine may renew it a second or two late
 ONCE = Retry(attempts=1)
 
 
 def spawned(root: Path, address: str, *flags: str) -> Spawned:
-    """A server process whose directory and store these are."""
+    """A server process with this directory and store."""
     options = ["--store", address, "--durability", "store", "--set", f"catalog.lease={LEASE_S:g}s"]
     return Spawned(root, *options, *flags)
 
 
 def stored(client: Client) -> list[int]:
-    """What a server gives of the topic."""
+    """The topic's events as a server returns them."""
     return sorted(int(payload) for payload in client.topic("t").scan().to_table()["payload"].to_pylist())
 
 
 def takes(client: Client) -> bool:
-    """Whether a server takes a batch, which is stored once however often this is asked."""
+    """Whether a server accepts a batch, which is stored once however often it is sent."""
     try:
         client.topic("t").append(events(20), producer="p", sequence=1)
     except (aggregator.AggregatorError, OSError):
@@ -55,7 +55,7 @@ def takes(client: Client) -> bool:
 
 @pytest.mark.parametrize("how", share_of([signal.SIGSTOP, signal.SIGKILL, signal.SIGTERM], 3))
 def test_a_standby_takes_over(tmp_path: Path, how: signal.Signals):
-    """When the writer is gone: with all that it acknowledged. One that was only paused changes nothing."""
+    """When the writer is gone, the standby takes over with everything acknowledged. A paused writer changes nothing."""
     address = (tmp_path / "store").as_uri()
     with spawned(tmp_path / "a", address) as first, spawned(tmp_path / "b", address, "--standby") as second:
         with Client(first.url) as writer:
@@ -93,7 +93,7 @@ SHIPPED = {
 
 
 def test_shippers_keep_what_a_standby_does_not_take(tmp_path: Path):
-    """It refuses connections of syslog until it has taken over, and has requests sent again."""
+    """A standby refuses syslog connections and tells shippers to retry until it has taken over."""
     address, port = (tmp_path / "store").as_uri(), free_port()
 
     def sent() -> bool:
@@ -121,13 +121,13 @@ def test_shippers_keep_what_a_standby_does_not_take(tmp_path: Path):
 
 
 def test_a_standby_that_is_told_to_stop_as_it_may_take_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It stops, and leaves the catalog to others."""
+    """A standby that is stopped just as it may take over leaves the catalog to others."""
     address = (tmp_path / "store").as_uri()
     with aggregator.open(tmp_path / "a", store=address) as catalog:
         catalog.create_topic("t")
 
     def run(self: running._Server, sockets: list[socket.socket]) -> None:
-        until(lambda: self.should_exit)  # as the lease is free
+        until(lambda: self.should_exit)  # because the lease is free
         self.handle_exit(signal.SIGTERM, None)
 
     monkeypatch.setattr(running._Server, "run", run)
@@ -139,13 +139,13 @@ def test_a_standby_that_is_told_to_stop_as_it_may_take_over(tmp_path: Path, monk
 
 
 def failing(s3: S3Endpoint, told: Callable[[], list[str]]) -> None:
-    """Have the store refuse everything until that is told."""
+    """Let the store refuse everything until a new message is logged."""
     before, ending = len(told()), time.monotonic() + PATIENCE_S
     s3.refuse = lambda method, path, query: 503 if len(told()) == before and time.monotonic() < ending else None
 
 
 def test_a_server_stops_while_its_store_is_of_no_use(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """What waits for it is answered before the time that open requests get is over."""
+    """When a server stops with a failing store, waiting requests are answered within their time limit."""
     told: list[Exception] = []
     with spawned(tmp_path / "a", f"s3://{bucket}/c", "--set", "http.drain=10s") as server:  # 3 for answers
         with Client(server.url) as client:
@@ -178,7 +178,7 @@ def test_a_server_stops_while_its_store_is_of_no_use(tmp_path: Path, s3: S3Endpo
 def test_a_store_that_fails_as_a_standby_begins(
     tmp_path: Path, s3: S3Endpoint, bucket: str, caplog: pytest.LogCaptureFixture
 ):
-    """It says so and waits, before it follows, when it opens the catalog it took over, and when it is begun again."""
+    """If the store fails, a standby reports it and waits, before following and when opening after a takeover."""
     address = f"s3://{bucket}/c"
     with aggregator.open(tmp_path / "a", store=address, lease="1s") as catalog:
         catalog.create_topic("t").append(events(0))
@@ -204,7 +204,7 @@ def test_a_store_that_fails_as_a_standby_begins(
 
 @pytest.mark.parametrize("status", [403, 404])
 def test_a_standby_of_nothing(tmp_path: Path, s3: S3Endpoint, bucket: str, status: int):
-    """Rights that are wrong, and a catalog that is not there, end it at once: waiting would not help."""
+    """Missing rights or a missing catalog end a standby immediately, because waiting would not help."""
     s3.refuse = lambda method, path, query: status
     settings = settings_of({"catalog.store": f"s3://{bucket}/c", "catalog.standby": "true"})
     with pytest.raises(aggregator.AggregatorError, match="refuses" if status == 403 else "no catalog found"):

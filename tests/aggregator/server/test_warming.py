@@ -1,4 +1,4 @@
-"""What a server does a moment after its start: it opens segments, the newest first, while nobody asks anything."""
+"""Soon after its start an idle server opens segments, newest first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from esformat import CorruptSegmentError
 
 @pytest.fixture
 def catalog(tmp_path):
-    """Six segments of two topics, the newer ones made first; and nothing of them is open."""
+    """Six segments of two topics, the newer ones created first; none is open."""
     with aggregator.open(tmp_path / "data", durability="none") as made:
         for name in ("a", "b"):
             topic = made.create_topic(name)
@@ -40,7 +40,7 @@ def opened(catalog):
 
 
 def test_the_newest_first(catalog):
-    """One with each step, of all topics; and where others need their room, the newest is the last that goes."""
+    """Each step opens one segment, newest first over all topics; evicted for space, the newest is last."""
     order = newest_first(catalog)
     assert len(order) == 6
     for n, _ in enumerate(catalog.open_ahead(), 1):
@@ -50,7 +50,7 @@ def test_the_newest_first(catalog):
 
 
 def test_what_was_asked_for_goes_last(catalog):
-    """What is opened ahead pushes nothing out that is in use."""
+    """Opening ahead evicts no segment that is in use."""
     list(catalog.topic("a").scan(start=10, end=11))
     (used,) = opened(catalog)
     list(catalog.open_ahead())
@@ -58,7 +58,7 @@ def test_what_was_asked_for_goes_last(catalog):
 
 
 def test_half_of_the_room_is_left(catalog, monkeypatch):
-    """A catalog may have more segments than stay open."""
+    """Opening ahead fills at most half of the space: a catalog may have more segments than fit."""
     next(catalog.open_ahead())
     monkeypatch.setattr(pools, "OPEN_BYTES", 2 * (catalog._backend.pool._held_bytes + 1))
     assert len(list(catalog.open_ahead())) == 2
@@ -66,7 +66,7 @@ def test_half_of_the_room_is_left(catalog, monkeypatch):
 
 
 def test_a_damaged_one_is_left_to_who_reads_it(catalog):
-    """The others are opened."""
+    """A damaged segment is skipped, and the others are opened."""
     damaged = newest_first(catalog)[1]
     catalog._backend.layout.segment(damaged).write_bytes(b"damaged")
     list(catalog.open_ahead())
@@ -77,7 +77,7 @@ def test_a_damaged_one_is_left_to_who_reads_it(catalog):
 
 @pytest.mark.parametrize("pool", ["reads", "appends"])
 def test_requests_go_first(catalog, pool):
-    """Nothing is opened while one is under way, and nothing any more when the server stops."""
+    """No segment is opened during a request or once the server stops."""
     context = SimpleNamespace(
         catalog=catalog, ready=True, reads=SimpleNamespace(busy=0), appends=SimpleNamespace(busy=0)
     )
@@ -97,7 +97,7 @@ def test_requests_go_first(catalog, pool):
 
 
 def test_a_server_does_it(tmp_path, catalog, monkeypatch):
-    """A moment after its start, when the parser of statements is there as well, or cannot be."""
+    """The server does it soon after its start, once the statement parser is loaded or cannot be."""
     asked = []
 
     def parse(text):

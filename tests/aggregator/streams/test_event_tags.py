@@ -1,4 +1,4 @@
-"""LQL over ordinary topics: topic, partition, space and grouping of an event are its tags, its columns are fields."""
+"""LQL over ordinary topics: topic, partition, space and grouping of an event are tags, its columns are fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ODD = "r 2,{}"
 EVENTS = {  # topic, partition: space, grouping, rating
     ("reviews", "0"): [("r1", "v1", 5), (ODD, "", 3), ("r1", "v2", 4)],
     ("reviews", "p1"): [("r3", "", 1)],
-    ("logs", "0"): [("{a", "v1", 2)],  # no tags, though it begins like some; beside a stream
+    ("logs", "0"): [("{a", "v1", 2)],  # not tags, though it begins like some; next to a stream
 }
 TAGS = [
     {"topic": topic, "partition": partition, "space": space} | ({"grouping": grouping} if grouping else {})
@@ -65,7 +65,7 @@ def texts(answer) -> Counter[str]:
 
 
 def test_everything_is_read(catalog):
-    """Without FROM: events of all topics with keys of text, of streams or not."""
+    """Without FROM, events of all topics with text keys are read, whether they are streams or not."""
     assert catalog.query("SELECT COUNT").to_pylist() == [{"count": 6}]
     assert texts(catalog.query("SELECT")) == Counter(str(TagSet.of(tags)) for tags in [*TAGS, STREAM])
 
@@ -73,7 +73,7 @@ def test_everything_is_read(catalog):
 @examples(60)
 @given(st.one_of(EXPRESSIONS, LISTS.map(lambda tags: str(TagSet.of(tags)))))
 def test_any_source(catalog, source):
-    """FROM chooses the events whose tags match, as it chooses streams."""
+    """FROM selects events by their tags, as it selects streams."""
     wanted = [str(TagSet.of(tags)) for tags in [*TAGS, STREAM] if matches(parse_source(source), TagSet.of(tags))]
     assert texts(catalog.query(f"SELECT FROM {source}")) == Counter(wanted)
     assert catalog.query(f"SELECT COUNT FROM {source}").to_pylist() == [{"count": len(wanted)}]
@@ -81,7 +81,7 @@ def test_any_source(catalog, source):
 
 @pytest.mark.parametrize("others", [[], ["0"], ["0", "1"]], ids=["none", "one partition", "both"])
 def test_streams_beside_other_events(tmp_path, others):
-    """Of one topic: records of streams keep their names, and only the events beside them get tags for those."""
+    """In one topic, stream records keep their tags, and only other events get tags for topic and keys."""
     wanted: Counter[str] = Counter()
     with aggregator.open(tmp_path / "data", durability="none") as opened:
         for partition in ("0", "1"):
@@ -95,7 +95,7 @@ def test_streams_beside_other_events(tmp_path, others):
 
 
 def test_tags_and_columns_in_answers(catalog):
-    """GROUP BY, WHERE and format strings know them."""
+    """GROUP BY, WHERE and format strings accept these tags and columns."""
     counted = catalog.query("SELECT COUNT FROM topic = reviews GROUP BY space").to_pylist()
     assert {row["space"]: row["count"] for row in counted} == {"r1": 2, ODD: 1, "r3": 1}
     assert catalog.query("SELECT COUNT FROM topic = reviews WHERE rating >= 4").to_pylist() == [{"count": 2}]
@@ -105,7 +105,7 @@ def test_tags_and_columns_in_answers(catalog):
 
 
 def test_long_texts_are_not_remembered(catalog):
-    """Statements with other ones each time would fill the memory."""
+    """Long texts are not cached: statements with ever new ones would fill the memory."""
     event_tags._is_so.cache_clear()
     for condition, count in (('topic = "{}"', 0), ('topic != "{}"', 6), ('app = "{}"', 0), ('app != "{}"', 6)):
         assert catalog.query(f"SELECT COUNT FROM {condition.format('x' * 300)}").to_pylist() == [{"count": count}]
@@ -115,7 +115,7 @@ def test_long_texts_are_not_remembered(catalog):
 
 
 def test_a_space_is_looked_up(catalog):
-    """FROM space = … reads no other: segments without it are passed over."""
+    """FROM space = … skips segments without the space."""
     explained = catalog.query("EXPLAIN SELECT FROM {topic=reviews,space=r3}").to_pylist()
     assert [row["topic"] for row in explained] == ["reviews"]
     assert explained[0]["read"] <= 1
@@ -137,7 +137,7 @@ def test_a_space_is_looked_up(catalog):
     ],
 )
 def test_what_matches_nothing_anywhere_is_told(catalog, statement, warning):
-    """As a warning: it may be a mistyped name, or come later. No record matches a field that is not there."""
+    """A name that matches nothing causes a warning, because it may be mistyped; no record matches a missing field."""
     answer = catalog.query(f"SELECT {statement}")
     assert answer.warnings == warning
     counted = catalog.query(f"SELECT COUNT {statement}")
@@ -147,7 +147,7 @@ def test_what_matches_nothing_anywhere_is_told(catalog, statement, warning):
 
 
 def test_a_column_that_msg_hides_is_told(tmp_path):
-    """`msg` is the message and `ts` the time, also where a topic has columns of these names: a wrong 0 is explained."""
+    """`msg` is the message and `ts` the time, even if a topic has such columns; a warning explains a wrong 0."""
     with aggregator.open(tmp_path / "data") as opened:
         opened.create_topic("t").append([{"space": "s", "timestamp": 1, "msg": "hello", "ts": 5}])
         answer = opened.query("SELECT WHERE msg CONTAINS hello")
@@ -160,7 +160,7 @@ def test_a_column_that_msg_hides_is_told(tmp_path):
 
 
 def test_the_command_warns(tmp_path, capsys):
-    """On standard error; the answer stays what it is."""
+    """The command prints warnings to standard error; its output is unchanged."""
     with aggregator.open(tmp_path / "data") as opened:
         opened.create_topic("t").append([{"space": "s", "timestamp": 1}])
     for statement, answer in (("SELECT COUNT FROM {topic=tt}", '{"count":0}\n'), ("SELECT FROM {topic=tt}", "")):

@@ -11,7 +11,7 @@ STREAMS, EACH = 40, 400
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory):
-    """Streams whose records lie beside each other in time, in one sealed segment."""
+    """Streams with interleaved records in one sealed segment."""
     with aggregator.open(tmp_path_factory.mktemp("c") / "c", durability="none") as made:
         for stream in range(STREAMS):
             records = [{"ts": n * 1000 + stream, "msg": f"{n} {stream} " + "x" * 200, "n": n} for n in range(EACH)]
@@ -33,14 +33,14 @@ ASKED = [
 
 @pytest.mark.parametrize(("statement", "answer"), ASKED, ids=[statement for statement, _ in ASKED])
 def test_few_records_take_little_memory(catalog, statement, answer):
-    """A hundredth of what the segment holds, and the right records."""
+    """A few records need a twentieth of the segment's size in memory, and are the right ones."""
     with aggregator.Allowance(memory_bytes=STREAMS * EACH * 200 // 20):
         assert [" ".join(line.split()[:2]) for line in catalog.query(statement).lines()] == answer
         assert [event.data.decode().rsplit(" ", 1)[0] for event in catalog.query(statement)] == answer
 
 
 def test_records_far_apart_are_found(tmp_path):
-    """The first span of times may hold nothing: then longer ones are read."""
+    """If the first time span has too few records, longer ones are read."""
     with aggregator.open(tmp_path, durability="none") as catalog:
         for stream in range(STREAMS):
             times = [0] + [10**15 + n * STREAMS + stream for n in range(EACH)]

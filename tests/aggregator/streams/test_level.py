@@ -1,4 +1,4 @@
-"""One level for records of all senders: what their words and numbers mean, and where a message tells one."""
+"""One level for the records of all senders: words, numbers, and levels within messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("name", "value", "level"), VALUES)
 def test_values(name, value, level):
-    """A word means the same whoever says it; a number what the name of its field says."""
+    """A word means the same from every sender; the meaning of a number depends on its field's name."""
     assert level_of(value, name) == level
 
 
@@ -46,14 +46,14 @@ RECORDS = [
 
 @pytest.mark.parametrize(("record", "more"), RECORDS)
 def test_records(record, more):
-    """The sender's own field stays as it was sent, unless it is called level: then it is beside it."""
+    """The sender's own field is kept; one called level is kept as level_text."""
     given = dict(record)
     add_level(given)
     assert given == {**record, **more}
 
 
 def test_numbers_without_a_meaning():
-    """Records of who does not think of logs: what `level` a game has is not an error."""
+    """Numbers in fields of unrelated records, such as a game's `level`, are not log levels."""
     for record in ({"level": 3}, {"severity": 40, "level": 12}):
         given = dict(record)
         assert not add_level(given, words=True)
@@ -81,7 +81,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("message", "level"), MESSAGES, ids=[str(place) for place in range(len(MESSAGES))])
 def test_messages(message, level):
-    """A level is read where a form says that it is one, not out of sentences or inner objects; in little time."""
+    """A level is taken from a message in a known format, not from sentences or inner objects, and quickly."""
     began = time.thread_time()
     assert level_in(message) == level
     assert time.thread_time() - began < 0.5
@@ -94,7 +94,7 @@ ROWS = st.tuples(st.sampled_from([message for message, _ in MESSAGES if len(mess
 @examples(100)
 @given(st.lists(ROWS, max_size=8), st.sets(st.sampled_from(["level", "severity", "PRIORITY"])))
 def test_many_at_once(rows, names):
-    """A block of records gets the levels that its records would get one by one."""
+    """A block of records gets the same levels as its records one by one."""
     names = sorted(names)
     parts = {name: pa.array([row[1 + place] for row in rows], pa.string()) for place, name in enumerate(names)}
     made = with_levels(pa.array([row[0] for row in rows], pa.binary()), parts)

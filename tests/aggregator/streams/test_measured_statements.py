@@ -1,4 +1,4 @@
-"""Statements over a catalog that measure, list what is different, and name tags in WHERE."""
+"""Statements over a catalog with measures, DISTINCT, and tags in WHERE."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def rows(catalog, statement: str) -> list[tuple]:
 
 
 def test_measures(catalog):
-    """Over columns of a topic and over fields of streams."""
+    """Measures work over columns of a topic and fields of streams."""
     statement = "SELECT COUNT, SUM(price), MAX(price), P50(price) FROM topic = sales GROUP BY space"
     assert rows(catalog, statement) == [("c0", 2, 1.5, 1.5, 0.0), ("c1", 2, 2.5, 2.0, 0.5), ("c2", 2, 3.5, 2.5, 1.0)]
     assert rows(catalog, "SELECT SUM(fields:took), AVG(took), COUNT(DISTINCT user) FROM app = web") == [(120, 15, 2)]
 
 
 def test_distinct(catalog):
-    """Each combination once, by columns and tags."""
+    """DISTINCT returns each combination of columns and tags once."""
     assert rows(catalog, "SELECT DISTINCT zone, user FROM app = web") == [
         ("eu", "u0"), ("eu", "u1"), ("us", "u0"), ("us", "u1")
     ]  # fmt: skip
@@ -57,7 +57,7 @@ def test_distinct(catalog):
     ], 2),
 )  # fmt: skip
 def test_tags_in_conditions(catalog, where, count):
-    """What GROUP BY knows WHERE knows, too, alone, combined and negated; in reading as in counting."""
+    """WHERE accepts the same names as GROUP BY, alone, combined and negated, for reading and counting."""
     where = where.replace("partition =", "`partition` =")
     assert rows(catalog, f"SELECT COUNT WHERE {where}") == [(count,)]
     answer = catalog.query(f"SELECT WHERE {where}")
@@ -66,7 +66,7 @@ def test_tags_in_conditions(catalog, where, count):
 
 
 def test_a_mistyped_name_is_told(catalog):
-    """Where any name may be a field of some record, one that is nearly a column's is warned of."""
+    """A name that is almost a column's causes a warning, although it could be a field of a record."""
     assert catalog.query("SELECT WHERE prices = 1").warnings == [
         "no topic that is read has a column 'prices': did you mean price?"
     ]
@@ -86,7 +86,7 @@ def test_a_mistyped_name_is_told(catalog):
     ],
 )
 def test_measures_that_read_no_column(tmp_path, measures, found):
-    """Rows are counted without looking at them; of a field that no record has there is no value."""
+    """Rows can be counted without a column; measures of a field that no record has are null or 0."""
     with aggregator.open(tmp_path / "plain") as catalog:
         topic = catalog.create_topic("t")
         topic.append([{"space": "a", "timestamp": n} for n in range(3)])

@@ -1,4 +1,4 @@
-"""What a source is told to keep: whether the texts that messages hold are all that is asked."""
+"""Whether matching the texts in messages is sufficient for a source to keep a record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUND = Round({0: 0}, {0: 9})
     ],
 )
 def test_texts_that_are_enough(changes, inside, enough):
-    """Unless something else rules records out: their indexes, times, streams or tags."""
+    """The texts suffice unless indexes, times, streams or tags exclude records, too."""
     for where, told in (('msg CONTAINS "a"', enough), ('msg PREFIX "a"', False)):
         condition = Filter.compile(parse_where(where), Columns(SCHEMA), 0)
         given = {"partition": 0, "around": ROUND, "where": condition, "chosen": None, "first": 0, "end": 9} | changes

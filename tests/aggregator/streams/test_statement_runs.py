@@ -1,4 +1,4 @@
-"""Every kind of LQL statement, run over one small catalog: a table of statements and their answers."""
+"""Every kind of LQL statement over a small catalog: a table of statements and answers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ SELECTS = [
 
 @pytest.mark.parametrize(("text", "times"), SELECTS, ids=[text for text, _ in SELECTS])
 def test_select(catalog, text, times):
-    """Those records, in that order."""
+    """SELECT returns these records in this order."""
     assert [event.timestamp for event in catalog.query(text)] == times
 
 
@@ -95,7 +95,7 @@ LINES = [
 
 @pytest.mark.parametrize(("text", "lines"), LINES, ids=[text for text, _ in LINES])
 def test_lines(catalog, text, lines):
-    """Records as the format string says."""
+    """Records print as the format string says."""
     assert list(catalog.query(text).lines()) == lines
 
 
@@ -121,7 +121,7 @@ TABLES = [
 
 @pytest.mark.parametrize(("text", "rows"), TABLES, ids=[text for text, _ in TABLES])
 def test_table(catalog, text, rows):
-    """The rows of a statement's table; of TRUNCATE the stream, and how many records go and stay."""
+    """A statement returns these rows; for TRUNCATE, each stream with its removed and remaining records."""
     found = catalog.query(text).to_pylist()
     if text.startswith("TRUNCATE"):
         found = [(row["tags"], row["removed records"], row["records"]) for row in found]
@@ -130,7 +130,7 @@ def test_table(catalog, text, rows):
 
 
 def test_show_describe_explain(catalog):
-    """Statements whose answers depend on how records are stored."""
+    """Answers that depend on how records are stored are right."""
     shown = {row["tags"]: row["records"] for row in catalog.query("SHOW PARTITIONS").to_pylist()}
     assert shown == {stream: len(records) for stream, records in RECORDS.items()}
     assert catalog.query("SHOW PARTITIONS zone = us OFFSET 0 LIMIT 5")["tags"].to_pylist() == ["{app=web,zone=us}"]
@@ -142,7 +142,7 @@ def test_show_describe_explain(catalog):
 
 
 def test_pipes_and_truncation(tmp_path):
-    """CREATE, SHOW, DESCRIBE and DELETE PIPE, and a TRUNCATE that is none on trial."""
+    """CREATE, SHOW, DESCRIBE and DELETE PIPE work, and so does TRUNCATE without DRYRUN."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": 1}, {"ts": 2}])
         assert catalog.query("CREATE PIPE p FROM {a=1} WHERE ts > 1000ns BACKFILL")["name"].to_pylist() == ["p"]

@@ -1,4 +1,4 @@
-"""LQL statements over a catalog: against a plain list, with positions that see every record exactly once."""
+"""LQL statements over a catalog equal a plain list, and positions reach every record exactly once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAGS = [{"app": app, "zone": zone} for app in ("web", "db", "it's") for zone in 
 
 
 class Model:
-    """What a catalog holds, as a list of (time, partition number, record index, tags, message, field)."""
+    """A catalog and its contents as a list of (time, partition number, record index, tags, message, field)."""
 
     def __init__(self, path):
         self.path = path
@@ -56,7 +56,7 @@ class Model:
 
 
 def _keys(answer):
-    """What an answer holds: time, stream, message, in order."""
+    """The contents of an answer in order: time, stream, message."""
     return [(event.timestamp, event.space, event.data.decode()) for event in answer]
 
 
@@ -81,9 +81,9 @@ QUESTIONS = [
 
 @pytest.mark.parametrize("large", [False, True])
 def test_selects_equal_a_list(tmp_path, monkeypatch, large):
-    """After random writes, seals, reopenings and compactions every SELECT gives what a sorted list does.
+    """After random writes, seals, reopenings and compactions, every SELECT equals a sorted list.
 
-    large: by the ways that are taken where there is more of everything.
+    large: take the code paths for large amounts.
     """
     if large:
         monkeypatch.setattr(rounds, "FRESH_ROWS", 0)
@@ -111,7 +111,7 @@ def test_selects_equal_a_list(tmp_path, monkeypatch, large):
 
 @pytest.mark.parametrize("text", effort.share_of(["SELECT", "SELECT FROM app = web WHERE msg != m3"], 2))
 def test_positions_see_every_record_once(tmp_path, text):
-    """A reader that takes a few records at a time, while all kinds of things happen, misses and repeats nothing."""
+    """A reader that takes a few records at a time amid all kinds of changes misses and repeats none."""
     model = Model(tmp_path / "c")
     keep = dict([QUESTIONS[0], ("SELECT FROM app = web WHERE msg != m3", lambda r: "app=web" in r[3] and r[4] != "m3")])
     position, seen = "HEAD", []
@@ -130,7 +130,7 @@ def test_positions_see_every_record_once(tmp_path, text):
 
 
 def test_resuming_keeps_the_order(tmp_path):
-    """Pages of a round are the round, although older records come between the pages; those come afterwards."""
+    """Pages of a round keep its order although older records arrive in between; those come afterwards."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": ts, "msg": str(ts)} for ts in (5, 1, 9, 3, 7)])
         first = catalog.query("SELECT LIMIT 2")
@@ -140,11 +140,11 @@ def test_resuming_keeps_the_order(tmp_path):
         second = catalog.query(f'SELECT POSITION "{first.position}" LIMIT 4')
         assert [event.timestamp for event in second] == [5, 7, 9, 0]
         back = catalog.query(f"SELECT POSITION {second.position} OFFSET -6")
-        assert [event.timestamp for event in back] == [0, 1, 3, 5, 7, 9, 6]  # what was read, by time; then what was not
+        assert [event.timestamp for event in back] == [0, 1, 3, 5, 7, 9, 6]  # what was read, by time; then the rest
 
 
 def test_walking_back_goes_by_time(tmp_path):
-    """Behind a page lies the record before it by time, however early the records of the page were written."""
+    """A negative offset from a page's position returns the records before it by time, whenever they were written."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": ts} for ts in (4, 9, 1, 7, 3, 5)])
         first = catalog.query("SELECT LIMIT 3")
@@ -160,7 +160,7 @@ def test_walking_back_goes_by_time(tmp_path):
 
 
 def test_a_position_passes_what_does_not_match(tmp_path):
-    """What was read to its end without a match is not read again."""
+    """Records read to the end without a match are not read again from the position."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"msg": "x"}])
         answer = catalog.query("SELECT WHERE msg = y")
@@ -170,7 +170,7 @@ def test_a_position_passes_what_does_not_match(tmp_path):
 
 
 def test_positions_by_time(tmp_path):
-    """AT begins with the first record that is not older; positions go on from there."""
+    """AT begins with the first record at or after the time; positions continue from there."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": ts} for ts in (1, 2, 2, 3)])
         answer = catalog.query("SELECT POSITION AT 2000ns LIMIT 1")
@@ -180,7 +180,7 @@ def test_positions_by_time(tmp_path):
 
 
 def test_wrong_positions_are_refused(tmp_path):
-    """Every mistyped character is noticed, and so is a position of another catalog."""
+    """Any mistyped character in a position is noticed, and so is a position of another catalog."""
     with aggregator.open(tmp_path / "c") as catalog, aggregator.open(tmp_path / "d") as other:
         catalog.write({"a": "1"}, [{"ts": 1}, {"ts": 2}])
         answer = catalog.query("SELECT LIMIT 1")
@@ -198,7 +198,7 @@ def test_wrong_positions_are_refused(tmp_path):
 
 
 def test_what_retention_took_is_told(tmp_path):
-    """A position that retention has passed tells how many records are gone, and reading goes on behind them."""
+    """A position that retention has passed reports how many records are gone, and reading continues after them."""
     with aggregator.open(tmp_path / "c") as catalog:
         for start in (0, 10, 20):
             catalog.write({"a": "1"}, [{"ts": start + i} for i in range(10)])
@@ -218,7 +218,7 @@ def test_what_retention_took_is_told(tmp_path):
 
 
 def test_positions_grow_with_partitions(tmp_path):
-    """A thousand streams make a position no longer; every partition adds a few bytes."""
+    """A position does not grow with the number of streams."""
     with aggregator.open(tmp_path / "c", durability="none") as catalog:
         for number in range(1000):
             catalog.write({"n": str(number)}, [{"ts": number}])
@@ -228,7 +228,7 @@ def test_positions_grow_with_partitions(tmp_path):
 
 
 def test_columns_and_indexes(tmp_path):
-    """Typed columns compare by their type; an indexed one is looked up, and the answer stays the same."""
+    """Typed columns compare by type; an indexed column is looked up, with the same answer."""
     with aggregator.open(tmp_path / "c") as catalog:
         schema = pa.schema([("data", pa.binary()), ("status", pa.int64()), ("size", pa.int64())])
         catalog.create_topic("web", schema, indexes=["status"])
@@ -252,7 +252,7 @@ def test_columns_and_indexes(tmp_path):
 
 
 def test_show_and_describe(tmp_path):
-    """Streams with their records, the largest first, with totals; one stream with its segments."""
+    """SHOW lists streams with their records, largest first, and totals; DESCRIBE lists a stream's segments."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": i, "msg": "x" * 50} for i in range(10)])
         catalog.write({"a": "2"}, [{"ts": i, "msg": "x" * 50} for i in range(100)])
@@ -285,13 +285,13 @@ def test_show_and_describe(tmp_path):
     ],
 )  # fmt: skip
 def test_what_cannot_be_run(tmp_path, text):
-    """Wrong statements, and those that are not there yet, raise; they never pretend."""
+    """An invalid statement raises an error."""
     with aggregator.open(tmp_path / "c") as catalog, pytest.raises(aggregator.InvalidRequestError):
         catalog.query(text)
 
 
 def test_tail_follows(tmp_path):
-    """Records come as they are written, also of streams made later, each once; the tail ends on time-out."""
+    """A tail returns records as they are written, also of new streams, each once, and ends on timeout."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"app": "web"}, [{"msg": "before"}])
         tail = catalog.tail("SELECT FROM app = web WHERE msg != skip LIMIT 20", timeout_s=60)
@@ -314,7 +314,7 @@ def test_tail_follows(tmp_path):
 
 
 def test_a_column_that_cannot_be_compared_comes_under_a_tail(tmp_path):
-    """It goes on, and so does who comes back with its position; a new statement is refused."""
+    """A tail and its position survive a column that cannot be compared; a new statement is refused."""
     statement = "SELECT FROM app = web WHERE level = error"
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"app": "web"}, [{"msg": "one", "level": "error"}])
@@ -331,7 +331,7 @@ def test_a_column_that_cannot_be_compared_comes_under_a_tail(tmp_path):
 
 
 def test_an_arrival_wakes_at_once():
-    """Who waits hears of an arrival right away, and of none after the time."""
+    """A waiting thread is woken immediately by an arrival, and otherwise returns after its timeout."""
     arrivals = Arrivals()
     assert not arrivals.wait(arrivals.count, 0.01)
     seen = arrivals.count
@@ -343,7 +343,7 @@ def test_an_arrival_wakes_at_once():
 
 
 def test_tail_walks_back(tmp_path):
-    """A negative offset gives the last records first; LIMIT counts over all."""
+    """A negative offset returns the last records first; LIMIT counts all records."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(5)])
         assert [event.data for event in catalog.tail("SELECT OFFSET -2", timeout_s=0)] == [b"3", b"4"]
@@ -351,7 +351,7 @@ def test_tail_walks_back(tmp_path):
 
 
 def test_tail_of_a_reader(tmp_path):
-    """A process that only reads follows as well."""
+    """A reader in another process can follow a tail, too."""
     with aggregator.open(tmp_path / "c") as catalog, aggregator.open(tmp_path / "c", read_only=True) as reader:
         tail = reader.tail("SELECT", timeout_s=120)
         catalog.write({"a": "1"}, [{"msg": "x"}])
@@ -359,7 +359,7 @@ def test_tail_of_a_reader(tmp_path):
 
 
 def test_idle_tails_cost_nothing(tmp_path):
-    """A hundred tails that wait take next to no time of the processor, and end when the catalog closes."""
+    """A hundred waiting tails take almost no CPU time and end when the catalog closes."""
     catalog = aggregator.open(tmp_path / "c")
     tails = [catalog.tail("SELECT") for _ in range(100)]
     threads = [threading.Thread(target=list, args=(tail,), daemon=True) for tail in tails]
@@ -367,7 +367,7 @@ def test_idle_tails_cost_nothing(tmp_path):
         thread.start()
     deadline = time.monotonic() + 60
     spent = 1.0
-    while spent >= 0.05:  # on a busy machine it takes a while until all of them wait
+    while spent >= 0.05:  # a busy machine takes a while until all of them wait
         assert time.monotonic() < deadline
         start = time.process_time()
         time.sleep(1)

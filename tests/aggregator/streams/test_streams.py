@@ -1,4 +1,4 @@
-"""Streams: any tags, made by their first write, found by expressions, known again after any end of the process."""
+"""Streams have any tags, are created by their first write, found by expressions, and survive any end of the process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _reopened(catalog):
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_any_tags_are_stored_and_listed(tmp_path, sealed):
-    """Names and values of any kind name a stream of their own, before and after sealing and reopening."""
+    """Names and values of any kind form separate streams, before and after sealing and reopening."""
     catalog = aggregator.open(tmp_path / "c")
     for place, tags in enumerate(ODD_TAGS):
         catalog.write(tags, [{"ts": place, "msg": f"m{place}"}])
@@ -50,7 +50,7 @@ def test_any_tags_are_stored_and_listed(tmp_path, sealed):
 
 
 def test_records_become_events(tmp_path):
-    """Times, messages and fields of mappings lie where LQL looks for them; what has no column goes into the map."""
+    """Times, messages and fields are stored where LQL finds them; fields without a column go into the map."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.create_topic("web", pa.schema([("data", pa.binary()), ("status", pa.int64())]))
         moment = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
@@ -74,7 +74,7 @@ def test_records_become_events(tmp_path):
 
 
 def test_tables_keep_their_types(tmp_path):
-    """Arrow columns become columns of the topic; ts takes integers and zoned timestamps."""
+    """Arrow columns become columns of the topic; ts may be integers or timestamps with a zone."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, pa.table({"ts": [1, 2], "msg": ["x", None], "took": [0.5, 1.5]}))
         later = pa.array([3_000_000], pa.timestamp("ns", "Europe/Paris"))
@@ -95,7 +95,7 @@ def test_tables_keep_their_types(tmp_path):
     ],
 )  # fmt: skip
 def test_records_that_cannot_be_stored(tmp_path, records):
-    """Refused with one clear error, and nothing is stored."""
+    """Invalid records are refused with one clear error, and nothing is stored."""
     with aggregator.open(tmp_path / "c") as catalog:
         with pytest.raises((aggregator.InvalidRequestError, InvalidEventError)):
             catalog.write({"a": "1"}, records)
@@ -104,7 +104,7 @@ def test_records_that_cannot_be_stored(tmp_path, records):
 
 @pytest.mark.parametrize("tags", [{"a": 1}, {"a": "\ud800"}, {"a": "x" * 5000}])
 def test_tags_that_cannot_be(tmp_path, tags):
-    """Refused, and nothing is stored."""
+    """Invalid tags are refused, and nothing is stored."""
     with aggregator.open(tmp_path / "c") as catalog:
         with pytest.raises(aggregator.InvalidRequestError):
             catalog.write(tags, [{"msg": "x"}])
@@ -112,7 +112,7 @@ def test_tags_that_cannot_be(tmp_path, tags):
 
 
 def test_the_topic_of_log_records(tmp_path):
-    """Whoever made it first with binary keys, or an index on a map, would silence all senders that name no topic."""
+    """The topic `logs` refuses binary keys and unusable indexes, which would block senders that name no topic."""
     with aggregator.open(tmp_path / "c") as catalog:
         for wrong in ({"keys": "binary"}, {"indexes": ["data"]}, {"indexes": ["pid", "fields"]}):
             with pytest.raises(aggregator.InvalidRequestError, match="keys of text"):
@@ -121,7 +121,7 @@ def test_the_topic_of_log_records(tmp_path):
 
 
 def test_spaces_that_are_no_streams(tmp_path):
-    """Of a topic's spaces only canonical tag sets are streams, whoever appended them; binary keys never are."""
+    """Only canonical tag sets among a topic's spaces are streams, whoever appended them; binary keys never are."""
     with aggregator.open(tmp_path / "c") as catalog:
         topic = catalog.create_topic("mixed")
         spaces = ["customer-1", "{d=2,c=1}", "{a=1,b=2}", "{", "{x}", "{{}}"]
@@ -134,7 +134,7 @@ def test_spaces_that_are_no_streams(tmp_path):
 
 
 def test_expressions_choose_streams(tmp_path):
-    """Expressions and tag lists as in LQL; wrong ones are refused."""
+    """Expressions and tag lists select streams as in LQL; wrong ones are refused."""
     with aggregator.open(tmp_path / "c") as catalog:
         for app, zone in (("web", "eu"), ("web", "us"), ("db", "eu")):
             catalog.write({"app": app, "zone": zone}, [{"msg": "x"}])
@@ -147,7 +147,7 @@ def test_expressions_choose_streams(tmp_path):
 
 @pytest.mark.usefixtures("quiet")
 def test_streams_after_a_crash(tmp_path):
-    """A copy of the files of a running catalog knows every stream: those kept, those sealed since, unsealed ones."""
+    """A copy of a running catalog's files has every stream: saved, sealed since, and unsealed."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"n": "1"}, [{"msg": "x"}])
         catalog.seal()
@@ -161,7 +161,7 @@ def test_streams_after_a_crash(tmp_path):
 
 
 def test_streams_of_a_rebuilt_manifest(tmp_path):
-    """Without its manifest a catalog has the same streams."""
+    """A catalog with a rebuilt manifest has the same streams."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"n": "1"}, [{"msg": "x"}])
         catalog.seal()
@@ -172,7 +172,7 @@ def test_streams_of_a_rebuilt_manifest(tmp_path):
 
 
 def test_readers_see_new_streams(tmp_path):
-    """A process that only reads sees streams made after it opened the catalog, sealed or not."""
+    """A reader sees streams created after it was opened, sealed or not."""
     with aggregator.open(tmp_path / "c") as catalog, aggregator.open(tmp_path / "c", read_only=True) as reader:
         for number in range(3):
             catalog.write({"n": str(number)}, [{"msg": "x"}])
@@ -183,7 +183,7 @@ def test_readers_see_new_streams(tmp_path):
 
 
 def test_kept_streams_need_no_segments(tmp_path, monkeypatch):
-    """What the manifest has is not looked up in segments again."""
+    """Streams in the manifest are not looked up in segments again."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"n": "1"}, [{"msg": "x"}])
         catalog.seal()
@@ -195,7 +195,7 @@ def test_kept_streams_need_no_segments(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("quiet")
 def test_streams_that_nobody_asks_for(tmp_path, monkeypatch):
-    """What the manifest knows of all that is there is not read to open a catalog, to work on it, or to close it."""
+    """Opening, using and closing a catalog does not read all streams from the manifest."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"n": "1"}, [{"msg": "x"}])
         catalog.create_topic("events", keys="binary").append(pa.table({"space": [b"{n=9}"], "timestamp": [1]}))
@@ -213,7 +213,7 @@ def test_streams_that_nobody_asks_for(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_only_topics_with_news_are_looked_at(tmp_path, monkeypatch, read_only):
-    """Of many topics those to which something came, or of which something was erased, since they were looked at."""
+    """Only topics with new or erased records since the last look are examined."""
     with aggregator.open(tmp_path / "c") as catalog:
         for number in range(3):
             catalog.write({"n": str(number)}, [{"msg": "x"}], topic=f"t{number}")
@@ -238,7 +238,7 @@ def test_only_topics_with_news_are_looked_at(tmp_path, monkeypatch, read_only):
 
 
 def test_a_topic_that_is_renamed_while_it_is_looked_at(tmp_path, monkeypatch):
-    """Its streams are found by the next question, though nothing else came."""
+    """If a topic is renamed during a look, the next query finds its streams although nothing else changed."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"n": "1"}, [{"msg": "x"}], topic="before")
         follow = StreamIndex._follow_names
@@ -255,7 +255,7 @@ def test_a_topic_that_is_renamed_while_it_is_looked_at(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_erased_streams_leave_no_trace(tmp_path, sealed):
-    """The name of an erased stream goes from the index and from the manifest's file; written again it is back."""
+    """An erased stream's name disappears from index and manifest; written again, the stream is back."""
     with aggregator.open(tmp_path / "c") as catalog:
         for name in ("ann-from-the-third-floor", "bob"):
             catalog.write({"user": name}, [{"msg": "x"}])
@@ -276,7 +276,7 @@ def test_erased_streams_leave_no_trace(tmp_path, sealed):
 
 @long
 def test_fifty_thousand_streams(tmp_path):
-    """An expression over them takes a few milliseconds; the limit leaves room for other work beside the tests."""
+    """An expression over 50,000 streams takes a few milliseconds; the limit allows for other work during the tests."""
     with aggregator.open(tmp_path / "c", durability="none") as catalog:
         names = [str(TagSet.of({"app": f"app{i % 500}", "host": f"h{i}", "zone": "ew"[i % 2]})) for i in range(50_000)]
         catalog.create_topic("logs").append(pa.table({"space": names, "timestamp": list(range(50_000))}))
@@ -295,7 +295,7 @@ def test_fifty_thousand_streams(tmp_path):
 
 @pytest.mark.usefixtures("quiet")
 def test_frames_of_streams_are_large(tmp_path):
-    """Segments with records of streams have larger frames than others, unless their topic's policy says otherwise."""
+    """Segments with stream records have larger frames than others unless the topic's policy sets the size."""
 
     def frames():
         catalog.seal()
@@ -319,7 +319,7 @@ def test_frames_of_streams_are_large(tmp_path):
 
 
 def test_several_streams_in_one_batch(tmp_path):
-    """Records of many streams are one batch: one receipt, one key, all of it or nothing."""
+    """Records of many streams form one batch, with one receipt and one key, stored completely or not at all."""
     with aggregator.open(tmp_path / "c") as catalog:
         table = pa.table({"ts": pa.array([7]), "msg": ["c"], "level": ["warn"]})
         batch = [({"app": "a"}, [{"ts": 5, "msg": "a", "x": 1}, {"ts": 6}]), ({"app": "b"}, table)]
@@ -335,7 +335,7 @@ def test_several_streams_in_one_batch(tmp_path):
 
 
 def test_a_position_behind_each_record(tmp_path):
-    """A reader can go on behind any record of the batch it was given."""
+    """A reader can continue after any record of a batch it received."""
     with aggregator.open(tmp_path / "c") as catalog:
         for start in (0, 3):
             catalog.write({"app": "a"}, [{"ts": start + n, "msg": str(start + n)} for n in range(3)])

@@ -1,4 +1,4 @@
-"""TRUNCATE: the oldest records go, exactly as many as it says, are hidden at once and gone after compaction."""
+"""TRUNCATE removes exactly the oldest records that it reports, hides them immediately, and compaction deletes them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sizes(catalog):
 
 
 def trim_by_hand(rules, rows, sizes):
-    """The same, a record at a time."""
+    """The same decision, one record at a time."""
     left, settled, gone = list(sizes), set(), []
     for stream, size, time, partition, index in rows:
         if stream in settled:
@@ -55,7 +55,7 @@ def trim_by_hand(rules, rows, sizes):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_trimming_equals_a_loop(seed):
-    """Any rules, in batches of any size: what goes is what a plain loop lets go, and it stops no sooner."""
+    """For any rules and batch sizes, the removed records equal a plain loop's, and trimming does not stop early."""
     chance = random.Random(seed)
     rows = [
         (chance.randrange(4), chance.choice([1, 2, 10]), chance.randrange(30), chance.randrange(2), index)
@@ -91,7 +91,7 @@ def test_trimming_equals_a_loop(seed):
 
 
 def test_cuts_by_hand():
-    """Events are hidden by record index and place in time; a cut that another covers is dropped."""
+    """Events are hidden by record index and order in time; a cut covered by another is dropped."""
     table = pa.table(
         {
             "space": ["a"] * 6 + ["b"],
@@ -117,7 +117,7 @@ def test_cuts_by_hand():
 
 
 class Stored:
-    """A catalog beside the list of its records: (time, partition, record index, topic, tags, message)."""
+    """A catalog and the list of its records: (time, partition, record index, topic, tags, message)."""
 
     def __init__(self, path, seed):
         self.chance = random.Random(seed)
@@ -144,7 +144,7 @@ class Stored:
         assert shown == {n: sum(row[4] == n for row in self.rows) for n in {row[4] for row in self.rows}}
 
     def truncate(self, text):
-        """Run it, and take the oldest of each stream off the list, as many as the answer says."""
+        """Run the statement, and remove from the list as many of each stream's oldest records as the answer says."""
         dry = self.catalog.query(text.replace("TRUNCATE", "TRUNCATE DRYRUN")).to_pylist()
         self.check()
         told = self.catalog.query(text).to_pylist()
@@ -158,10 +158,10 @@ class Stored:
         return told
 
 
-@pytest.mark.usefixtures("quiet")  # else sizes change between a dry run and a real one
+@pytest.mark.usefixtures("quiet")  # otherwise sizes change between a dry run and a real one
 @pytest.mark.parametrize("few", share_of([32, 0], 2))
 def test_truncated_equals_a_list(tmp_path, monkeypatch, few):
-    """Over sealed and unsealed records of two topics, again and again, with compaction and reopening in between."""
+    """Repeated truncations of sealed and unsealed records, with compactions and reopenings, equal a list."""
     monkeypatch.setattr(tombstones, "FEW_SPACES", few)
     monkeypatch.setattr("aggregator.streams.truncate.FEW_SPACES", few)
     stored = Stored(tmp_path / "c", few)
@@ -197,7 +197,7 @@ def test_truncated_equals_a_list(tmp_path, monkeypatch, few):
 
 @pytest.mark.usefixtures("quiet")
 def test_limits_are_kept(tmp_path):
-    """MAXSIZE keeps at most so much and not much less; MINSIZE never goes below; MAXDBSIZE takes the oldest of all."""
+    """MAXSIZE keeps at most its size and little less, MINSIZE at least its size; MAXDBSIZE removes the oldest."""
     with aggregator.open(tmp_path / "c") as catalog:
         for start in (0, 1000):
             for app, shift in (("old", 0), ("new", 5000)):
@@ -205,7 +205,7 @@ def test_limits_are_kept(tmp_path):
                 catalog.write({"app": app}, records)
                 catalog.topic("logs").set_policy(
                     roll={"frame_bytes": 4096}
-                )  # larger ones leave nothing of such records
+                )  # larger frames leave nothing of such records
             catalog.seal()
         (record,) = {size // count for count, size in sizes(catalog).values()}
         catalog.query("TRUNCATE app = old MAXSIZE 10k")
@@ -215,17 +215,17 @@ def test_limits_are_kept(tmp_path):
         told = catalog.query("TRUNCATE MINSIZE 5k MAXSIZE 1")
         assert told["tags"].to_pylist() == ["{app=new}", "{app=old}"]
         assert all(5_000 <= size < 5_000 + 2 * record for _, size in sizes(catalog).values())
-        catalog.query("TRUNCATE MAXDBSIZE 6k")  # the records of "old" are the oldest, however lately they were written
+        catalog.query("TRUNCATE MAXDBSIZE 6k")  # the records of "old" are the oldest, even those written last
         left = sizes(catalog)
         assert left["{app=old}"][1] < 1_100
         assert left["{app=new}"][1] >= 5_000
-        assert sum(size for _, size in left.values()) <= 6_000 + len(left) / 2  # each is told to the next byte
+        assert sum(size for _, size in left.values()) <= 6_000 + len(left) / 2  # each size is rounded to a byte
         assert len(catalog.query("TRUNCATE")) == 0
         assert sizes(catalog) == left
 
 
 def test_equal_times_are_cut_between(tmp_path):
-    """Of records of one time as many go as must, by partition and record index."""
+    """Records with the same time are removed by partition and record index, only as many as needed."""
     with aggregator.open(tmp_path / "c") as catalog:
         for partition in "012":
             catalog.write({"a": "1"}, [{"ts": 7, "msg": f"{partition}{i}"} for i in range(10)], partition=partition)
@@ -241,7 +241,7 @@ def test_equal_times_are_cut_between(tmp_path):
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.usefixtures("quiet")
 def test_hidden_at_once_for_everybody(tmp_path):
-    """Scans, counts, tails and positions that are under way, readers in other processes; later records are kept."""
+    """Truncated records are hidden from scans, counts, open tails, positions and readers; later records are kept."""
     with aggregator.open(tmp_path / "c") as catalog, aggregator.open(tmp_path / "c", read_only=True) as reader:
         catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(10)])
         tail = catalog.tail("SELECT POSITION HEAD LIMIT 6", timeout_s=0)
@@ -264,7 +264,7 @@ def test_hidden_at_once_for_everybody(tmp_path):
 
 
 def test_space_is_freed(tmp_path):
-    """Compaction takes what is hidden off the disk; whole segments go, the others are written anew."""
+    """Compaction deletes segments with only hidden records and rewrites the others."""
     with aggregator.open(tmp_path / "c") as catalog:
         for start in range(0, 4000, 1000):
             random_text = [random.Random(start + i).randbytes(100).hex() for i in range(1000)]
@@ -293,7 +293,7 @@ def test_space_is_freed(tmp_path):
 
 
 def test_dry_runs_and_readers(tmp_path):
-    """A dry run changes nothing, and may be asked of a catalog that is only read; a real one may not."""
+    """A dry run changes nothing and works on a read-only catalog; a real truncation does not."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": i} for i in range(10)])
         told = catalog.query("TRUNCATE DRYRUN BEFORE 4000ns")
@@ -307,7 +307,7 @@ def test_dry_runs_and_readers(tmp_path):
 
 
 def test_what_truncation_hides_pipes_do_not_copy(tmp_path):
-    """And what they copied stays."""
+    """Pipes do not copy truncated records; earlier copies stay."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(10)])
         catalog.query("TRUNCATE BEFORE 4000ns")
@@ -322,7 +322,7 @@ def test_what_truncation_hides_pipes_do_not_copy(tmp_path):
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_while_space_is_freed(tmp_path, when):
-    """Before or after the new file takes its place: nothing hidden is back, nothing else gone, no problem told."""
+    """After a crash before or after a rewritten file replaces the old one, contents are right, without a problem."""
     images = []
     apply = Manifest.apply
 
@@ -352,7 +352,7 @@ def test_a_crash_while_space_is_freed(tmp_path, when):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_manifest_rebuilt_while_space_is_freed(tmp_path):
-    """Of a file and the one that it was made from only one counts."""
+    """If both a file and its rewritten version exist, a rebuilt manifest counts one."""
     apply = Manifest.apply
     images = []
 
@@ -376,7 +376,7 @@ def test_a_manifest_rebuilt_while_space_is_freed(tmp_path):
 
 @pytest.mark.parametrize("names", [["data"], ["data", "timestamp"]])
 def test_spark_reads_without_what_is_hidden(tmp_path, names):
-    """Tasks that Spark gets leave it out, whether sealed or not, whatever columns they read."""
+    """Spark tasks omit truncated records, sealed or not, whatever columns they read."""
     plan = pytest.importorskip("aggregator.spark.plan")
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(10)])
@@ -384,7 +384,7 @@ def test_spark_reads_without_what_is_hidden(tmp_path, names):
         catalog.seal()
         catalog.write({"a": "1"}, [{"ts": i, "msg": f"u{i}"} for i in range(3, 8)])
         backend = catalog._backend
-        with backend.upkeep._compacting:  # nothing is freed meanwhile
+        with backend.upkeep._compacting:  # nothing is deleted meanwhile
             catalog.query("TRUNCATE a = 1 BEFORE 5000ns")
             snapshot, pin = backend.snapshot(backend.state.topics["logs"], None)
             union = plan.with_facts(plan.catalog_schema(snapshot.schemas, (), binary_keys=False).arrow)
@@ -400,7 +400,7 @@ def test_spark_reads_without_what_is_hidden(tmp_path, names):
 @pytest.mark.parametrize("sealed", share_of(["nothing", "all", "half"], 2))
 @pytest.mark.parametrize("read", [0, 3, 9])
 def test_a_position_tells_how_many_are_gone(tmp_path, sealed, read):
-    """Records that a reader had not got when they were truncated: hidden first, then off the disk."""
+    """A position reports records truncated before the reader got them, while hidden and after their deletion."""
     with aggregator.open(tmp_path) as catalog:
         for partition in "01":
             for begin in (0, 10):
@@ -426,7 +426,7 @@ def test_a_position_tells_how_many_are_gone(tmp_path, sealed, read):
 
 
 def test_a_pipe_tells_how_many_were_truncated(tmp_path):
-    """Those that it had not looked at; what it copied is not gone."""
+    """Records that a pipe copied before their truncation do not count as gone."""
     with aggregator.open(tmp_path) as catalog:
         catalog.query("CREATE PIPE p")
         catalog.write({"app": "a"}, [{"ts": n, "msg": str(n)} for n in range(4)])

@@ -164,8 +164,7 @@ def test_choice():
     ],
 )
 def test_sealed_at_once(keeps, catalog_bytes, partitions, expected):
-    """A seal is a tenth of what retention keeps, so that little expires at a time, and no larger than without limits.
-    """
+    """A seal is a tenth of what retention keeps, so that little expires at a time, but never larger than without it."""
     assert sealed_at_once(1000, keeps, catalog_bytes, partitions) == expected
 
 

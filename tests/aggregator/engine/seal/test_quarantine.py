@@ -26,7 +26,7 @@ from esformat.write import intake
 pytestmark = pytest.mark.usefixtures("quiet")
 SECRET = "top-secret-name"
 BAD = SECRET + "x" * LONG
-"""A space that no segment takes: the rows that have it are poison, whatever Arrow can do."""
+"""A space that no segment accepts: rows with it cannot be sealed, whatever Arrow can do."""
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def aborting(real):
         return real(path, tables, **options)
     return write
 """
-"""Ends the process with SIGABRT where it writes events of a space, as a bug of a library's would."""
+"""End the process with SIGABRT on writing events of a space, as a bug in a library would."""
 HELPER = (
     ABORTS
     + """

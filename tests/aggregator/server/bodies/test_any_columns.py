@@ -1,4 +1,4 @@
-"""Whatever columns somebody gave the topic, records of those who hear nothing, or cannot change, are all kept."""
+"""Whatever columns a user gave the topic, records of senders that cannot react to errors are all kept."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KINDS = [
     (pa.string(), "odd"),
 ]  # fmt: skip
 NAMES = ("pid", "severity", "level", "status", "scope", "order", "tags", "msg", "ts", "specversion", "source", "host")
-RECORD = "ts", "msg"  # of these names a record has its own
+RECORD = "ts", "msg"  # names of a record's own columns
 
 
 def from_syslog(port):
@@ -121,7 +121,7 @@ def from_cloud_events(web):
 
 
 def send_all(server, web, port, root):
-    """One after the other, so that each meets what those before it left; gives the messages."""
+    """Send one kind after the other, so that each meets the columns of those before. Returns the messages."""
     sent = from_syslog(port) + from_otlp(web) + from_loki(web) + from_bulk(web) + from_json_lines(web)
     return sent + from_collector(server.catalog, root) + from_log_handler(server.url) + from_cloud_events(web)
 
@@ -131,13 +131,13 @@ def as_text(data):
 
 
 def all_of(catalog, count):
-    """What the topic holds, by its messages, when so many records are there."""
+    """The messages of all records, once there are this many."""
     until(lambda: catalog.topic("logs").scan().count() >= count)
     return [as_text(event.data) for event in catalog.topic("logs").scan()]
 
 
 def check_reads(server, web, sent, before):
-    """Scan, LQL and HTTP give every record, unsealed and sealed, and fields by their name."""
+    """Check that scans, LQL and HTTP return every record, unsealed and sealed, with its fields by name."""
     for _ in range(2):
         assert sorted(filter(None, all_of(server.catalog, len(sent) + before))) == sorted(sent)
         rows = [json.loads(line) for line in web.get("/v1/topics/logs/events").text.splitlines()]
@@ -166,7 +166,7 @@ FEW = [KINDS[place] for place in (0, 2, 5, 9, 14)]
     ("kind", "value"), share_of(FEW, 2), ids=lambda each: str(each) if isinstance(each, pa.DataType) else ""
 )
 def test_columns_of_any_type(running, tmp_path, kind, value):
-    """Columns of one type, named as fields of records are: nothing is lost, and fields are found by their name."""
+    """With columns of any one type named like fields of records, nothing is lost, and fields are found by name."""
     server, web, port = running
     table = {"space": ["{app=first}"], "timestamp": [1], **{name: pa.array([value], kind) for name in NAMES}}
     server.catalog.create_topic("logs").append(pa.table(table))
@@ -182,7 +182,7 @@ def test_columns_of_any_type(running, tmp_path, kind, value):
 
 @pytest.mark.parametrize(("kind", "value"), KINDS, ids=lambda each: str(each) if isinstance(each, pa.DataType) else "")
 def test_values_beside_a_column(tmp_path, kind, value):
-    """A value is in the column where that holds it exactly, else it is text in the map; found either way."""
+    """A value is in the column if the column can represent it exactly, otherwise it is text in the map."""
     values = ["odd", 7, 1.25, 0.1, True, [1, "x"], {"a": "x"}, 2**70, b"ab", STAMP, STAMP.date(), None, value]
     with aggregator.open(tmp_path) as catalog:
         catalog.create_topic("logs").append(pa.table({"space": ["s"], "timestamp": [1], "v": pa.array([value], kind)}))
@@ -205,7 +205,7 @@ def test_values_beside_a_column(tmp_path, kind, value):
     ("data", *KINDS[0]), ("fields", *KINDS[0]), ("fields", *KINDS[10]), ("fields", *KINDS[14]),
 ], ids=str)  # fmt: skip
 def test_own_columns_of_any_type(running, tmp_path, name, kind, value):
-    """Columns named as the aggregator's own for records, of another type."""
+    """Columns may have the names of the aggregator's own record columns and other types."""
     server, web, port = running
     table = {"space": ["{app=first}"], "timestamp": [1], name: pa.array([value], kind)}
     server.catalog.create_topic("logs").append(pa.table(table))
@@ -217,7 +217,7 @@ def test_own_columns_of_any_type(running, tmp_path, name, kind, value):
 
 
 def test_columns_that_must_not_be_null(running, tmp_path):
-    """What records lack, or have in some rows only, may be demanded by a schema."""
+    """Columns that records lack, wholly or in part, may be declared not null."""
     server, web, port = running
     fields = [pa.field(name, pa.string(), nullable=False) for name in NAMES]
     whole = pa.map_(pa.string(), pa.string())
@@ -230,7 +230,7 @@ def test_columns_that_must_not_be_null(running, tmp_path):
 
 
 def test_a_repeated_batch_after_a_column_came(tmp_path):
-    """Fields that were text when the batch came first have a column when it is repeated: it is the same batch."""
+    """A repeated batch is recognised even if its fields have a column since."""
     records = [{"ts": 1, "msg": "a", "pid": 5}, {"ts": 2, "msg": "b", "pid": "x"}]
     with aggregator.open(tmp_path) as catalog:
         first = catalog.write({"app": "a"}, records, producer="p", sequence=1)

@@ -1,4 +1,4 @@
-"""Arrow bodies: what is sound is read as it was sent, what is not is refused before it costs memory."""
+"""Arrow bodies: valid ones are read unchanged, others refused before they cost memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read(body: bytes, limit: int = LIMIT) -> pa.Table:
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 @pytest.mark.parametrize("file", [False, True])
 def test_read_as_sent(compression, file):
-    """Streams and files, compressed or not, of several batches."""
+    """Streams and files, compressed or not, of several batches, are read as sent."""
     body = stream(*TABLE.to_batches(max_chunksize=1), compression=compression, file=file)
     assert read(body).equals(TABLE)
 
@@ -54,7 +54,7 @@ def test_read_as_sent(compression, file):
     pa.array([b"short", b"bytes of more than twelve", None], pa.binary_view()),
 ])  # fmt: skip
 def test_shared_values_become_plain(column):
-    """Dictionaries, run ends and views hold the same values as before."""
+    """Dictionaries, run-end encodings and views become plain arrays with the same values."""
     found = read(one(column)).column("c")
     assert found.to_pylist() == column.to_pylist()
     assert not arrow_body._repeats(found.type)
@@ -62,7 +62,7 @@ def test_shared_values_become_plain(column):
 
 @pytest.mark.parametrize("file", [False, True])
 def test_compressed_bomb(file):
-    """A kilobyte that becomes a hundred megabytes is refused unread."""
+    """A kilobyte that would decompress to a hundred megabytes is refused without decompressing."""
     body = one(pa.array(np.zeros(12_500_000, np.int64)[:900_000]), compression="zstd", file=file)
     assert len(body) < 10_000
     with pytest.raises(InvalidEventError, match="decompressed"):
@@ -71,7 +71,7 @@ def test_compressed_bomb(file):
 
 @pytest.mark.parametrize("file", [False, True])
 def test_claimed_length_of_a_buffer(file):
-    """A compressed buffer that claims to be huge is refused before anything is allocated for it."""
+    """A compressed buffer with a huge declared size is refused before any allocation."""
     body = bytearray(one(pa.array(range(5_000)), compression="lz4", file=file))
     true = struct.pack("<q", 40_000)
     at = body.index(true)
@@ -88,14 +88,14 @@ def test_claimed_length_of_a_buffer(file):
                            pa.py_buffer(b"x" * 10_000)]),
 ])  # fmt: skip
 def test_repeated_values_bomb(column):
-    """A value that stands for a hundred thousand is counted as often before it is unpacked."""
+    """A value that stands for a hundred thousand counts that often before it is unpacked."""
     with pytest.raises(InvalidEventError, match="unpacked"):
         read(one(column), limit=4 << 20)
 
 
 @pytest.mark.parametrize("file", [False, True])
 def test_too_many_rows(file):
-    """Rows that cost nothing are counted as well."""
+    """Rows without data count, too."""
     with pytest.raises(InvalidEventError, match="1,000,000 rows"):
         read(one(pa.nulls(1_000_001), file=file))
 
@@ -121,7 +121,7 @@ WORDS = pa.DictionaryArray.from_arrays(pa.array([0, 2, 1, None], pa.uint32()), V
     pa.nulls(3, pa.struct([pa.field("v", pa.string_view())])),
 ])  # fmt: skip
 def test_shared_values_within_others(column):
-    """They become plain, in the type in which a topic stores them."""
+    """Nested dictionaries, run ends and views become plain, in the type that a topic stores."""
     found = read(one(column)).column("c")
     assert found.to_pylist() == column.to_pylist()
     assert found.type == normalise_type(column.type)
@@ -129,7 +129,7 @@ def test_shared_values_within_others(column):
 
 
 MANY = 2**31 - 1
-MANY_NULLS = pa.Array.from_buffers(pa.null(), MANY, [None])  # `pa.nulls` takes a second and 256 MiB for them
+MANY_NULLS = pa.Array.from_buffers(pa.null(), MANY, [None])  # for which `pa.nulls` takes a second and 256 MiB
 
 
 @pytest.mark.parametrize("column", [
@@ -141,27 +141,27 @@ MANY_NULLS = pa.Array.from_buffers(pa.null(), MANY, [None])  # `pa.nulls` takes 
     pa.ListViewArray.from_arrays([0], pa.array([MANY], pa.int32()), MANY_NULLS),
 ])  # fmt: skip
 def test_bombs_within_others(column):
-    """What stands for many is counted wherever it is, before it is unpacked."""
+    """Nested compact encodings are counted at full size before they are unpacked."""
     with pytest.raises(InvalidEventError, match=r"unpacked|too many"):
         read(one(column), limit=4 << 20)
 
 
 def test_unions():
-    """What cannot be stored is refused, and it is said."""
+    """A type that cannot be stored is refused with that reason."""
     union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [VIEWS.slice(0, 1)])
     with pytest.raises(InvalidEventError, match="cannot be stored"):
         read(one(union))
 
 
 def test_same_name_twice():
-    """Two columns of one name are refused."""
+    """Two columns with the same name are refused."""
     with pytest.raises(InvalidEventError, match="two columns"):
         read(stream(pa.record_batch([pa.array([1]), pa.array([2])], names=["a", "a"])))
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"ARROW1\0\0", b"ARROW1\0\0" + b"\xff" * 50, b"\xff" * 40, b"\0" * 64])
 def test_no_arrow(body):
-    """Anything else is refused, and is no failure of the server's."""
+    """Other data is refused as the client's error."""
     with pytest.raises(InvalidEventError):
         read(body)
 
@@ -180,7 +180,7 @@ GOOD = [
 @examples(150)
 @given(st.sampled_from(GOOD), st.integers(0, 10_000), st.binary(min_size=1, max_size=12), st.booleans())
 def test_hostile_bodies(body, at, junk, cut):
-    """Whatever is changed in a body, or cut off it: it is read, and valid then, or refused."""
+    """A body that was changed or truncated is either read and valid or refused."""
     at %= len(body)
     damaged = body[:at] if cut else body[:at] + junk + body[at + len(junk) :]
     try:
@@ -191,11 +191,11 @@ def test_hostile_bodies(body, at, junk, cut):
     table.slice(0, 10).to_pylist()
 
 
-ENTRY = struct.Struct("<qi4xq")  # of a file's index: offset, bytes of metadata, bytes of values
+ENTRY = struct.Struct("<qi4xq")  # the index of a file: offset, bytes of metadata, bytes of values
 
 
 def file_with(change) -> bytes:
-    """A file of two batches whose entries in the index are those that `change` gives."""
+    """A file of two batches whose index entries come from `change`."""
     body = bytearray(stream(*TABLE.to_batches(max_chunksize=1), file=True))
     places = range(len(body) - 10 - 2 * ENTRY.size, 0, -1)
     at = next(at for at in places if follow(*(ENTRY.unpack_from(body, at + n) for n in (0, ENTRY.size))))
@@ -220,7 +220,7 @@ def follow(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     (lambda a, b: [a, (-8, *b[1:])], False),
 ])  # fmt: skip
 def test_the_index_of_a_file(change, is_read):
-    """It names each batch once, as it is; else what was counted would not be what is read."""
+    """A file whose index does not name each batch once is refused: what was counted would not be what is read."""
     body = file_with(lambda two: change(*two))
     if is_read:
         assert read(body).num_rows == 2
@@ -230,7 +230,7 @@ def test_the_index_of_a_file(change, is_read):
 
 
 def test_what_is_read_is_valid():
-    """Offsets that lead out of their buffers, and text that is none, are refused before anybody looks at values."""
+    """Offsets outside their buffers and invalid text are refused before any value is read."""
     good = pa.array(["ab", "cd"])
     offsets = pa.py_buffer(struct.pack("<iii", 0, 2_000_000, 4))
     wrong = pa.Array.from_buffers(pa.string(), 2, [None, offsets, good.buffers()[2]])
@@ -241,7 +241,7 @@ def test_what_is_read_is_valid():
 
 
 def test_names_that_are_no_text():
-    """Names of columns, and of what nests in them, are UTF-8."""
+    """Column names, also nested ones, must be UTF-8."""
     for column in (pa.array([{"field": 1}]), pa.array([1])):
         body = stream(pa.record_batch({"field": column}))
         assert read(body).num_rows == 1
@@ -252,7 +252,7 @@ def test_names_that_are_no_text():
 @pytest.mark.parametrize("unit", [None, "s", "ms", "us", "ns"])
 @pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.uint64()])
 def test_times_that_are_numbers(unit, kind):
-    """They count µs, or what the request says; an empty or null one is none, and one out of range is told."""
+    """Numeric times are in µs or the requested unit; empty or null columns are accepted, out-of-range times refused."""
     size = {"s": 1_000_000, "ms": 1000, "us": 1, None: 1, "ns": 0.001}[unit]
     column = pa.chunked_array([pa.array([0, 7_000, None], kind), pa.array([], kind), pa.array([2_000], kind)])
     found = TimeReader(unit).of_arrow(pa.table({"t": column}), "t").column("t").to_pylist()

@@ -1,4 +1,4 @@
-"""Elasticsearch's bulk interface: what its own client and log shippers send is stored; the rest is refused by item."""
+"""Elasticsearch's bulk interface stores what its client and log shippers send, and refuses errors per item."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def rows(web, query="SELECT FROM {}"):
 
 @pytest.fixture
 def elasticsearch():
-    """Elasticsearch's own client, which takes half a second to load: not in each process of the tests."""
+    """Elasticsearch's client, whose import takes half a second: only processes that need it load it."""
     import elasticsearch.helpers
 
     return elasticsearch
 
 
 def test_the_client_of_elasticsearch(elasticsearch, web, server):
-    """Elasticsearch's own Python client takes this for a server of its kind, and its bulk helper stores."""
+    """Elasticsearch's Python client accepts this server as Elasticsearch, and its bulk helper stores documents."""
     documents = [{"_index": "nginx", "message": f"GET /{n}", "@timestamp": 1772352000000 + n} for n in range(250)]
     with elasticsearch.Elasticsearch(server.url) as client:
         assert client.info()["tagline"] == "You Know, for Search"
@@ -78,14 +78,14 @@ def test_the_client_of_elasticsearch(elasticsearch, web, server):
     ([1], None), (5, None),
 ])  # fmt: skip
 def test_documents(document, record):
-    """A document becomes a record; what cannot is refused for itself."""
+    """A document becomes a record; one that cannot is refused alone."""
     (action,) = read_actions(b'{"index": {"_index": "a"}}\n' + json.dumps(document).encode(), None)
     found = record_of(action)
     assert isinstance(found, Wrong) if record is None else found == ({"index": "a"}, record)
 
 
 def test_items_stand_for_themselves(web):
-    """Some items are stored, some are not; the answer has one for each, in their order."""
+    """Items are stored or refused one by one; the answer has one entry for each, in order."""
     answer = post(
         web, {"index": {}}, {"message": "one"}, {"update": {"_id": "1"}}, {"doc": {}}, {"delete": {"_id": "1"}},
         {"create": {"_index": "other", "_id": 7}}, {"message": "two"}, {"index": {}}, "no json", {"index": {}},
@@ -120,7 +120,7 @@ def test_items_stand_for_themselves(web):
     [{"attempts": 0, "index": {"_index": "a"}}, {}], [{"message": "x"}, {"message": "y"}],
 ])  # fmt: skip
 def test_bodies_that_make_no_sense(shared_web, lines):
-    """Nothing is stored, and the error is one of Elasticsearch's."""
+    """Nothing of an invalid body is stored, and the error looks like Elasticsearch's."""
     answer = post(shared_web, *lines)
     assert (answer.status_code, answer.json()["status"]) == (400, 400)
     assert answer.json()["error"]["reason"]
@@ -128,14 +128,14 @@ def test_bodies_that_make_no_sense(shared_web, lines):
 
 
 def test_paths_of_fluent_bit(web):
-    """With a pipeline it asks for another path, and follows no redirection."""
+    """Fluent Bit's paths, which end in a slash when it uses a pipeline, work without a redirect."""
     for path in ("/_bulk/?pipeline=a", "/b/_bulk/"):
         told = post(web, {"create": {"_index": "a"}}, {"log": "x"}, path=path)
         assert (told.status_code, told.json()["errors"]) == (200, False)
 
 
 def test_odd_actions(web):
-    """An action that is not known is refused for itself, and winston's notes behind an action do not matter."""
+    """An unknown action is refused alone, and winston's extra keys next to an action are ignored."""
     told = post(
         web, {"index": {"_index": "a", "_type": "_doc", "pipeline": None}, "attempts": 0}, {"message": "winston"},
         {"upsert": {"_index": "a", "_id": "5"}}, {"message": "lost"}, {"read": {"_index": "a"}},
@@ -156,7 +156,7 @@ def created(web, *ids, path="/_bulk", verb="create", **headers):
 
 
 def test_what_is_created_twice_is_stored_once(tmp_path, web_of):
-    """By its id, within a request, over requests, and after a restart. An id is of one index, topic and partition."""
+    """A document with an id is stored once, also after a restart. An id belongs to an index, topic and partition."""
     with served(tmp_path / "data") as server:
         web = web_of(server)
         assert created(web, "1", "2", "2", "3") == [201, 201, 409, 201]
@@ -164,9 +164,9 @@ def test_what_is_created_twice_is_stored_once(tmp_path, web_of):
         assert created(web, "2", path="/_bulk?topic=other") == [201]
         assert created(web, "2", path="/_bulk?partition=1") == [201]
         assert created(web, "5", verb="index") == [201]
-        assert created(web, "5", verb="index") == [201]  # events are never changed: it is stored once more
+        assert created(web, "5", verb="index") == [201]  # events never change: it is stored again
         assert created(web, "5") == [409]
-        assert created(web, "6", "1", **{"idempotency-key": "beat:1"}) == [201, 201]  # the key stands for all
+        assert created(web, "6", "1", **{"idempotency-key": "beat:1"}) == [201, 201]  # the key covers the whole request
         assert created(web, "6") == [409]
     with served(tmp_path / "data") as server:
         web = web_of(server)
@@ -178,7 +178,7 @@ def test_what_is_created_twice_is_stored_once(tmp_path, web_of):
 
 
 def test_ids_that_are_known():
-    """The newest are; of a document that two requests create, one does, and the other hears when that has ended."""
+    """The newest ids are known. If two requests create a document, one does; the other learns it after that ended."""
     ids = DocumentIds(known=3)
     assert [ids.claim(key) for key in (b"1", b"1", b"2")] == ["new", "claimed", "new"]
     ids.settle([b"1", b"2"], {b"1": 0})
@@ -190,7 +190,7 @@ def test_ids_that_are_known():
 
 
 def test_ids_that_cannot_be_stored_yet(web, server):
-    """What was refused as a whole can be created later."""
+    """A document that was refused with its request can be created later."""
     server.catalog.create_topic("binary", keys="binary")
     assert created(web, "1", path="/_bulk?topic=binary") == [400]
     key = key_of("logs", "0", "a", "9")
@@ -201,7 +201,7 @@ def test_ids_that_cannot_be_stored_yet(web, server):
 
 
 def test_documents_alone(elasticsearch, web, server):
-    """`_doc` and `_create`, by Elasticsearch's own client."""
+    """Elasticsearch's client can use `_doc` and `_create` for single documents."""
     with elasticsearch.Elasticsearch(server.url) as client:
         made = client.index(index="nginx", document={"message": "one", "@timestamp": 5})
         assert (made["result"], made["_index"], made["_id"]) == ("created", "nginx", "0-0")
@@ -220,7 +220,7 @@ def test_documents_alone(elasticsearch, web, server):
 
 
 def test_helpers(elasticsearch, server, web):
-    """The bulk helpers of Elasticsearch's client, with ids: a retry of all of it stores nothing twice."""
+    """With ids, a full retry by the bulk helpers of Elasticsearch's client stores nothing twice."""
     documents = [{"_op_type": "create", "_index": "shop", "_id": n, "message": f"m {n}"} for n in range(50)]
     with elasticsearch.Elasticsearch(server.url) as client:
         assert elasticsearch.helpers.bulk(client, documents) == (50, [])
@@ -230,7 +230,7 @@ def test_helpers(elasticsearch, server, web):
 
 
 def test_passwords_and_keys(elasticsearch, server, web):
-    """A token is the password, or the key, of Elasticsearch's client, with its own rights; errors are of its kind."""
+    """A token works as password or API key of Elasticsearch's client; errors have Elasticsearch's shape."""
     path = server.catalog.path / "tokens.json"
     token, other = create(path, "shop", ["write"], ["logs"]), create(path, "other", ["read"])
     server.context.authority._looked = 0.0
@@ -252,7 +252,7 @@ def test_passwords_and_keys(elasticsearch, server, web):
 
 
 def test_errors_are_of_its_kind(web, web_of, tmp_path):
-    """On its paths each refusal has its shape and its header, also those that no route has seen."""
+    """Every refusal on its paths has Elasticsearch's shape and header, also those made before routing."""
     small = Settings(http=Http(max_append_bytes=1000))
     with served(tmp_path / "small", small) as server:
         asked = [
@@ -271,9 +271,9 @@ def test_errors_are_of_its_kind(web, web_of, tmp_path):
 
 
 def test_overload_is_of_its_kind(web, server, monkeypatch):
-    """Refused before a route sees it or by the route, in its shape, with the time after which to come again."""
+    """Overload is refused in Elasticsearch's shape with Retry-After, before routing or in the route."""
     lines = [{"index": {"_index": "a"}}, {"message": "x"}]
-    assert post(web, *lines).status_code == 200  # the path is known from here on
+    assert post(web, *lines).status_code == 200  # the path is known from now on
     monkeypatch.setattr(server.context.appends._counts, "busy", server.context.appends.capacity)
     monkeypatch.setattr(server.context.waiting_room, "_patience_s", 0.1)
     for path in ("/_bulk", "/b/_bulk"):
@@ -284,7 +284,7 @@ def test_overload_is_of_its_kind(web, server, monkeypatch):
 
 
 def test_what_shippers_look_at(elasticsearch, shared_web):
-    """Health, licence, version, templates: as they ask, each with the header that clients insist on."""
+    """Health, licence, version and template requests of shippers are answered with the header that clients require."""
     paths = ["/", "/_cluster/health", "/_cluster/health?timeout=5s", "/_license?human=false", "/_xpack",
              "/_ilm/policy/filebeat", "/_index_template/filebeat-8.17.0", "/_template/logstash",
              "/_component_template/a", "/_data_stream/logs-a-b"]  # fmt: skip
@@ -321,7 +321,7 @@ def test_keys(web):
 
 
 def test_records_that_do_not_fit_a_column(web, server):
-    """Values that the topic's column does not hold are kept as text, beside those that it does, in one append."""
+    """In one append, values that fit the topic's column are stored in it, and others as text next to it."""
     server.catalog.create_topic("typed", pa.schema([("data", pa.binary()), ("status", pa.int64())]))
     lines = []
     for number in range(500):
@@ -333,7 +333,7 @@ def test_records_that_do_not_fit_a_column(web, server):
 
 
 def test_deep_documents():
-    """Objects nest within reason; deep ones are one field."""
+    """Documents may be nested 25 deep; one nested 5,000 deep is refused."""
     for depth, good in ((15, True), (25, True), (5_000, False)):
         document = b'{"a":' * depth + b"1" + b"}" * depth
         (action,) = read_actions(b'{"index":{"_index":"a"}}\n' + document + b"\n", None)
@@ -341,7 +341,7 @@ def test_deep_documents():
 
 
 def test_actions_over_several_lines():
-    """Are refused, and how they are written is said."""
+    """Actions over several lines are refused with an explanation of the format."""
     body = json.dumps({"index": {"_index": "a"}}, indent=2).encode() + b'\n{"message": "x"}\n'
     with pytest.raises(InvalidEventError, match=r"^line 1: no action: .*; put each action, and each document, on one"):
         list(read_actions(body, None))
@@ -353,7 +353,7 @@ def test_actions_over_several_lines():
     st.binary(max_size=20), st.text(max_size=10).map(lambda text: json.dumps({text: text}).encode()),
 ), max_size=8))  # fmt: skip
 def test_hostile_bodies(lines):
-    """Any lines are actions with an answer for each, or refused."""
+    """Any lines are either actions with an answer each or refused."""
     try:
         actions = list(read_actions(b"\n".join(lines), "index"))
     except InvalidEventError:

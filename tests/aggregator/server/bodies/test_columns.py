@@ -1,4 +1,4 @@
-"""Columns in JSON: names of types are Arrow's, or what people call them; anything else is refused."""
+"""Columns in JSON: type names are Arrow's or common ones; others are refused."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TYPES = [
 
 @pytest.mark.parametrize(("name", "kind"), TYPES)
 def test_types(name, kind):
-    """A name is read as the type; what is told of the type is read as the same."""
+    """A name is read as its type, and the type's own name is read back as the same type."""
     schema = read_columns({"c": name})
     assert schema == pa.schema([("c", kind)])
     assert read_columns(tell_columns(schema)) == schema
 
 
 def test_order_and_keys():
-    """Columns keep their order; the keys of a topic are not told."""
+    """Columns keep their order; a topic's key columns are not listed."""
     assert read_columns({"b": "int64", "a": "string"}).names == ["b", "a"]
     assert read_columns(None) is read_columns({}) is None
     assert tell_columns(pa.schema([("space", pa.string()), ("n", pa.int64())])) == {"n": "int64"}
@@ -45,6 +45,6 @@ WRONG = [
 
 @pytest.mark.parametrize("given", WRONG, ids=[str(given)[:30] for given in WRONG])
 def test_wrong(given):
-    """It is refused by one error."""
+    """Invalid columns are refused with one kind of error."""
     with pytest.raises(InvalidRequestError, match="schema"):
         read_columns(given)

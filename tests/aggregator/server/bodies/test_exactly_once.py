@@ -1,4 +1,4 @@
-"""Appends under keys, sent again and again to a server that is killed in between: each batch is stored once."""
+"""Appends with keys, sent repeatedly to a server that is killed in between: each batch is stored once."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def send(web: httpx.Client, number: int, content: bytes | None = None) -> httpx.
 
 
 def test_each_batch_three_times_with_kills_in_between(tmp_path):
-    """Every batch is sent three times, to three processes of which two are killed while they store: it is there once,
-    with the record indexes that were acknowledged. The same key with another body is refused.
+    """Every batch is sent three times, to three processes, two of which are killed while storing: it is stored once,
+    with the acknowledged record indexes. The same key with another body is refused.
     """
     first: dict[int, int] = {}
     for life in range(3):
@@ -33,7 +33,7 @@ def test_each_batch_three_times_with_kills_in_between(tmp_path):
             assert web.put("/v1/topics/t", json={}).status_code in (200, 201)
             killer = threading.Timer(0.02 + 0.03 * life, server.stop, (signal.SIGKILL,))
             if life < 2:
-                killer.start()  # somewhere in the middle of what follows
+                killer.start()  # in the middle of what follows
             with contextlib.suppress(httpx.HTTPError):
                 for number in range(BATCHES):
                     answer = send(web, number)
@@ -44,7 +44,7 @@ def test_each_batch_three_times_with_kills_in_between(tmp_path):
                 continue
             assert all(send(web, number).json()["repeated"] for number in range(BATCHES))
             assert send(web, 3, body(4)).status_code == 409
-            assert send(web, 3, body(3)[:-1] + b" \n").status_code == 200  # the same events, written otherwise
+            assert send(web, 3, body(3)[:-1] + b" \n").status_code == 200  # the same events, spelled differently
             rows = web.get("/v1/topics/t/partitions/0/records", params={"columns": "record_index,n"}).text
     found = [json.loads(line) for line in rows.splitlines()]
     assert sorted(row["n"] for row in found) == list(range(BATCHES * 100))

@@ -1,4 +1,4 @@
-"""Times and lines of bodies: the quick ways give what the thorough ones give; hostile text is refused."""
+"""Times and lines in bodies: fast paths agree with full ones; hostile text is refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMES = st.datetimes().map(str) | st.datetimes(timezones=st.timezones()).map(
 @given(TIMES | st.from_regex(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)?", fullmatch=True)
        | st.integers(-(10**20), 10**20).map(str) | st.decimals(-(9 * 10**9), 9 * 10**9, places=9).map(str))  # fmt: skip
 def test_one_time_is_read_as_a_column_of_them_is(text):
-    """Whatever way a time takes, it is the same time."""
+    """A single time and a column of times are read alike."""
     times = Clock().read(pa.array([text]))
     try:
         assert TimeReader().read(text, "t") == times.micros[0]
@@ -35,7 +35,7 @@ def test_one_time_is_read_as_a_column_of_them_is(text):
 
 
 def test_types_that_the_topic_has():
-    """Values are of the types that are known; others are what they look like; long bodies have one type in all."""
+    """Columns of a known type are read as that type, others by their looks; a long body has one type per column."""
     body = b'{"space": "a", "timestamp": 1, "n": "7", "m": "7"}\n'
     table = read_events(pa.py_buffer(body), LINES, types={"m": pa.string()}, binary_keys=False, max_bytes=1)
     assert (table["n"].to_pylist(), table["m"].to_pylist()) == (["7"], ["7"])
@@ -44,12 +44,12 @@ def test_types_that_the_topic_has():
     text = body.replace(b"7", b"x")
     table = read_events(pa.py_buffer(text), LINES, types=known, binary_keys=False, max_bytes=1)
     assert (table["n"].type, table["n"].to_pylist()) == (pa.string(), ["x"])
-    filler = (b"\n" + b" " * (1 << 20)) * 9 + b"\n"  # the second line lies in another block of the reader
+    filler = (b"\n" + b" " * (1 << 20)) * 9 + b"\n"  # the second line is in another block of the reader
     long = b'{"space": "a", "timestamp": 1, "n": 1}' + filler + b'{"space": "a", "timestamp": "1970-01-01", "n": 2.5}'
     table = read_events(pa.py_buffer(long), LINES, types={}, binary_keys=True, max_bytes=1)
     assert (table["n"].to_pylist(), table["space"].to_pylist()) == ([1.0, 2.5], [b"a", b"a"])
     table = read_events(pa.py_buffer(long), LINES, types=known, binary_keys=True, max_bytes=1)
-    assert table["n"].to_pylist() == [1.0, 2.5]  # the first block alone would fit
+    assert table["n"].to_pylist() == [1.0, 2.5]  # the first block alone would fit int64
 
 
 @pytest.mark.parametrize(("accept", "chosen"), [
@@ -57,7 +57,7 @@ def test_types_that_the_topic_has():
     ("image/png", None), ("text/csv, */*;q=0.1", CSV), ("text/csv;q=0", None), ("text/csv;q=x", None), ("", LINES),
 ])  # fmt: skip
 def test_accept(accept, chosen):
-    """The sender gets what it wants most."""
+    """The accepted format with the highest preference is chosen."""
     assert choose(accept, (LINES, CSV)) == chosen
     assert media_of("Application/JSONL; charset=utf-8") == LINES
 
@@ -87,7 +87,7 @@ ROWS = st.lists(
 @given(ROWS.map(lambda rows: "\n".join(map(json.dumps, rows)).encode()) | st.binary(max_size=60)
        | st.text(alphabet='space,timestamp\n"\r 01', max_size=60).map(str.encode), st.sampled_from(INPUTS))  # fmt: skip
 def test_hostile_bodies(body, media):
-    """Any bytes are events, or refused."""
+    """Any bytes are events or are refused."""
     with contextlib.suppress(InvalidEventError):
         table = read_events(pa.py_buffer(body), media, types={}, binary_keys=False, max_bytes=1 << 20)
         table.validate(full=True)

@@ -1,4 +1,4 @@
-"""One question finds the errors of all senders."""
+"""One query finds the errors of all senders."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def log(url):
 
 
 def test_one_question_finds_all_errors(running, tmp_path):
-    """Whoever sent them, and however they said it; and nothing else."""
+    """One query finds all errors of all senders, in whatever form they wrote them, and nothing else."""
     server, web, port = running
     send_syslog(port)
     send_otlp(web)
@@ -141,7 +141,7 @@ def test_one_question_finds_all_errors(running, tmp_path):
 
 
 def test_what_the_sender_said_stays(running):
-    """Beside the level, as it was sent."""
+    """The sender's own word is stored unchanged next to the level."""
     server, web, _ = running
     body = '{"msg": "a", "level": "WARNING"}\n{"msg": "b", "lvl": "WARNING"}\n{"msg": "c", "level": "boss"}\n'
     headers = {"content-type": "application/x-ndjson"}

@@ -1,4 +1,4 @@
-"""Loki's push: what Loki's own code and its clients write is stored; what is wrong is told in plain text."""
+"""Loki's push: what Loki's own code and its clients write is stored; errors are plain text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from esformat import InvalidEventError
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 NANOS = 1772352000_123456789
 
-# Of a program with github.com/grafana/loki/pkg/push and github.com/golang/snappy, which Alloy and promtail send with.
+# From a program with github.com/grafana/loki/pkg/push and github.com/golang/snappy, which Alloy and promtail use.
 FROM_GO = base64.b64decode(
     "wgHwQwqqAQpEe2FwcD0id2ViIiwgcGF0aD0iQzpcXGxvZ3MiLCBxdW90ZT0ic2F5IFwiaFx1MDBlNFwiIiwgam9iPSJ2YXJsASjwPH0SMwoLCIDkj80G"
     "EJWa7zoSB25vIGRpc2saDgoIdHJhY2VfaWQSAjE3GgsKA21zZxIEbWluZRIWCgsI8McZNSRlYXJsaWVyEhMKMk0AbARjYWbpGBEKEwoCe30SDQoLCP//"
@@ -43,12 +43,12 @@ AS_JSON = {"streams": [{"stream": TAGS, "values": [
 
 
 def test_bytes_of_lokis_own_code():
-    """Labels with escapes, metadata, a line that is not UTF-8, times before 1970 and out of order."""
+    """Escaped labels, metadata, a line that is not UTF-8, and times before 1970 or out of order are read."""
     assert read_push(unpack_snappy(FROM_GO, 10_000)) == EXPECTED
 
 
 def test_json():
-    """Times as text, and as numbers, which some clients send."""
+    """Times may be text or, as some clients send them, numbers."""
     assert read_json_push(json.dumps(AS_JSON).encode()) == [
         (tags, {**record, "msg": record["msg"].decode()}) for tags, record in EXPECTED[:2]
     ]
@@ -71,7 +71,7 @@ WAYS = [
 
 @pytest.mark.parametrize(("body", "media", "headers"), WAYS)
 def test_stored(web, server, body, media, headers):
-    """Each way that a push may come: 204, and streams by the labels, entries in the order of time."""
+    """Every form of push is answered 204; labels name the stream, and entries are stored by time."""
     answer = push(web, body, media, **headers)
     assert (answer.status_code, answer.content) == (204, b"")
     assert TAGS in [dict(stream) for stream in server.catalog.streams()]
@@ -82,7 +82,7 @@ def test_stored(web, server, body, media, headers):
     assert rows[1]["fields"] == {"trace_id": "17", "metadata.msg": "mine", "ts_ns": str(NANOS)}
 
 
-# As python-logging-loki 0.3.1 and Fluent Bit's plugin `loki` write them.
+# As written by python-logging-loki 0.3.1 and Fluent Bit's `loki` plugin.
 CLIENTS = [
     (b'{"streams": [{"stream": {"app": "shop", "severity": "warning", "logger": "orders", "count": 5}, "values": '
      b'[["1772352000123456768", "order 17 failed"]]}]}',
@@ -94,14 +94,14 @@ CLIENTS = [
 
 @pytest.mark.parametrize(("body", "tags", "line"), CLIENTS)
 def test_clients(web, server, body, tags, line):
-    """What clients that write JSON send, be all of it UTF-8 or not."""
+    """JSON from real clients is stored, whether all of it is UTF-8 or not."""
     assert push(web, body, JSON).status_code == 204
     (event,) = server.catalog.topic("logs").scan()
     assert (event.data, [dict(stream) for stream in server.catalog.streams()]) == (line, [tags])
 
 
 def test_tenants(tmp_path, web_of):
-    """A tenant is a topic, unless the address names one; tokens say who may push for whom."""
+    """A tenant is a topic unless the address names one; tokens decide who may push for whom."""
     file = tmp_path / "tokens.json"
     token = f"Bearer {create(file, 'w', ['write'], ['team-a'])}"
     with served(tmp_path / "data", Settings(tokens=file)) as server:
@@ -117,7 +117,7 @@ def test_tenants(tmp_path, web_of):
 
 
 def test_ready(shared_web):
-    """What Vector asks before it sends."""
+    """Vector's readiness request is answered."""
     assert (shared_web.get("/ready").status_code, shared_web.get("/ready").text) == (200, "ready\n")
 
 
@@ -141,14 +141,14 @@ def one(*values, labels=None):
     (SNAPPY.compress(b"\x0a\x05\x0a\x03a=1", asbytes=True), PROTOBUF, "stream 0: the labels must be"),
 ])  # fmt: skip
 def test_wrong_bodies(shared_web, body, media, message):
-    """Refused as a whole, with a sentence that says where."""
+    """A wrong body is refused as a whole with a sentence that says where the mistake is."""
     answer = push(shared_web, body, media)
     assert (answer.status_code, answer.headers["content-type"]) == (400, "text/plain; charset=utf-8")
     assert message in answer.text
 
 
 def test_what_can_be_kept_is_kept(web, server, monkeypatch):
-    """Of entries that cannot be stored the others are stored; labels that are too long are cut; both are told."""
+    """If some entries cannot be stored, the others are; long labels are cut; both are reported."""
     monkeypatch.setattr("aggregator.engine.ingest.quota.MAX_BODY_BYTES", 4096 + 1_500)
     answer = push(web, one(["1000", "good"], ["2000", "x" * 2_000], ["3000", "fine"]), JSON)
     assert answer.status_code == 400
@@ -165,7 +165,7 @@ def test_what_can_be_kept_is_kept(web, server, monkeypatch):
 
 
 def test_too_much(tmp_path, web_of):
-    """A block that says that it becomes more than a body may have is refused before there is room for it."""
+    """A block whose declared size exceeds the body limit is refused before memory is allocated."""
     with served(tmp_path, Settings(http=Http(max_append_bytes=10_000))) as server:
         web = web_of(server)
         for body in (SNAPPY.compress(b"\0" * 20_000, asbytes=True), b"\xff\xff\xff\xff\x0f" + b"\0" * 20):
@@ -175,13 +175,13 @@ def test_too_much(tmp_path, web_of):
 
 
 def field(number: int, inner: bytes) -> bytes:
-    """A length-delimited field of a message, of less than 16 KiB."""
+    """A length-delimited field of a message, shorter than 16 KiB."""
     return bytes([number << 3 | 2, len(inner) & 0x7F | 0x80, len(inner) >> 7]) + inner
 
 
 @pytest.mark.parametrize("part", [b"\x12\x00", field(2, b"\x1a\x00" * 50)], ids=["entries", "metadata"])
 def test_tiny_parts(monkeypatch, part):
-    """Parts that take next to nothing in a body, and much of memory, are counted as they are read."""
+    """Parts that are tiny in a body but large in memory are counted while reading."""
     monkeypatch.setattr("aggregator.server.bodies.loki.MAX_PARTS", 1_000)
     labels = field(1, b"{}")
     few = 1_000 if len(part) == 2 else 1_000 // 51
@@ -193,7 +193,7 @@ def test_tiny_parts(monkeypatch, part):
 
 
 def test_metadata_names():
-    """Names that the record has itself get a prefix; of values with the same name the last is kept."""
+    """Metadata with a name of the record gets a prefix; of repeated names the last value is kept."""
     names = (b"metadata.msg", b"msg", b"ts", b"ts_ns")
     pairs = field(1, b"\x08\x01\x10\x01") + b"".join(field(3, field(1, name) + field(2, name)) for name in names)
     ((_, record),) = read_push(field(1, field(1, b"{}") + field(2, pairs)))
@@ -209,7 +209,7 @@ def test_metadata_names():
 @examples(200)
 @given(st.integers(0, len(PLAIN) - 1), st.binary(min_size=1, max_size=6), st.booleans())
 def test_hostile_protobuf(at, junk, cut):
-    """Damaged messages are read, or refused; nothing else happens."""
+    """Damaged messages are either read or refused."""
     body = PLAIN[:at] if cut else PLAIN[:at] + junk + PLAIN[at + len(junk) :]
     with contextlib.suppress(InvalidEventError):
         for tags, record in read_push(body):

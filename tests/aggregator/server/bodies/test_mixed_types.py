@@ -1,4 +1,4 @@
-"""Values of several types in one column: the same rule for rows of Python, JSON over HTTP, JSON of files, and Arrow."""
+"""Mixed value types in a column follow one rule for Python rows, JSON over HTTP, JSON files and Arrow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STEPS = {
 
 
 def of_columns(values):
-    """The values as Arrow, where one column has them."""
+    """The values as an Arrow array; None if Arrow cannot represent them in one column."""
     try:
         return pa.array(values)
     except pa.ArrowException:
@@ -92,7 +92,7 @@ WAYS = {"Arrow": by_arrow, "HTTP": by_http, "command": by_command}
 
 
 def outcome(running, name, way, steps):
-    """Which batches are taken, and what a scan gives of them."""
+    """Which batches are accepted, and the column's type and values in a scan."""
     topic = running[0].create_topic(name)
     accepted = []
     for values in steps:
@@ -107,7 +107,7 @@ def outcome(running, name, way, steps):
 
 @pytest.mark.parametrize(("kind", "way"), share_of(product(STEPS, WAYS), 2))
 def test_one_rule_for_all_ways_in(running, request, kind, way):
-    """What Python's rows give is what the others give: taken or refused, of one type, with the same values."""
+    """Every way in accepts and refuses the same batches as Python rows, with the same type and values."""
     steps = STEPS[kind]
     if way == "Arrow" and any(of_columns(values) is None for values in steps):
         pytest.skip("Arrow has no such column")

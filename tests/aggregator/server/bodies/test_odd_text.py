@@ -1,4 +1,4 @@
-"""Text that is not UTF-8 is escaped; what is well stays as it is, byte for byte; what is neither is refused."""
+"""Text that is not UTF-8 is escaped; valid text stays byte for byte; other errors are refused."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ KIND = ExportLogsServiceRequest.DESCRIPTOR
     (b'"\\ud83d\\ude00"', "\U0001f600", False),
 ])  # fmt: skip
 def test_json(text, found, escaped):
-    """Bytes that are no UTF-8, halves of characters; whole ones are read as they are."""
+    """Bytes that are not UTF-8 and lone surrogates are escaped; valid characters are unchanged."""
     assert read_json(text) == (found, escaped)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"NaN", b'{"a": \xff}', b"[" * 100_000, b'"\\ud800" x', b"\xff"])
 def test_no_json(text):
-    """What is wrong otherwise is refused as before."""
+    """Invalid JSON is refused as before."""
     with pytest.raises(orjson.JSONDecodeError):
         read_json(text)
 
 
 def test_messages():
-    """Texts are escaped, wherever they are and however long they get; bytes, numbers and the rest stay."""
+    """Text is escaped anywhere and at any length; bytes, numbers and the rest are unchanged."""
     assert escaped_message(memoryview(STORED), KIND) == STORED
     broken = STORED.replace(b"TEXT", b"T\xe9X\xff")
     mended = ExportLogsServiceRequest.FromString(escaped_message(memoryview(broken), KIND))
@@ -57,7 +57,7 @@ def test_messages():
 
 
 def test_messages_that_end_early():
-    """A message whose last bytes are missing is none, wherever it was cut: nothing of it is made up."""
+    """A truncated message is refused wherever it was cut."""
     for end in range(len(STORED)):
         try:
             ExportLogsServiceRequest.FromString(STORED[:end])
@@ -68,14 +68,14 @@ def test_messages_that_end_early():
 
 @pytest.mark.parametrize("digits", ["18446744073709551616", "-9223372036854775809", "1" * 300])
 def test_whole_numbers_of_any_length(digits):
-    """They stay as they are, and are written so."""
+    """Integers of any length are read and written unchanged."""
     found, escaped = read_json(f'{{"n": [{digits}]}}'.encode())
     assert (found, escaped) == ({"n": [int(digits)]}, False)
     assert json_text(found) == f'{{"n":[{digits}]}}'.encode()
 
 
 def test_numbers_that_python_does_not_read():
-    """Of more than 4,300 digits: as before."""
+    """Integers of more than 4,300 digits, which Python refuses, are treated as before."""
     text = b"9" * 5_000
     with pytest.raises(orjson.JSONDecodeError):
         read_json(text)
@@ -84,7 +84,7 @@ def test_numbers_that_python_does_not_read():
 @examples(200)
 @given(st.integers(0, len(STORED) - 1), st.binary(min_size=1, max_size=6), st.booleans())
 def test_damaged_messages(at, junk, cut):
-    """Nothing but ValueError comes of them."""
+    """Damaged messages raise only ValueError."""
     body = STORED[:at] if cut else STORED[:at] + junk + STORED[at + len(junk) :]
     with contextlib.suppress(ValueError):
         assert isinstance(escaped_message(memoryview(body), KIND), bytes)

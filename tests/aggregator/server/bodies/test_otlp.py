@@ -1,4 +1,4 @@
-"""OTLP logs: what OpenTelemetry's own exporter sends is stored; what cannot be is told as the protocol says."""
+"""OTLP logs: what OpenTelemetry's exporter sends is stored; errors are reported as the protocol prescribes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ AS_JSON = {"resourceLogs": [{
     (request(FULL).SerializeToString(), PROTOBUF), (orjson.dumps(AS_JSON), JSON),
 ])  # fmt: skip
 def test_records(body, media):
-    """Protobuf and JSON say the same, and every part of a record is kept."""
+    """Protobuf and JSON give the same records, and every part is kept."""
     assert read_records(body, media) == [({"service.name": "shop"}, EXPECTED)]
 
 
@@ -108,7 +108,7 @@ def test_records(body, media):
     ({"severity_number": 24}, {"msg": "", "severity": "FATAL", "severity_number": 24}),
 ])  # fmt: skip
 def test_odd_records(record, expected):
-    """Bodies that are no text, times that are missing, numbers that JSON does not have."""
+    """Bodies that are not text, missing times, and numbers that JSON lacks are read."""
     made = request(record)
     made.resource_logs[0].scope_logs[0].scope.name = ""
     assert [record for _, record in read_records(made.SerializeToString(), PROTOBUF)] == [expected]
@@ -116,7 +116,7 @@ def test_odd_records(record, expected):
 
 @pytest.mark.filterwarnings("ignore:.*LoggingHandler.*:DeprecationWarning")
 def test_the_exporter_of_opentelemetry(web, server):
-    """A program that logs through OpenTelemetry's SDK finds its records here, by the tags of its resource."""
+    """Records of a program that logs through OpenTelemetry's SDK are found by its resource's tags."""
     exporter = OTLPLogExporter(f"{server.url}/v1/logs", compression=Compression.Gzip)
     provider = LoggerProvider(Resource({"service.name": "checkout", "host.name": "web-1"}))
     provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
@@ -155,7 +155,7 @@ def process(number: int) -> dict[str, str]:
 
 
 def test_one_stream_for_all_processes_of_a_service(web, server):
-    """Attributes of the resource that name a process, or are long, are fields; they neither part nor refuse records."""
+    """Resource attributes that are long or name a process become fields; they neither split streams nor fail."""
     made = ExportLogsServiceRequest()
     for number in range(3):
         made.resource_logs.extend(request({"body": f"from {number}"}, tags=process(number)).resource_logs)
@@ -171,7 +171,7 @@ def test_one_stream_for_all_processes_of_a_service(web, server):
 
 
 def test_chosen_attributes_are_tags(tmp_path, web_of):
-    """The operator says which attributes of a resource are tags."""
+    """The operator chooses which resource attributes are tags."""
     chosen = settings_of({"otlp.tags": "host.name, k8s.pod.name"})
     assert chosen.otlp.tags == settings_of({"otlp.tags": ["host.name", "k8s.pod.name"]}).otlp.tags
     with served(tmp_path / "data", chosen) as server:
@@ -185,7 +185,7 @@ def test_chosen_attributes_are_tags(tmp_path, web_of):
 
 
 def test_names_that_several_have(web):
-    """Attributes of the record come first, then those of the scope, then those of the resource: all are kept."""
+    """If names collide, the record's attribute keeps its name, then the scope's, then the resource's; all are kept."""
     made = request({"body": "x", "attributes": {"a": 1, "resource.b": 2}}, tags={"a": "r", "b": "r", "msg": 5, "ts": 6})
     made.resource_logs[0].scope_logs[0].scope.attributes.extend(any_value({"a": "s", "b": "s"}).kvlist_value.values)
     expected = {"a": 1, "scope.a": "s", "resource.a": "r", "b": "s", "resource.b": 2, "resource.resource.b": "r",
@@ -195,7 +195,7 @@ def test_names_that_several_have(web):
 
 
 def test_long_tags(tmp_path, web_of):
-    """Chosen attributes that are too long for tags are cut, and whole among the fields."""
+    """Chosen attributes that are too long for tags are cut, and kept whole as fields."""
     tags = {"service.name": "shop", "line": "y" * 5000} | {f"n{n}": f"{n}" + "z" * 3000 for n in range(20)}
     with served(tmp_path / "data", Settings(otlp=Otlp(tags=tuple(tags)))) as server:
         web = web_of(server)
@@ -209,7 +209,7 @@ def test_long_tags(tmp_path, web_of):
 
 @pytest.mark.parametrize("media", [PROTOBUF, JSON])
 def test_text_that_is_not_utf8(web, media):
-    """Exporters that do not look at their text lose nothing: it is escaped, and told."""
+    """Text that is not UTF-8 is escaped and counted; nothing is lost."""
     whole = request({"body": "caf?", "attributes": {"a": "b"}}, {"body": "x"}).SerializeToString()
     half = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "caf\ud800"}}]}]}]}
     body = whole.replace(b"caf?", b"caf\xe9") if media == PROTOBUF else json.dumps(half).encode()
@@ -221,7 +221,7 @@ def test_text_that_is_not_utf8(web, media):
 
 
 def test_partial_success(web, monkeypatch):
-    """Records that can never be stored are told of, the others are stored."""
+    """Records that can never be stored are reported, and the others are stored."""
     mixed = request({"body": "good"})
     long = {"body": "x" * 2_000}
     mixed.resource_logs.extend(request(long, long).resource_logs)
@@ -246,7 +246,7 @@ def test_partial_success(web, monkeypatch):
     (b"[" * 50_000, JSON, 400), (b"{}", "text/plain", 415),
 ])  # fmt: skip
 def test_wrong_bodies(shared_web, body, media, status):
-    """Anything else is refused with a Status."""
+    """Other bodies are refused with a Status."""
     answer = post(shared_web, body, media)
     assert answer.status_code == status
     assert answer.json()["message"] if media == JSON else answer.content.startswith(b"\x12")
@@ -254,7 +254,7 @@ def test_wrong_bodies(shared_web, body, media, status):
 
 @pytest.mark.parametrize("signal", ["traces", "metrics"])
 def test_signals_that_are_not_stored(shared_web, signal):
-    """Traces and metrics are refused for good, in the encoding that they came in."""
+    """Traces and metrics are permanently refused, in the request's encoding."""
     told = f"{signal} are not stored here, only logs: send them elsewhere"
     answer = shared_web.post(f"/v1/{signal}", json={})
     assert (answer.status_code, answer.json()) == (404, {"message": told})
@@ -264,11 +264,11 @@ def test_signals_that_are_not_stored(shared_web, signal):
 
 
 def test_failure_is_a_status():
-    """The hand-made message has the length that its text has."""
+    """The handwritten Status message has the correct length."""
     for text in ("", "short", "x" * 127, "x" * 128, "ä" * 3000):
         written = failure(text, PROTOBUF)
         field = ExportLogsServiceResponse.FromString(b"")
-        field.partial_success.ParseFromString(written)  # its field 2 is a text as well
+        field.partial_success.ParseFromString(written)  # its field 2 is text, too
         assert text.encode().startswith(field.partial_success.error_message.encode())
 
 
@@ -282,7 +282,7 @@ def field(number: int, inner: bytes) -> bytes:
 
 
 def nested(depth: int) -> bytes:
-    """A request with a body of so many arrays within each other."""
+    """A request whose body is an array nested this deep."""
     value = field(1, b"x")
     for _ in range(depth):
         value = field(5, field(1, value))
@@ -291,7 +291,7 @@ def nested(depth: int) -> bytes:
 
 @pytest.mark.parametrize("depth", [30, 70, 40_000])
 def test_nesting(shared_web, depth):
-    """Values may nest, within reason."""
+    """Values may be nested to a limit."""
     array: dict = {"stringValue": "x"}
     for _ in range(min(depth, 200)):
         array = {"arrayValue": {"values": [array]}}
@@ -306,7 +306,7 @@ GOOD = request(FULL, {"body": {"a": 1}}).SerializeToString()
 @examples(150)
 @given(st.integers(0, len(GOOD) - 1), st.binary(min_size=1, max_size=6), st.booleans())
 def test_hostile_protobuf(at, junk, cut):
-    """Damaged messages are read, or refused; nothing else happens."""
+    """Damaged messages are either read or refused."""
     body = GOOD[:at] if cut else GOOD[:at] + junk + GOOD[at + len(junk) :]
     with contextlib.suppress(InvalidEventError):
         for tags, record in read_records(body, PROTOBUF):
@@ -326,7 +326,7 @@ VALUES = st.recursive(
 @examples(150)
 @given(VALUES)
 def test_hostile_json(value):
-    """Any JSON is read as a request, or refused."""
+    """Any JSON is read as a request or refused."""
     with contextlib.suppress(InvalidEventError):
         for tags, record in read_records(json.dumps(value).encode(), JSON):
             assert all(isinstance(text, str) for pair in tags.items() for text in pair)
@@ -337,7 +337,7 @@ def test_hostile_json(value):
 
 
 def by_protobuf(found) -> list | None:
-    """What protobuf makes of a parsed request, whose ids are hexadecimal in OTLP; None where it takes none of it."""
+    """The records that protobuf reads from a parsed request, with hexadecimal ids; None if it refuses the request."""
     found = copy.deepcopy(found)
     try:
         for resource in found.get("resourceLogs") or ():
@@ -358,7 +358,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def requests(odd):
-    """Export requests as JSON. odd: what may stand in the place of a value."""
+    """Export requests as JSON. odd: values that replace regular ones."""
     any_value = st.deferred(
         lambda: (
             st.just({})
@@ -399,7 +399,7 @@ def requests(odd):
 @examples(100)
 @given(requests(st.none()))
 def test_json_means_what_it_means_to_protobuf(found):
-    """The same records come of it."""
+    """JSON requests give the same records as protobuf's own JSON reader."""
     assert read_records(json.dumps(found).encode(), JSON) == by_protobuf(found)
 
 
@@ -409,7 +409,7 @@ ODD = st.sampled_from(["x", True, 2**63, 2**64, -1, 1.5, 3.0, "", "5", "1.5", []
 @examples(100)
 @given(requests(ODD))
 def test_odd_json_is_refused_or_means_the_same(found):
-    """Where protobuf takes one kind of value for another, it is refused; nothing is taken that protobuf refuses."""
+    """Odd JSON is either refused or read as protobuf reads it; nothing that protobuf refuses is accepted."""
     with contextlib.suppress(InvalidEventError):
         assert read_records(json.dumps(found).encode(), JSON) == by_protobuf(found)
 
@@ -425,7 +425,7 @@ WRONG_VALUES = [
 
 @pytest.mark.parametrize("value", WRONG_VALUES, ids=str)
 def test_json_values_of_the_wrong_kind(value):
-    """They are refused, as body and as attribute."""
+    """Values of the wrong type are refused, as body and as attribute."""
     for record in ({"body": value}, {"attributes": [{"key": "a", "value": value}]}):
         found = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
         with pytest.raises(InvalidEventError, match="not an export request"):

@@ -1,4 +1,4 @@
-"""Export requests whose parts take much more memory than bytes are refused before they are read."""
+"""Export requests whose parts need far more memory than bytes are refused before they are read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECORDS, SCOPES, RESOURCES, VALUES = 0x12, 0x12, 0x0A, 0x0A
 
 
 def field(key: int, content: bytes) -> bytes:
-    """A field of bytes, with three bytes for its length."""
+    """A field of bytes, with a length of three bytes."""
     size = len(content)
     return bytes([key, size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14]) + content
 
@@ -46,18 +46,18 @@ MANY = {
 
 @pytest.mark.parametrize("what", MANY)
 def test_many_empty_parts(monkeypatch, what):
-    """They take 70 to 140 bytes of memory each, and two of the body: none is made when they are too many."""
+    """Empty parts take two bytes in the body and 70 to 140 in memory: too many are refused before any is built."""
     monkeypatch.setattr(otlp_size, "MAX_RECORDS", COUNT // 2)
     monkeypatch.setattr(otlp_size, "MAX_MESSAGES", COUNT // 2)
     body = MANY[what]
-    ExportLogsServiceRequest.FromString(body)  # it is a request
+    ExportLogsServiceRequest.FromString(body)  # it is a valid request
     for read in (otlp_size.check_size, lambda body: read_records(body, PROTOBUF)):
         with pytest.raises(InvalidEventError, match=f"the request has more than {COUNT // 2:,}"):
             read(body)
 
 
 def test_a_message_of_control_characters(monkeypatch):
-    """Text may have any byte that a part could begin with."""
+    """Text may contain any byte that a part could begin with."""
     monkeypatch.setattr(otlp_size, "MAX_RECORDS", 3)
     monkeypatch.setattr(otlp_size, "MAX_MESSAGES", 5)
     text = "2*\n\x12\x1a" * 1000
@@ -99,7 +99,7 @@ def export_request(random: Random) -> ExportLogsServiceRequest:
 
 
 def kinds(message: Message) -> list[str]:
-    """The kinds of the messages within one."""
+    """The kinds of all messages within a message."""
     found = []
     for field, value in message.ListFields():
         if field.message_type is not None:
@@ -110,7 +110,7 @@ def kinds(message: Message) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_message_is_counted(seed):
-    """What is counted without reading is what reading finds."""
+    """Counting without reading finds the same messages as reading."""
     made = export_request(Random(seed))
     counted = [kind.name for kind in otlp_size._messages(made.SerializeToString())]
     assert sorted(counted) == sorted(kinds(made))
@@ -122,7 +122,7 @@ def test_every_message_is_counted(seed):
     )
 )
 def test_bytes_that_are_no_request(body):
-    """Counting ends, whatever the bytes are: those that can be read have no more messages than were counted."""
+    """Counting ends for any bytes; a readable request has at most the counted messages."""
     counted = list(otlp_size._messages(body))
     try:
         request = ExportLogsServiceRequest.FromString(body)

@@ -1,4 +1,4 @@
-"""What shippers send becomes records: names of fields that several things have."""
+"""Records from shippers: names that several fields share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aggregator.server.bodies.shared.records import free_name
 
 
 def test_free_names():
-    """A name that is taken gets the prefix; one that is taken often gets no longer and longer."""
+    """A taken name gets a prefix; names that are often taken do not grow longer and longer."""
     record = {"msg": "x", "a": 1}
     assert free_name("b", "p.", record) == "b"
     assert free_name("a", "p.", record) == "p.a"
@@ -22,13 +22,13 @@ def test_free_names():
 
 
 def ways(count):
-    """A document in which the name of `count` parts is written in every way that dots and objects give."""
+    """A document that writes a name of `count` parts in every way that dots and objects allow."""
     last = "a" if count == 1 else ".".join("a" * count)
     return {last: count, **{".".join("a" * first): ways(count - first) for first in range(1, count)}}
 
 
 def test_a_document_with_one_name_in_many_ways():
-    """A small document can write one name in thousands of ways: all values are kept, in no more than a moment."""
+    """A small document can write one name in thousands of ways: all values are kept under short names."""
     document = json.dumps(ways(13)).encode()
     _, record = record_of(Action("index", "i", None, document, 1))
     assert len(record) == 2**12

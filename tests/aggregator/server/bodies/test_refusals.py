@@ -1,4 +1,4 @@
-"""What is refused, or kept otherwise than it came, is counted by source and reason, and told now and then."""
+"""Refused and changed records are counted by source and reason, and logged periodically."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counts(refusals: Refusals) -> dict[tuple[str, str], int]:
 
 
 def test_told_now_and_then(caplog):
-    """The first of each source and reason is told at once, what follows within some seconds as one line."""
+    """The first refusal of each source and reason is logged immediately, later ones within some seconds as one line."""
     clock = Clock()
     refusals = Refusals(clock)
     with caplog.at_level(logging.WARNING):
@@ -52,7 +52,7 @@ def test_told_now_and_then(caplog):
 
 
 def test_the_last_are_told_too(caplog):
-    """What came after the line before is told when it is time, though nothing else comes, and at the end at once."""
+    """Refusals after the last line are logged when due, even if nothing follows, and immediately at the end."""
     clock = Clock()
     refusals = Refusals(clock)
     with caplog.at_level(logging.WARNING):
@@ -77,13 +77,13 @@ def test_the_last_are_told_too(caplog):
 
 
 def test_known_from_the_start():
-    """Each source and reason has a count from the start, as rates need it, and none has two meanings."""
+    """Every source and reason has a count from the start, as rates need, and no reason has two meanings."""
     assert len(list(Refusals().counts())) == len(SOURCES) * (len(LOSSES) + len(CHANGES)) < 200
     assert not LOSSES.keys() & CHANGES.keys()
 
 
 def test_told_once_stored(caplog):
-    """What is noted of records that could not be stored now is not told: they come again."""
+    """Changes to records that could not be stored yet are not counted: the records will be sent again."""
     refusals = Refusals()
 
     def fail() -> None:
@@ -101,7 +101,7 @@ def test_told_once_stored(caplog):
 
 
 def test_syslog_that_is_stored_at_the_second_attempt(tmp_path, monkeypatch):
-    """A message that is cut, one with long tags and one in no form count once, however often storing them is tried."""
+    """A cut message, one with long tags and an unparsed one count once, however often storing them is tried."""
     long = b"<13>1 - " + b"h" * 255 + b' a - - [a b="c"] text'
     batch = [
         (b"<13>1 - h a - - - half", True, "p"),
@@ -136,7 +136,7 @@ def test_syslog_that_is_stored_at_the_second_attempt(tmp_path, monkeypatch):
 
 
 def test_requests_that_are_refused(server, web, caplog):
-    """Whole requests that no repetition makes good are told as well, with the reason, whatever form the answer has."""
+    """Requests that a retry cannot fix are logged with their reason, whatever the shape of the answer."""
     lines_ = {"content-type": "application/x-ndjson"}
     for path, body, headers in (
         ("/v1/logs", b"junk", {"content-type": "application/x-protobuf"}), ("/_bulk", b"junk\n", lines_),

@@ -1,4 +1,4 @@
-"""Syslog messages: both forms as records, anything else kept as it is; frames that come in any pieces."""
+"""Syslog messages in both formats become records, others are kept whole; frames may arrive in any pieces."""
 
 from __future__ import annotations
 
@@ -50,33 +50,33 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("message", "tags", "record"), MESSAGES)
 def test_messages(message, tags, record):
-    """Every part of a message is kept, whatever form it has."""
+    """Every part of a message is kept, in either format."""
     assert read_message(message, "10.0.0.9", NOW) == (tags, record)
 
 
 @pytest.mark.parametrize(
     ("now", "date", "expected"),
     [
-        (utc(2026, 11, 23), "Mar  1", utc(2026, 3, 1)),  # eight months ago, not three from now
+        (utc(2026, 11, 23), "Mar  1", utc(2026, 3, 1)),  # eight months ago, not in three months
         (utc(2026, 1, 2), "Dec 31", utc(2025, 12, 31)),
-        (utc(2025, 12, 31, 23), "Jan  1", utc(2026, 1, 1)),  # of a clock that is ahead
+        (utc(2025, 12, 31, 23), "Jan  1", utc(2026, 1, 1)),  # from a clock that is ahead
         (utc(2025, 12, 31, 23), "Jan  3", utc(2025, 1, 3)),
     ],
 )
 def test_year_that_is_not_named(now, date, expected):
-    """A time without a year is the last one that is not to come, as for the collector; a day ahead is let pass."""
+    """A time without a year is the latest one not in the future, as in the collector; one day ahead is tolerated."""
     _, record = read_message(f"<13>{date} 00:00:00 h a: x".encode(), "p", now)
     assert record["ts"] == expected
 
 
 def test_leap_day():
-    """29 February is of the last year that has one."""
+    """29 February is in the last leap year."""
     _, record = read_message(b"<13>Feb 29 00:00:00 h a: x", "p", dt.datetime(2025, 1, 1, tzinfo=dt.UTC))
     assert record["ts"] == utc(2024, 2, 29)
 
 
 def test_cut_messages_are_marked():
-    """A message that was too long says so."""
+    """A message that was too long is marked as truncated."""
     assert read_message(b"x", "p", NOW, cut=True)[1]["truncated"] is True
 
 
@@ -87,7 +87,7 @@ def test_cut_messages_are_marked():
 @example(b"<1>1 - - - - - " + b"[a" * 30_000, 0, b"")
 @example(b"<1>Jan  1 00:00:00 " + b"a" * 60_000, 0, b"")
 def test_any_bytes(message, at, junk):
-    """Any bytes are a record: in little time, with names and times that can be stored."""
+    """Any bytes become a record, quickly, with valid names and times."""
     tags, record = read_message(message[:at] + junk + message[at:], "p", NOW)
     assert tags["host"]
     assert record["ts"].tzinfo is not None
@@ -111,7 +111,7 @@ FRAMES = [
 @pytest.mark.parametrize(("stream", "messages"), FRAMES)
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
 def test_frames(stream, messages, step):
-    """Counted and line-ended messages, one after the other, in pieces of any size; long ones come in parts."""
+    """Octet-counted and line-ended messages, in pieces of any size, are separated; long ones are split."""
     framer = Framer(max_bytes=20)
     found = [each for at in range(0, len(stream), step) for each in framer.feed(stream[at : at + step])]
     found += framer.finish()
@@ -123,7 +123,7 @@ def test_frames(stream, messages, step):
 @examples(200)
 @given(st.lists(st.binary(max_size=30) | st.sampled_from([b"5 <1>", b"\n", b"99999999 <1>x", b"\0"]), max_size=12))
 def test_any_stream(pieces):
-    """Whatever comes, no more than a message is held, and none is longer than it may be."""
+    """For any bytes, at most one message is buffered, and none exceeds the limit."""
     framer = Framer(max_bytes=20)
     for piece in pieces:
         assert all(len(message) <= 20 for message, _ in framer.feed(piece))
@@ -131,7 +131,7 @@ def test_any_stream(pieces):
 
 
 def test_nothing_of_a_message_is_lost():
-    """Parameters that come several times are a list; what is no UTF-8 in tags and fields is escaped."""
+    """Repeated parameters become a list; bytes that are not UTF-8 in tags and fields are escaped."""
     now = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
     tags, record = read_message(b'<13>1 - h a - - [x ip="1" ip="2" ip="\xff"][y ip="3"] m\0n', "peer", now)
     assert tags == {"host": "h", "app": "a"}
@@ -143,7 +143,7 @@ def test_nothing_of_a_message_is_lost():
 @examples(200)
 @given(st.lists(st.text("é漢🎉<1> 2", max_size=60) | st.binary(max_size=60), max_size=6), st.booleans())
 def test_no_byte_of_a_stream_is_lost(texts, counted):
-    """But line ends: however long messages are, and where no line ends, as of senders that count wrong."""
+    """Only line ends are lost, whatever the length, also without line ends or with wrong counts."""
     pieces = [text.encode() if isinstance(text, str) else text for text in texts]
     stream = b"".join(b"%d " % (len(each) + 4) + b"<1> " + each if counted else each for each in pieces)
     framer = Framer(max_bytes=20)
@@ -158,7 +158,7 @@ def test_no_byte_of_a_stream_is_lost(texts, counted):
 
 @pytest.mark.parametrize("character", ["a", "é", "漢", "🎉"])
 def test_a_connection_that_ends_within_a_character(character):
-    """The message stays text: the half of a character at its end goes. rsyslog sent these."""
+    """A message truncated within a character stays text, without the half character. rsyslog sent these."""
     whole = f"<13>1 - h a - - - {character * 5}".encode()
     for size in range(len(whole) - len(character.encode()) * 4, len(whole)):
         framer = Framer()
@@ -167,7 +167,7 @@ def test_a_connection_that_ends_within_a_character(character):
 
 
 def test_a_parameter_that_comes_thousands_of_times():
-    """Takes as long as thousands of others: a list of values was copied for each."""
+    """A parameter repeated thousands of times takes no longer than thousands of different ones."""
 
     def seconds(names):
         element = b"".join(b' %b="1"' % name for name in names)

@@ -1,6 +1,6 @@
-"""Syslog as real senders write it: what each part of their messages becomes, and that none of it gets lost.
+"""Syslog from real senders: where each part of a message goes, and that none is lost.
 
-Among them the cases of rsyslog's tests of its parser for RFC 3164, and of the Rust library syslog_loose, in own words.
+Includes cases from rsyslog's tests of its RFC 3164 parser and from the Rust library syslog_loose, reworded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def hours(count: int) -> dt.tzinfo:
 
 
 NOVEMBER = at(2025, 11, 22, 20)
-# sender; message; host, app; time; message text; other fields beside facility, severity, level
+# sender; message; host, app; time; message text; other fields besides facility, severity, level
 SENDERS = [
     ("haproxy", "<134>Nov 22 20:00:00 haproxy[123]: Proxy started.", (PEER, "haproxy"), NOVEMBER, "Proxy started.",
      {"pid": "123"}),
@@ -130,7 +130,7 @@ RSYSLOG = [
     ("pam", "<167>Mar 27 19:06:53 source_server sshd(pam_unix)[12750]: opened", ("source_server", "sshd(pam_unix)"),
      at(2025, 3, 27, 19, 6, 53), "opened", {"pid": "12750"}),
     ("capitals", "<167>AUG 10 22:18:24 host tag This has äöü", ("host", None), at(2025, 8, 10, 22, 18, 24),
-     "tag This has äöü", {}),  # a tag ends with a colon or a process here; rsyslog takes the first word
+     "tag This has äöü", {}),  # here a tag ends with a colon or a process id; rsyslog takes the first word
     ("year-colon", "<167>Mar 7 2008 19:06:53: example tag: text", ("example", "tag"), at(2008, 3, 7, 19, 6, 53),
      "text", {}),
     ("colon", "<167>Mar 7 19:06:53: example tag: text", ("example", "tag"), at(2025, 3, 7, 19, 6, 53), "text", {}),
@@ -169,7 +169,7 @@ SYSLOG_LOOSE = [
     ("haproxy-13", "<133>Jan 13 16:33:35 haproxy[73411]: Proxy started.", (PEER, "haproxy"),
      at(2026, 1, 13, 16, 33, 35), "Proxy started.", {"pid": "73411"}),
     ("origin", '<46>Jan  5 15:33:03 plert rsyslogd:  [origin software="r"] start', ("plert", "rsyslogd"),
-     at(2026, 1, 5, 15, 33, 3), ' [origin software="r"] start', {}),  # such data stays text: it is no RFC 5424
+     at(2026, 1, 5, 15, 33, 3), ' [origin software="r"] start', {}),  # such data stays text: it is not RFC 5424
     ("two-elements", '<13>1 2019-02-13T19:48:34+00:00 h root 8449 - [m s="1" l="EN"][o ip="192.168.0.1"] foobar',
      ("h", "root"), STAMP, "foobar", {"pid": "8449", "m.s": "1", "m.l": "EN", "o.ip": "192.168.0.1"}),
     ("european", "<46>Jan 5 10:01:00 Übergröße größe: größenordnung", ("Übergröße", "größe"), at(2026, 1, 5, 10, 1),
@@ -194,7 +194,7 @@ CASES = SENDERS + RSYSLOG + SYSLOG_LOOSE
 @pytest.mark.parametrize(("message", "stream", "moment", "text", "fields"), [case[1:] for case in CASES],
                          ids=[case[0] for case in CASES])  # fmt: skip
 def test_messages_of_real_senders(message, stream, moment, text, fields):
-    """Each part is where the sender meant it, and the stream is the sender's host and app, not a process or a word."""
+    """Each part is where the sender meant it; the stream has the sender's host and app, not a process id or word."""
     tags, record = read_message(message.encode(), PEER, NOW)
     assert (tags["host"], tags.get("app")) == stream
     assert (record.pop("ts"), record.pop("msg")) == (moment, text)
@@ -204,7 +204,7 @@ def test_messages_of_real_senders(message, stream, moment, text, fields):
 
 
 def test_each_process_is_no_stream_of_its_own():
-    """Restarts of a sender that names no host, or counts its messages, stay one stream."""
+    """Restarts of a sender that names no host or numbers its messages stay in one stream."""
     forms = ("<30>Nov 22 20:00:00 app[{}]: x", "<30>app[{}]: x", "<30>1 - - app[{}] - - - x",
              "<189>{}: Nov 22 20:00:00: %SYS-5-CONFIG_I: x", "<189>{}: 1w2d: %SYS-5-CONFIG_I: x",
              "<13>Nov 22 20:00:00 {}: x")  # fmt: skip
@@ -215,7 +215,7 @@ def test_each_process_is_no_stream_of_its_own():
 
 SIGNS = st.text(st.sampled_from(" .:[]()=\"\\'/%@{}<>,;*-_ä"), max_size=3)
 KEPT_SIGNS = ".()'/@{}<>,;*-_ä%"
-"""What may not go; colons, brackets, quotes and spaces may stand between parts, which have them no more."""
+"""Characters that must be kept; colons, brackets, quotes and spaces may be dropped as separators."""
 HEADS = [
     "", "<13>", "<13> ", "<13>Nov 22 20:00:00 ", "<13>Nov 22 20:00:00 host ", "<13>Nov 22 20:00:00 host app[1]: ",
     "<13>Nov 22 2024 20:00:00: ", "<13>2026-03-01T08:00:00Z ", "<13>1 - h a - - ", "<13>1 - h a - - - ",
@@ -229,7 +229,7 @@ HEADS = [
 @example("<13>1 - h a - - ", ["[", ' a="', '"][', "] "])
 @example("<13>Nov 22 20:00:00 ", [" ", "[", "]: "])
 def test_no_text_is_lost(head, signs):
-    """Whatever stands behind a header is in the message, a field or a tag."""
+    """All text after the header is in the message, a field or a tag."""
     text = "".join(sign + f"kq{number}z" for number, sign in enumerate(signs))
     tags, record = read_message((head + text).encode(), "peer", NOW)
     kept = [*tags.values(), *record, *_texts(record)]
@@ -245,7 +245,7 @@ def test_no_text_is_lost(head, signs):
 ])  # fmt: skip
 @pytest.mark.parametrize("head", HEADS)
 def test_no_word_is_lost(head, text):
-    """The same of texts that look like something else."""
+    """No word is lost of texts that look like something else."""
     tags, record = read_message((head + text).encode(), "peer", NOW)
     kept = [*tags.values(), *record, *_texts(record)]
     for word in text.replace("[", " ").replace("]", " ").replace('"', " ").replace("=", " ").replace(":", " ").split():
@@ -253,7 +253,7 @@ def test_no_word_is_lost(head, text):
 
 
 def _texts(record):
-    """All values as texts."""
+    """All values as text."""
     for name, value in record.items():
         yield from [] if name == "ts" else value if isinstance(value, list) else [str(value)]
 
@@ -267,7 +267,7 @@ def _texts(record):
     " " * 60_000 + "<1>x", "<1>" + "1" * 60_000, "<1>Jan  1 00:00:00 " + "f:" * 30_000, "<1>" + "1:" * 30_000,
 ])  # fmt: skip
 def test_hostile_messages_take_little_time(form):
-    """No form makes the parser look at the same bytes again and again: 60 kB take a few milliseconds of processor."""
+    """No format makes the parser rescan bytes: 60 kB take a few milliseconds of CPU time."""
     began = time.thread_time()
     read_message(form.encode(), PEER, NOW)
     assert time.thread_time() - began < 0.2

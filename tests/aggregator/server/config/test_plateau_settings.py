@@ -1,5 +1,5 @@
-"""plateau's configuration: each of its names has its effect here, or the log says that it has none; its defaults hold
-where its files or its environment are read.
+"""plateau's configuration: every name has its effect or is logged as ignored; plateau's defaults apply if its files or
+environment are read.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ min_available = "1GB"
 [metrics]
 prometheus = "0.0.0.0:9000"
 """
-"""As plateau 0.5.5 tells its configuration when it starts without one; sizes as its source has them."""
+"""plateau 0.5.5's own configuration, printed on starting without one; sizes as in its source."""
 WITHOUT_DEFAULT = {
     "catalog.partition.roll.max_duration", "catalog.partition.slog.chunk_limits.max_duration", "replication.period",
     "replication.replicate.hosts", "replication.replicate.topics", "replication.replicate.partitions",
     "replication.backoff.min", "replication.backoff.scale", "replication.backoff.jitter", "replication.backoff.max",
 }  # fmt: skip
 BY_ITSELF = {"replication.replicate.config.parallel": 8}
-"""Of a part that is absent by default."""
+"""Defaults within a section that is absent by default."""
 EFFECTS = {
     "data_path": ("x", lambda s: s.data_path, Path("x")),
     "http.bind": ("127.0.0.1:1", lambda s: s.http.bind, "127.0.0.1:1"),
@@ -93,7 +93,7 @@ def flat(found, prefix=""):
 
 @pytest.fixture
 def as_plateau(tmp_path, monkeypatch):
-    """Settings of a directory with a `plateau.yaml` of this text, an environment, and pairs of --set."""
+    """Read settings from a `plateau.yaml` with this text, an environment, and --set pairs."""
     monkeypatch.setattr("aggregator.server.config.sources._SYSTEM", tmp_path / "etc")
 
     def read(text="", environment=None, pairs=(), name="plateau.yaml"):
@@ -104,7 +104,7 @@ def as_plateau(tmp_path, monkeypatch):
 
 
 def test_every_name_is_listed():
-    """The names and defaults are plateau's, all of them."""
+    """All names and defaults of plateau are listed."""
     defaults = flat(tomllib.loads(DEFAULTS)) | BY_ITSELF
     assert {name: known.default for name, known in NAMES.items() if known.default is not None} == defaults
     assert {name for name, known in NAMES.items() if known.default is None} == WITHOUT_DEFAULT
@@ -112,7 +112,7 @@ def test_every_name_is_listed():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name(name, as_plateau):
-    """A name has its effect, wherever it is written, or the server says that it has none, and why."""
+    """Each name has its effect wherever it is written, or is reported as ignored with a reason."""
     if name in EFFECTS:
         given, place, value = EFFECTS[name]
         variable = "PLATEAU__" + name.upper().replace(".", "__")
@@ -125,7 +125,7 @@ def test_every_name(name, as_plateau):
 
 
 def test_defaults(as_plateau):
-    """An empty file of plateau's means what it means there."""
+    """An empty plateau file gives plateau's defaults."""
     found = as_plateau()
     http, limits = found.http, found.catalog.limits
     assert (found.data_path, http.bind, http.public) == (Path("data"), "0.0.0.0:3030", True)
@@ -137,16 +137,16 @@ def test_defaults(as_plateau):
 
 
 def test_defaults_written_down(as_plateau):
-    """A file with every default in it can be read, and names what it has without effect."""
+    """A file with every default can be read, and ignored names in it are reported."""
     found = as_plateau(DEFAULTS, name="plateau.toml")
     ignored = {name for name, known in NAMES.items() if known.key is None and known.default is not None}
     assert {told.partition(" ")[0] for told in found.ignored} == ignored - set(BY_ITSELF)
     assert found.retention.partition_segments == 10_000
-    assert found.roll.age_us == 86_400_000_000  # segments that are counted are not made every few minutes
+    assert found.roll.age_us == 86_400_000_000  # with a segment count limit, segments are not made every few minutes
 
 
 def test_what_takes_a_default_away(as_plateau):
-    """No limit, no listener; lengths of time as seconds and nanoseconds; what plateau passes over is passed over."""
+    """A null removes a limit or listener; durations may be {secs, nanos}; unknown names are ignored, as in plateau."""
     found = as_plateau("""
         catalog:
           partition:
@@ -163,7 +163,7 @@ def test_what_takes_a_default_away(as_plateau):
 
 
 def test_where_they_are_read(tmp_path, monkeypatch):
-    """The files of plateau in its order, each of the system before ours here; none beside aggregator.toml."""
+    """The files of plateau are read in its order, each system file before the local one, or aggregator.toml alone."""
     system, here = tmp_path / "etc", tmp_path / "here"
     monkeypatch.setattr("aggregator.server.config.sources._SYSTEM", system)
     names = ["plateau.yaml", "plateau.toml", "replication.yaml", "replication.toml"]
@@ -177,7 +177,7 @@ def test_where_they_are_read(tmp_path, monkeypatch):
 
 
 def test_environment_alone(tmp_path, monkeypatch):
-    """Where plateau is told everything by its environment, its defaults hold; beside a file of ours they do not."""
+    """If only the environment configures plateau, its defaults apply; next to an aggregator.toml they do not."""
     monkeypatch.setattr("aggregator.server.config.sources._SYSTEM", tmp_path / "etc")
     environment = {"PLATEAU__data_path": "/d"}
     assert gather(None, tmp_path, environment, (), {}).retention == Retention(partition_bytes=1 << 30)
@@ -191,20 +191,20 @@ def test_environment_alone(tmp_path, monkeypatch):
     ("catalog.checkpoint_interval", "1s 2"), ("catalog.partition.roll.max_duration.secs", "-1"),
 ])  # fmt: skip
 def test_values_that_are_refused(as_plateau, name, given):
-    """A value of the wrong kind is an error, as with plateau."""
+    """A value of the wrong type is an error, as in plateau."""
     with pytest.raises(InvalidRequestError, match=name.removesuffix(".secs")):
         as_plateau(environment={"PLATEAU__" + name.replace(".", "__"): given})
 
 
 def test_names_in_other_places():
-    """Names of plateau are known to --set, too; what nobody knows is an error there."""
+    """--set also accepts plateau's names; unknown names are errors there."""
     assert settings_of(read_pairs(["catalog.partition.retain.max_bytes=1MiB"])).retention.partition_bytes == 1 << 20
     with pytest.raises(InvalidRequestError, match=r"no key 'catalog\.partitions'"):
         read_pairs(["catalog.partitions=1"])
 
 
 def test_figures_on_their_own_address(tmp_path):
-    """The second address gives figures at any path, and nothing else."""
+    """The metrics address serves figures at any path and nothing else."""
     with served(tmp_path, Settings(metrics_bind="127.0.0.1:0", plateau_metrics=True)) as server:
         httpx.put(f"{server.url}/v1/topics/t", json={}).raise_for_status()
         for path in ("/metrics", "/", "/topics"):
@@ -216,7 +216,7 @@ def test_figures_on_their_own_address(tmp_path):
 
 @long
 def test_serve_with_a_file_of_plateaus(tmp_path, monkeypatch):
-    """A server starts with it, and its log names what is ignored, once."""
+    """A server starts with a plateau file and logs the ignored names once."""
     (tmp_path / "plateau.yaml").write_text("""
         data_path: served
         metrics: {prometheus: "127.0.0.1:0"}
@@ -235,7 +235,7 @@ def test_serve_with_a_file_of_plateaus(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("as_plateau", [True, False])
 def test_topics_take_what_the_file_says_now(tmp_path, as_plateau):
-    """A configuration of plateau's is true for topics that are there; ours is for those that are made from then on."""
+    """A configuration of plateau applies to its existing topics, too; the aggregator's own only to new topics."""
     old, new = Retention(partition_bytes=1 << 30), Retention(partition_bytes=2 << 30)
     with served(tmp_path / "c", Settings(roll=Roll(rows=1000), retention=old)) as server:
         sent = {"content": arrow_file(records(3)), "headers": {"content-type": ARROW}}

@@ -1,4 +1,4 @@
-"""The operators' page lists every setting."""
+"""The operators' documentation lists every setting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE = (Path(__file__).parents[4] / "docs" / "server.md").read_text("utf-8")
 
 
 def test_every_key_is_listed():
-    """Each key of the settings stands in the table, and nothing that is no key."""
+    """The table lists exactly the keys of the settings."""
     table = PAGE.split("## Settings")[1].split("## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("| `")]
     listed = [name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])]

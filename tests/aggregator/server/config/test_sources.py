@@ -1,4 +1,4 @@
-"""Settings: one name for each, in a file, the environment or a flag; what is not known or makes no sense is refused."""
+"""Settings have one name in files, environment and flags; unknown or invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ roll = { max_bytes = "10MiB", max_rows = 100000, max_duration = "1m" }
 
 @pytest.mark.parametrize(("name", "text"), [("plateau.yaml", PLATEAU_YAML), ("plateau.toml", PLATEAU_TOML)])
 def test_plateaus_files(tmp_path, name, text):
-    """The files that plateau's users have, in both formats, mean the same here; they are found where they lie."""
+    """Files of plateau, in both formats, are found in place and mean the same here."""
     (tmp_path / name).write_text(text)
     assert default_files(tmp_path) == [tmp_path / name]
     settings = settings_of(read_file(tmp_path / name))
@@ -65,7 +65,7 @@ def test_plateaus_files(tmp_path, name, text):
 
 
 def test_sources():
-    """Environment and flags use the same names; nothing at all gives the defaults."""
+    """Environment and flags use the same names; without any, the defaults apply."""
     environment = {
         "PLATEAU__HTTP__BIND": "a:1",
         "AGGREGATOR__http__max_page": "7",
@@ -80,7 +80,7 @@ def test_sources():
 
 
 def test_gather(tmp_path):
-    """Flags win over --set, that over the environment, that over the file."""
+    """Flags override --set, which overrides the environment, which overrides the file."""
     (tmp_path / "aggregator.toml").write_text(
         "syslog = 'a:1'\n[http]\nmax_page = 1\nstall = 1\ndrain = 1\nbind = 'a:1'"
     )
@@ -101,7 +101,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_refused(name):
-    """A key that is not known is an error that names the nearest one; so is a value of the wrong kind."""
+    """An unknown key is an error that names the nearest key; a value of the wrong type is an error, too."""
     with pytest.raises(InvalidRequestError) as refused:
         settings_of(read_pairs([f"{name}={WRONG[name]}"]))
     if name == "http.max_pages":
@@ -118,7 +118,7 @@ def test_files_that_are_refused(tmp_path, text):
 
 
 def test_every_key_has_a_place():
-    """Each key sets what it says, with a value of its kind."""
+    """Every key sets its field."""
     samples = {"log.level": "error", "log.format": "json", "catalog.durability": "none",
                "catalog.checkpoint_interval": "2s", "catalog.sealing": "thread",
                "catalog.file_mode": "0640", "http.cors_origins": "https://a.example",

@@ -1,4 +1,4 @@
-"""Room for bodies that are read and stored: large ones wait for each other, and what was taken is given back."""
+"""Memory for request bodies: large bodies wait for each other, and all memory is returned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aggregator.server.control.body_room import BodyRoom
 
 
 def test_no_more_at_once_than_there_is_room():
-    """Threads with bodies of 30 in a room of 100: at most three have one; all have had their turn in the end."""
+    """In a room of 100, at most three threads hold bodies of 30; all get their turn."""
     room = BodyRoom(100)
     most, together = [], threading.Barrier(3)
 
@@ -26,7 +26,7 @@ def test_no_more_at_once_than_there_is_room():
         room.take(30)
         most.append(room.held_bytes)
         if number < 3:
-            together.wait(120)  # three do fit
+            together.wait(120)  # three fit
         room.give_back()
 
     with ThreadPoolExecutor(3) as first:
@@ -39,7 +39,7 @@ def test_no_more_at_once_than_there_is_room():
 
 
 def test_a_body_that_is_larger_than_the_room():
-    """It is read alone, and whoever takes twice does not wait for itself."""
+    """A body larger than the room is read alone, and a thread that takes twice does not wait for itself."""
     room = BodyRoom(100)
     room.take(500)
     room.take(500)
@@ -50,7 +50,7 @@ def test_a_body_that_is_larger_than_the_room():
 
 
 def test_patience(monkeypatch):
-    """What never gives back holds nobody up for ever."""
+    """A body that is never returned does not block others forever."""
     monkeypatch.setattr(body_room, "PATIENCE_S", 0.05)
     room = BodyRoom(10)
     room.take(10)
@@ -60,7 +60,7 @@ def test_patience(monkeypatch):
 
 
 def test_the_servers_room(tmp_path):
-    """Bodies take it by what they are decompressed, and give it back however they end."""
+    """Bodies take room by their decompressed size and return it however they end."""
     seen = []
     line = b'{"space": "a", "timestamp": 1}\n'
     headers = {"content-type": "application/x-ndjson", "content-encoding": "gzip"}
@@ -81,7 +81,7 @@ def test_the_servers_room(tmp_path):
 
 
 def test_more_records_than_are_taken(server, monkeypatch):
-    """Records of three bytes each would take hundreds of times as many in memory."""
+    """Too many records are refused: three bytes each in the body are hundreds of times as much in memory."""
     monkeypatch.setattr(otlp_size, "MAX_RECORDS", 10)
     for count, status in ((10, 200), (11, 400)):
         message = bytes([0x0A, 2 * count + 2, 0x12, 2 * count]) + b"\x12\x00" * count

@@ -1,4 +1,4 @@
-"""Health, readiness, and what is answered where nothing is."""
+"""Health, readiness and unknown paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WAIT_S = 60
 
 
 def test_health(web):
-    """A running server is alive and ready, and says so in plateau's words as well."""
+    """A running server reports that it is alive and ready, in plateau's words as well."""
     assert web.get("/healthz").json() == {"status": "ok"}
     assert web.get("/readyz").json() == {"status": "ready"}
     answer = web.get("/ok")
@@ -21,7 +21,7 @@ def test_health(web):
 
 
 def test_ready_with_problems(tmp_path, web_of):
-    """Events that cannot be sealed are told, by number and in the figures; the server takes requests all the same."""
+    """Quarantined events are reported in the readiness answer and the figures; the server stays ready."""
     root = tmp_path / "data"
     with aggregator.open(root) as catalog:
         catalog.create_topic("t", roll={"rows": 1}).append([{"space": "a", "timestamp": 1}])
@@ -40,7 +40,7 @@ def test_ready_with_problems(tmp_path, web_of):
 
 
 def test_problems_are_counted(tmp_path, web_of):
-    """A catalog that is served though something of it is missing says so where readiness is asked for."""
+    """A server whose catalog lacks a segment reports the problem in its readiness answer."""
     with aggregator.open(tmp_path / "data") as catalog:
         catalog.create_topic("t").append([{"space": "a", "timestamp": 1}])
         catalog.seal()
@@ -50,7 +50,7 @@ def test_problems_are_counted(tmp_path, web_of):
 
 
 def test_no_such_page(web):
-    """What is not there is a problem with a type, as RFC 9457 has it; on plateau's paths it looks as plateau's does."""
+    """An unknown path gets a problem with a type, as in RFC 9457; plateau's paths get plateau's format."""
     answer = web.get("/v1/nowhere")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"

@@ -1,4 +1,4 @@
-"""The bounded pool: what runs, what waits, what is refused; iterators pulled at their reader's pace."""
+"""The bounded pool: what runs, waits and is refused; iterators run at their reader's pace."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def pool():
 
 
 def test_room(pool):
-    """One runs, one waits, the third is refused at once; a call that nobody waits for still counts while it runs."""
+    """One call runs, one waits, a third is refused immediately; a cancelled call counts while it runs."""
     gate = threading.Event()
 
     async def work():
         first = asyncio.create_task(pool.run(gate.wait, 60))
         second = asyncio.create_task(pool.run(lambda: "done"))
-        await asyncio.sleep(0)  # both are on their way
+        await asyncio.sleep(0)  # both have been submitted
         with pytest.raises(OverloadedError) as refused:
             pool.check_room()
         assert refused.value.retry_after_s > 0
@@ -48,7 +48,7 @@ def test_room(pool):
 
 
 def test_patience():
-    """Where calls take long, fewer may wait: about as many as are done within the patience."""
+    """If calls are slow, fewer may wait: about as many as complete within the patience."""
     pool = WorkPool("append", 2, 100, patience_s=0.2)
     gate = threading.Event()
 
@@ -80,7 +80,7 @@ def test_patience():
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 9])
 def test_pull(pool, length):
-    """All items come in order, as many as are asked for are made, and the iterator is closed."""
+    """All items arrive in order, only as many as are requested are produced, and the iterator is closed."""
     made, closed = [], []
 
     def items():
@@ -110,7 +110,7 @@ def test_pull(pool, length):
 
 
 def test_failures_are_raised(pool):
-    """What goes wrong before the first item, or later, reaches the reader."""
+    """Errors before the first item or later reach the reader."""
 
     def broken(good):
         yield from range(good)
@@ -132,7 +132,7 @@ async def until(holds):
 
 
 def asking(pool, call):
-    """A call for a request of its own, and that request."""
+    """A call for its own request, and that request."""
 
     async def nothing():
         await asyncio.Event().wait()
@@ -147,7 +147,7 @@ def asking(pool, call):
 
 
 def test_slow_calls_give_their_place_away():
-    """One that takes long goes on beside the quick ones; the next waits for its place, another is refused."""
+    """A slow call continues next to quick ones; the next slow one waits for its place, and another is refused."""
     pool = WorkPool("read", 1, 5, slow=Slow(1, after_s=0.02, waiting=1, patience_s=60))
     gates = [threading.Event() for _ in range(3)]
 
@@ -178,7 +178,7 @@ def test_slow_calls_give_their_place_away():
 
 
 def test_a_slow_call_waits_so_long():
-    """One that gets no place within the patience is refused; where part of its answer was sent it waits longer."""
+    """A slow call without a place within the patience is refused; one that has sent part of its answer waits longer."""
     pool = WorkPool("read", 2, 5, slow=Slow(1, after_s=0.01, waiting=5, patience_s=0.5))
     gate, begun = threading.Event(), threading.Event()
 
@@ -213,13 +213,13 @@ def test_a_slow_call_waits_so_long():
 
 
 def test_a_call_that_ends_while_it_waits_for_a_place():
-    """It may end before it asks whether to go on: what comes next of the same answer goes on."""
+    """A call that waits for a slow place may end before its next check; the rest of its answer continues."""
     pool = WorkPool("read", 2, 5, slow=Slow(1, after_s=0.01, waiting=5, patience_s=60))
     gates = [threading.Event() for _ in range(2)]
 
     def items():
         yield from range(3)
-        gates[1].wait()  # without asking
+        gates[1].wait()  # without a check
         yield 3
         allowance.check()
         yield 4
@@ -248,7 +248,7 @@ def test_a_call_that_ends_while_it_waits_for_a_place():
 
 
 def test_a_call_ends_with_its_client():
-    """A slow call is cancelled when the client leaves, also one that waits for a place; an iterator is then closed."""
+    """When the client leaves, a slow call is cancelled, also one that waits for a place, and its iterator closed."""
     pool = WorkPool("read", 2, 5, slow=Slow(1, after_s=0.01))
     closed = []
 
@@ -284,7 +284,7 @@ def test_a_call_ends_with_its_client():
 
 
 def test_closing_ends_reads():
-    """A pool that closes cancels what runs, and what is queued; an answer that is given up is closed when it can be."""
+    """Closing the pool cancels running and queued calls; the iterator of an abandoned answer is closed."""
     pool = WorkPool("read", 1, 5, slow=Slow(1, after_s=60))
     closed, spinning = [], threading.Event()
 

@@ -1,4 +1,4 @@
-"""Bearer tokens: kept as hashes, limited to scopes and topics, taken away while the server runs (R19)."""
+"""Bearer tokens: stored as hashes, limited to scopes and topics, revocable while the server runs (R19)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bearer(token):
 
 
 def test_at_rest(tmp_path):
-    """The file holds no secret, and only its owner reads it."""
+    """The file contains no secret, and only its owner can read it."""
     path = tmp_path / "tokens.json"
     token = create(path, "web", ["write"], ["clicks"])
     assert token.split("_", 2)[2] not in path.read_text()
@@ -41,7 +41,7 @@ def test_at_rest(tmp_path):
 
 
 def test_names_are_unique(tmp_path):
-    """A name, or an id, says which token is meant; once it is revoked, the name is free."""
+    """A name or id identifies one token; revoking it frees the name."""
     path = tmp_path / "tokens.json"
     create(path, "web", ["read"])
     (made,) = read_tokens(path)
@@ -54,7 +54,7 @@ def test_names_are_unique(tmp_path):
 
 
 def test_authority(tmp_path):
-    """No file: everybody. A file: its tokens, as they are now. A file that goes: nobody."""
+    """Without a file everybody has access; with a file only its current tokens; if the file is removed, nobody."""
     path = tmp_path / "tokens.json"
     authority = Authority(path)
     assert authority.access(None).allows("admin", "any")
@@ -82,7 +82,7 @@ def encoded(text):
 
 
 def test_other_schemes(tmp_path):
-    """Clients that know no bearer tokens give the same ones as a password or as an API key, with the same rights."""
+    """The same tokens work as password or API key, with the same rights."""
     authority = Authority(path := tmp_path / "tokens.json")
     token, other = create(path, "web", ["write"], ["logs"]), create(path, "other", ["read"])
     authority._looked = 0.0
@@ -108,7 +108,7 @@ def test_other_schemes(tmp_path):
 
 
 def test_a_file_that_cannot_be_read(tmp_path, server, web, caplog):
-    """It changes nothing, and no caller is blamed for it; where anybody could do anything, nobody can any more."""
+    """An unreadable file is logged once and changes nothing for callers; an open server refuses all requests."""
     path = tmp_path / "tokens.json"
     token = create(path, "web", ["read"])
     authority = Authority(path)
@@ -132,7 +132,7 @@ def test_a_file_that_cannot_be_read(tmp_path, server, web, caplog):
 
 
 def test_scopes():
-    """The scope admin is all; a limited token sees its topics only, and nothing that names none."""
+    """The scope admin allows everything; a limited token sees only its topics, and nothing without a topic."""
     writer = Access(frozenset({"write"}), ("clicks",))
     writer.require("write", "clicks")
     for scope, topic in [("read", "clicks"), ("admin", None), ("write", "other")]:
@@ -147,8 +147,8 @@ def test_scopes():
 
 
 def test_every_route(server, caplog):
-    """Each route x no token, a wrong one, one that reads, one that writes, one for another topic: allowed exactly where
-    its scope is, and no token gets into a log.
+    """Every route allows exactly the tokens with its scope, among none, a wrong one, and tokens to read, to write and
+    for another topic; no token is logged.
     """
     path = server.catalog.path / "tokens.json"
     tokens = {
@@ -184,7 +184,7 @@ def test_every_route(server, caplog):
 
 
 def test_topics_that_a_token_may_see(server, web):
-    """A list of topics shows those of the token."""
+    """A list of topics has only those of the token."""
     for name in ("clicks", "orders"):
         server.catalog.create_topic(name)
     token = create(server.catalog.path / "tokens.json", "r", ["read"], ["cl*"])
@@ -199,7 +199,7 @@ def test_topics_that_a_token_may_see(server, web):
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
 def test_logs_hide_tokens(formatter):
-    """Whatever is told, a token in it is not."""
+    """Tokens are masked in log messages."""
     text = "GET /x authorization: Bearer agg_0123456789ab_sEcrEt-1 and agg_0123456789ab_sEcrEt-2"
     record = logging.LogRecord("aggregator", logging.INFO, "x", 1, "%s", (text,), None)
     record.header, record.other, record.third = "Bearer sEcrEt-3", "Basic sEcrEt4==", "ApiKey sEcrEt5/+="

@@ -1,4 +1,4 @@
-"""Appends wait for room in their order, and no longer than they may."""
+"""Appends wait for room in order, for a limited time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from esformat import ClosedError
 
 
 class Memory:
-    """So many bytes are free; what is let in takes some of them when it says so."""
+    """A memory with some free bytes, of which tasks take some themselves."""
 
     def __init__(self, free: int) -> None:
         self.free = free
@@ -27,7 +27,7 @@ class Memory:
 
 
 async def enter_all(room, lengths):
-    """Tasks that wait, in this order."""
+    """Start tasks that wait in this order."""
     tasks = []
     for length in lengths:
         tasks.append(asyncio.create_task(room.enter(length)))
@@ -46,7 +46,7 @@ async def until_done(tasks, expected):
 
 
 def test_where_there_is_room_nobody_waits():
-    """And who needs no memory does not wait for it, unless others came first."""
+    """With room nobody waits; an append that needs no memory does not wait for it either."""
     memory = Memory(10)
 
     async def work():
@@ -60,7 +60,7 @@ def test_where_there_is_room_nobody_waits():
 
 
 def test_first_come_first_let_in():
-    """As many as there is room for together; a small one does not pass a large one."""
+    """Appends enter together as far as there is room; a small one does not pass a large one."""
     memory = Memory(0)
 
     async def work():
@@ -83,7 +83,7 @@ def test_first_come_first_let_in():
 
 
 def test_a_look_lets_few_in(monkeypatch):
-    """Their bodies have to come before anybody sees how much room they take."""
+    """Only a few enter per check, because their memory is known only once their bodies arrive."""
     monkeypatch.setattr(waiting_room, "LOOK_S", 0.2)
     memory = Memory(0)
 
@@ -98,7 +98,7 @@ def test_a_look_lets_few_in(monkeypatch):
 
 
 def test_patience():
-    """Who waited in vain is told why; those behind go on waiting."""
+    """An append that waited in vain gets the reason; those after it keep waiting."""
     memory = Memory(0)
 
     async def work():
@@ -114,7 +114,7 @@ def test_patience():
 
 
 def test_no_more_than_may_wait(monkeypatch):
-    """The next one is refused at once."""
+    """Beyond the maximum number waiting, the next append is refused immediately."""
     monkeypatch.setattr(waiting_room, "PLACES", 2)
     memory = Memory(0)
 
@@ -132,7 +132,7 @@ def test_no_more_than_may_wait(monkeypatch):
 
 
 def test_a_full_disk_is_not_waited_for():
-    """Neither by who comes nor by who waits already."""
+    """No append, new or waiting, waits for a full disk."""
     memory = Memory(0)
 
     async def work():
@@ -148,7 +148,7 @@ def test_a_full_disk_is_not_waited_for():
 
 
 def test_who_gives_up_is_passed_over():
-    """A task that was cancelled holds up nobody."""
+    """A cancelled append does not delay others."""
     memory = Memory(0)
 
     async def work():
@@ -163,7 +163,7 @@ def test_who_gives_up_is_passed_over():
 
 
 def test_the_server_stops():
-    """Nobody waits any more, and nobody begins to."""
+    """When the server stops, waiting ends, and none begins."""
     memory = Memory(0)
 
     async def work():

@@ -1,5 +1,5 @@
-"""Appends without room wait, and where no more may wait they are refused at their headers: cheaply, in order, and
-without harm to the connection.
+"""Appends without room wait; if too many wait, they are refused at their headers: cheaply, in order, and without harm
+to the connection.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ QUERY = {"content-type": "text/plain"}
 def server(tmp_path_factory):
     with served(tmp_path_factory.mktemp("admission") / "data") as running:
         httpx.put(f"{running.url}/v1/topics/t", json={}).raise_for_status()
-        httpx.post(running.url + PATH, content=LINE, headers=TYPE).raise_for_status()  # the path is known from here on
+        httpx.post(running.url + PATH, content=LINE, headers=TYPE).raise_for_status()  # the path is known from now on
         yield running
 
 
 @pytest.fixture
 def full(server, monkeypatch):
-    """The same server while no append has room or may wait for it; what is refused early is listed."""
+    """A server without room for appends, or for waiting. Returns the list of early refusals."""
     refused = []
     decide = admission.Admission.refusal
 
@@ -49,12 +49,12 @@ def full(server, monkeypatch):
     monkeypatch.setattr(admission.Admission, "refusal", seen)
     monkeypatch.setattr(server.context.appends._counts, "busy", server.context.appends.capacity)
     monkeypatch.setattr(waiting_room, "PLACES", 0)
-    monkeypatch.setattr(server.context.waiting_room, "_patience_s", 0.1)  # of a request that was let in before
+    monkeypatch.setattr(server.context.waiting_room, "_patience_s", 0.1)  # of a request admitted earlier
     return refused
 
 
 def talk(server, *requests):
-    """Send requests at once over one connection; gives all that comes back until it is idle for the server's answer."""
+    """Send requests together over one connection. Returns everything received until the connection is idle."""
     host, port = server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=120) as made:
         made.sendall(b"".join(requests))
@@ -73,10 +73,10 @@ def append(body, *headers):
 
 
 def test_appends_wait_for_room(server, monkeypatch):
-    """With their bodies unread, and are stored as soon as there is some; other requests do not wait."""
+    """Appends wait with their bodies unread and are stored once there is room; other requests do not wait."""
     counts = server.context.appends._counts
     monkeypatch.setattr(counts, "busy", server.context.appends.capacity)
-    body = LINE * 40_000  # more than a connection holds before somebody reads it
+    body = LINE * 40_000  # more than a connection buffers before somebody reads it
     with ThreadPoolExecutor(3) as senders:
         sent = [senders.submit(httpx.post, server.url + PATH, content=body, headers=TYPE, timeout=60) for _ in range(3)]
         until(lambda: server.context.waiting_room.waiting == 3)
@@ -91,7 +91,7 @@ def test_appends_wait_for_room(server, monkeypatch):
 
 
 def test_who_waited_in_vain_is_refused(tmp_path, monkeypatch):
-    """With 429, and the connection goes on."""
+    """An append that waited in vain gets 429, and the connection stays usable."""
     with served(tmp_path, Settings(work=Work(append_patience_s=0.1))) as server:
         httpx.put(f"{server.url}/v1/topics/t", json={}).raise_for_status()
         counts = server.context.appends._counts
@@ -103,7 +103,7 @@ def test_who_waited_in_vain_is_refused(tmp_path, monkeypatch):
 
 
 def test_memory_that_is_nearly_full(tmp_path, monkeypatch):
-    """No body is read for which there may be no room once it is events."""
+    """A body is not read if its events might not fit in memory."""
     with served(tmp_path, Settings(work=Work(append_patience_s=0.1)), memory_bytes=64_000_000) as server:
         httpx.put(f"{server.url}/v1/topics/t", json={}).raise_for_status()
         budget = server.catalog._backend.budget
@@ -116,7 +116,7 @@ def test_memory_that_is_nearly_full(tmp_path, monkeypatch):
 
 
 def test_small_limits_can_be_used_up(tmp_path):
-    """What a body may become in memory is not asked of log and disk: each append is stored that they have room for."""
+    """The memory that a body may need does not count against log and disk limits: every append that fits is stored."""
     limits = {"log_bytes": 4_000_000, "disk_bytes": 8_000_000}
     with served(tmp_path, Settings(work=Work(append_patience_s=0)), **limits) as server:
         httpx.put(f"{server.url}/v1/topics/t", json={}).raise_for_status()
@@ -126,7 +126,7 @@ def test_small_limits_can_be_used_up(tmp_path):
 
 
 def test_two_requests_while_others_wait(server, monkeypatch):
-    """What does not append is answered at once, one request after the other over one connection."""
+    """Requests that append nothing are answered immediately, in order, over one connection."""
     counts = server.context.appends._counts
     monkeypatch.setattr(counts, "busy", server.context.appends.capacity)
     with ThreadPoolExecutor(1) as sender, httpx.Client(base_url=server.url, timeout=60) as web:
@@ -143,7 +143,7 @@ def test_two_requests_while_others_wait(server, monkeypatch):
 
 
 def test_a_refusal_and_the_connection(server, full):
-    """The answer says when to come again; what was sent of the body is no request, and the next request is one."""
+    """A refusal has Retry-After; the rest of its body is not taken for a request, and the next request is answered."""
     body = b"GET /healthz HTTP/1.1\r\n\r\n" * 10_000
     with httpx.Client(base_url=server.url, timeout=120) as web:
         answer = web.post(PATH, content=body, headers=TYPE)
@@ -159,7 +159,7 @@ def test_a_refusal_and_the_connection(server, full):
 
 
 def test_refusals_one_after_the_other(server, full):
-    """Requests that were sent together are answered each, in their order; chunks are thrown away as well."""
+    """Pipelined requests are all answered in order; chunked bodies are discarded, too."""
     sized = append(LINE, f"content-length: {len(LINE)}")
     chunked = append(b"1f\r\n" + LINE + b"\r\n0\r\n\r\n", "transfer-encoding: chunked")
     missing = b"GET /v1/topics/nobody HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -170,7 +170,7 @@ def test_refusals_one_after_the_other(server, full):
 
 
 def test_nobody_is_asked_for_a_body_without_room(server, full):
-    """Who asks first is told so, and sends nothing."""
+    """A client that sends Expect: 100-continue is refused before it sends a body."""
     received = talk(server, append(b"", "content-length: 500000", "expect: 100-continue"))
     assert received.startswith(b"HTTP/1.1 429 ")
     assert b"100 Continue" not in received
@@ -178,12 +178,12 @@ def test_nobody_is_asked_for_a_body_without_room(server, full):
 
 @pytest.mark.parametrize(("length", "status"), [(99_999_999_999, b"413"), (500_000, b"429")])
 def test_what_never_fits(server, full, length, status):
-    """It is not told to come again."""
+    """A body that can never fit gets 413 instead of 429."""
     assert talk(server, append(b"", f"content-length: {length}"))[9:12] == status
 
 
 def test_a_batch_that_is_known(server, monkeypatch):
-    """It needs no memory, and so is told what became of it while there is none; a new one is refused."""
+    """A known batch needs no memory and so gets its receipt without room; a new one is refused."""
     named = {**TYPE, "idempotency-key": "p:1"}
     first = httpx.post(server.url + PATH, content=LINE, headers=named)
     budget = server.catalog._backend.budget
@@ -195,7 +195,7 @@ def test_a_batch_that_is_known(server, monkeypatch):
 
 
 def test_a_refused_body_that_never_ends(server, full, monkeypatch):
-    """The connection is cut after a while."""
+    """If the rest of a refused body never ends, the connection is closed after a while."""
     monkeypatch.setattr(connection, "LINGER_S", 0.2)
     host, port = server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=120) as made:
@@ -208,7 +208,7 @@ def test_a_refused_body_that_never_ends(server, full, monkeypatch):
 
 
 def test_bodies_are_decompressed_in_the_servers_threads(server, monkeypatch):
-    """Never more at a time than its pools have threads, whoever sends what."""
+    """Bodies are decompressed in the server's pools, which bounds how many run in parallel."""
     names = []
     plain = Body.plain
 

@@ -1,4 +1,4 @@
-"""Streamed answers: their reader sets the pace, its leaving ends the scan, and a failure breaks the connection."""
+"""Streamed answers: the reader sets the pace, a reader that leaves ends the scan, a failure breaks the connection."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from aggregator.server.control.thread_pools import WorkPool
 from aggregator.server.http.answers import CHUNK_BYTES, encode, stream_scan
 
 ROWS = 1_000
-_RANDOM = random.Random(1)  # what Parquet does not compress
+_RANDOM = random.Random(1)  # which Parquet cannot compress
 DATA = [base64.b64encode(_RANDOM.randbytes(750)) for _ in range(ROWS)]
 BATCH = pa.record_batch({"n": pa.array(range(ROWS)), "data": pa.array(DATA)})
 
 
 class Source:
-    """Batches without end, or up to a failure; counts what is asked of it."""
+    """Endless batches, or batches up to a failure; counts how many were taken."""
 
     schema = BATCH.schema
 
@@ -53,7 +53,7 @@ class Source:
 
 @contextlib.contextmanager
 def answering(source):
-    """A real server that answers every request with the source; its address."""
+    """A real server that answers every request with the source. Yields its address."""
     pool = WorkPool("read", 2, 2)
 
     async def endpoint(request):
@@ -73,7 +73,7 @@ def answering(source):
 
 
 def connect(address, media) -> socket.socket:
-    """A client with small buffers that has asked."""
+    """A client with small buffers that has sent its request."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
     client.settimeout(60)
@@ -83,7 +83,7 @@ def connect(address, media) -> socket.socket:
 
 
 def settled(source) -> int:
-    """What was made when no more is."""
+    """The number of batches once no more are taken."""
     end, made = time.monotonic() + 60, -1
     while source.made != made:
         assert time.monotonic() < end, "it goes on and on"
@@ -94,7 +94,7 @@ def settled(source) -> int:
 
 @pytest.mark.parametrize("media", OUTPUTS)
 def test_a_slow_reader_sets_the_pace_and_its_leaving_ends_the_scan(media):
-    """Of an answer without end only so much is made as is read; when the client goes, the source is closed."""
+    """An endless answer is produced only as fast as it is read; when the client leaves, the source is closed."""
     source = Source()
     with answering(source) as address:
         with connect(address, media) as client:
@@ -102,13 +102,13 @@ def test_a_slow_reader_sets_the_pace_and_its_leaving_ends_the_scan(media):
                 client.recv(1 << 14)
                 time.sleep(0.05)
             made = settled(source)
-            assert made < 40  # of a megabyte each: the system's own buffers hold a few
+            assert made < 40  # of a megabyte each: the system's own buffers contain a few
         assert source.closed.wait(60)
 
 
 @pytest.mark.parametrize("media", OUTPUTS)
 def test_a_failure_breaks_the_connection(media):
-    """A scan that fails in the middle never looks like one that ended."""
+    """A scan that fails midway does not look like a complete one."""
     with answering(Source(fails_after=30)) as address:
         url = "http://{}:{}/".format(*address)
         with httpx.stream("GET", url, params={"media": media}) as answer, pytest.raises(httpx.RemoteProtocolError):
@@ -118,7 +118,7 @@ def test_a_failure_breaks_the_connection(media):
 
 @pytest.mark.parametrize("media", OUTPUTS)
 def test_chunks(media):
-    """Large batches are cut, small ones put together; an empty answer has its header."""
+    """Large batches are cut, small ones combined; an empty answer has its header."""
     large = pa.record_batch({"data": pa.array([b"x" * 100] * 100_000)})
     sizes = [len(chunk) for chunk in encode(iter([large]), large.schema, media)]
     assert max(sizes) < 8 * CHUNK_BYTES
@@ -135,14 +135,14 @@ def test_chunks(media):
 
 
 def test_small_batches_become_one():
-    """Each would cost its encoder, and who reads the answer, as much as a large one."""
+    """Small batches are combined: each would cost the encoder and the reader as much as a large one."""
     (chunk,) = encode(iter([BATCH.slice(row, 1) for row in range(50)]), BATCH.schema, ARROW_STREAM)
     (batch,) = pa.ipc.open_stream(chunk)
     assert batch == BATCH.slice(0, 50)
 
 
 class Short(Source):
-    """One small batch."""
+    """A single small batch."""
 
     def batches(self):
         yield BATCH.slice(0, 10)
@@ -150,7 +150,7 @@ class Short(Source):
 
 @pytest.mark.parametrize("media", OUTPUTS)
 def test_a_short_answer_has_a_length(media):
-    """It is sent at once, and whoever reads it knows how much there will be."""
+    """A short answer is sent immediately, with its length."""
     with answering(Short()) as address:
         answer = httpx.get("http://{}:{}/".format(*address), params={"media": media})
     assert int(answer.headers["content-length"]) == len(answer.content) > 0
@@ -158,7 +158,7 @@ def test_a_short_answer_has_a_length(media):
 
 
 def test_a_damaged_segment_breaks_the_connection(tmp_path):
-    """Damage that shows in the middle of a scan, behind events that were sent already."""
+    """Damage found midway in a scan, after events were sent, breaks the connection."""
     with served(tmp_path) as server, httpx.Client(base_url=server.url, timeout=120) as web:
         topic = server.catalog.create_topic("t")
         for start in (0, 50_000):
@@ -179,7 +179,7 @@ def test_a_damaged_segment_breaks_the_connection(tmp_path):
 
 
 def test_a_store_that_does_not_answer(tmp_path, monkeypatch):
-    """The client is told to come again, not that stored data is damaged."""
+    """If the store does not answer, the client is told to retry, not that data is damaged."""
 
     def refuse(name, start, end):
         raise StoreUnreachableError("the store does not answer: busy", path=name)

@@ -1,4 +1,4 @@
-"""Bodies behind a content encoding."""
+"""Bodies with a content encoding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STORED = {"gzip": gzip.compress(PLAIN), "zstd": pa.compress(PLAIN, "zstd", asbyt
 
 @pytest.mark.parametrize("encoding", STORED)
 def test_up_to_the_limit(encoding):
-    """A body comes back whole; one byte more than the limit is refused."""
+    """A body up to the limit comes back whole; one more byte is refused."""
     assert decompress(STORED[encoding], encoding, len(PLAIN)) == pa.py_buffer(PLAIN)
     with pytest.raises(ProblemError) as refusal:
         decompress(STORED[encoding], encoding, len(PLAIN) - 1)
@@ -26,7 +26,7 @@ def test_up_to_the_limit(encoding):
 
 @pytest.mark.parametrize("encoding", STORED)
 def test_broken_bodies_leave_no_memory_behind(encoding):
-    """What was made room for is given back however a body ends: anybody may send as many as they like."""
+    """Memory of broken bodies is released, so that any number of them does no harm."""
     tracemalloc.start()
     try:
         for broken in (STORED[encoding][:-9], STORED[encoding][:30], b"no such thing") * 5:
@@ -36,4 +36,4 @@ def test_broken_bodies_leave_no_memory_behind(encoding):
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 4 << 20  # of fifteen: the last refusal still knows where it came from
+    assert held < 4 << 20  # of fifteen: the last error keeps its traceback

@@ -1,4 +1,4 @@
-"""Which pages a browser may ask from, what it is told before, methods of a path, and who asks behind a proxy."""
+"""Pages that browsers may send requests from, preflights, methods of a path, and clients behind a proxy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def web(tmp_path_factory):
 
 
 def test_a_page_that_may_ask(web):
-    """Its answers, also those that refuse, say that it may read them, and which headers."""
+    """Answers to an allowed page, refusals too, say that it may read them, and which headers."""
     for path, status in (("/v1/topics", 200), ("/v1/topics/nobody", 404), ("/v1/nothing", 404)):
         answer = web.get(path, headers={"origin": PAGE})
         assert answer.status_code == status
@@ -55,13 +55,13 @@ EARLY = {
     431: b"GET / HTTP/1.1\r\nHost: a\r\nOrigin: %b\r\nMuch: " + b"x" * 70_000,
     400: b"GET / HTTP/1.1\r\nHost: a\r\nOrigin: %b\r\nAccept: a\r\nNo header\r\n\r\n",
 }
-"""Requests that are answered before the application has them."""
+"""Requests that are answered before they reach the application."""
 
 
 @pytest.mark.parametrize("status", EARLY)
 @pytest.mark.parametrize(("origin", "may_ask"), [(PAGE, True), ("https://example.org", False)])
 def test_refused_before_the_application(tmp_path, monkeypatch, status, origin, may_ask):
-    """A page that may ask can read these answers, too: without CORS it would see an error without a reason."""
+    """An allowed page can also read refusals made before routing; without CORS it would see no reason."""
     with served(tmp_path, Settings(http=Http(cors_origins=(PAGE,)))) as server:
         server.context.know_append("/v1/topics/t/events", "/v1/topics/{topic}/events")
         server.context.appends._counts.busy = server.context.appends.capacity
@@ -78,7 +78,7 @@ def test_refused_before_the_application(tmp_path, monkeypatch, status, origin, m
 
 
 def test_what_a_browser_asks_before(web):
-    """The preflight needs no token, and names methods and the headers that it asked for."""
+    """A preflight needs no token and lists methods and the requested headers."""
     asked = {"origin": PAGE, "access-control-request-method": "POST",
              "access-control-request-headers": "authorization,content-type"}  # fmt: skip
     answer = web.options("/v1/topics/t/events", headers=asked)
@@ -92,14 +92,14 @@ def test_what_a_browser_asks_before(web):
 
 
 def test_other_pages(web):
-    """They are refused as before, and not told that they may read anything."""
+    """Other pages are refused without permission to read the answer."""
     for origin in ("https://example.org", "http://grafana.example.org", PAGE + ":8443", "null"):
         answer = web.get("/v1/topics", headers={"origin": origin})
         assert (answer.status_code, "access-control-allow-origin" in answer.headers) == (403, False)
 
 
 def test_any_page(tmp_path):
-    """`*` is any origin."""
+    """`*` allows any origin."""
     with served(tmp_path, Settings(http=Http(cors_origins=("*",)))) as server:
         answer = httpx.get(f"{server.url}/v1/topics", headers={"origin": "https://example.org"})
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "https://example.org")
@@ -117,7 +117,7 @@ ORIGINS = [
 
 @pytest.mark.parametrize(("origin", "hosts", "same"), ORIGINS)
 def test_the_same_origin(origin, hosts, same):
-    """A page came from here if its origin names one of the server's hosts; the port of the scheme may be left out."""
+    """An origin is the same if it names one of the server's hosts; the scheme's default port may be omitted."""
     assert is_same_origin(origin, hosts) is same
 
 
@@ -141,13 +141,13 @@ ASKERS = [
 
 @pytest.mark.parametrize(("peer", "headers", "address", "hosts"), ASKERS)
 def test_who_asks(peer, headers, address, hosts):
-    """The nearest address that no trusted proxy has; headers of anybody else mean nothing."""
+    """The client is the nearest address that is not a trusted proxy; headers of other senders are ignored."""
     found = asker(peer, [(b"host", b"h"), *headers.items()], TRUSTED)
     assert (found.address, found.hosts) == (address, hosts)
 
 
 def test_headers_of_proxies_that_go_on_and_on():
-    """Long ones of odd shape take no time."""
+    """Long proxy headers of odd shape take no time."""
     began = time.thread_time()
     for value in (b"a" * 60_000, b'a="' + b"\\" * 60_000, b"a=b;" * 15_000, b"1.2.3.4," * 7_500, b"=" * 60_000):
         for name in (b"forwarded", b"x-forwarded-for", b"x-forwarded-host"):
@@ -156,7 +156,7 @@ def test_headers_of_proxies_that_go_on_and_on():
 
 
 def test_a_page_from_behind_the_proxy(web, tmp_path):
-    """It may ask where the proxy is trusted, and nowhere else."""
+    """A page behind the proxy is allowed only if the proxy is trusted."""
     asked = {"origin": "https://logs.example.org", "x-forwarded-host": "logs.example.org", "x-forwarded-proto": "https"}
     assert web.get("/v1/topics", headers=asked).status_code == 200
     with served(tmp_path) as server:
@@ -164,7 +164,7 @@ def test_a_page_from_behind_the_proxy(web, tmp_path):
 
 
 def test_the_log_names_the_client(tmp_path):
-    """A request's line has the address that the proxy tells."""
+    """A request's log line has the client address from the proxy."""
     told = []
     with served(tmp_path, Settings(http=Http(trusted_proxies=TRUSTED))) as server:
         server.context.listeners.append(told.append)
@@ -174,7 +174,7 @@ def test_the_log_names_the_client(tmp_path):
 
 
 def test_settings():
-    """Lists are lists, or text with commas; what is no origin or network is refused."""
+    """Lists are lists or comma-separated text; invalid origins and networks are refused."""
     http = settings_of({"http.cors_origins": "https://A.example/, *", "http.trusted_proxies": ["10.0.0.0/8"]}).http
     assert http.cors_origins == ("https://a.example", "*")
     assert http.trusted_proxies == TRUSTED[:1]
@@ -194,14 +194,14 @@ METHODS = {
 
 @pytest.mark.parametrize("path", METHODS)
 def test_methods_of_a_path(web, path):
-    """OPTIONS and the refusal of another method name all of them, also those of other routes."""
+    """OPTIONS and the refusal of a method list all methods of the path, across routes."""
     for method, status in (("OPTIONS", 204), ("TRACE", 405)):
         answer = web.request(method, path)
         assert (answer.status_code, answer.headers["allow"]) == (status, METHODS[path])
 
 
 def test_options_of_nothing_and_of_everything(web):
-    """A path that is not there is 404; `*` is the server."""
+    """OPTIONS of an unknown path is 404; `*` means the server."""
     assert web.options("/v1/nothing").status_code == 404
     answer = web.send(web.build_request("OPTIONS", "/", extensions={"target": b"*"}))
     assert answer.status_code == 204
@@ -209,7 +209,7 @@ def test_options_of_nothing_and_of_everything(web):
 
 
 def test_head(web):
-    """It is answered as GET is, without the body; also where that is streamed or refused."""
+    """HEAD is answered like GET without the body, also for streamed and refused answers."""
     for path in ("/v1/topics/t/events", "/v1/topics", "/openapi.json", "/v1/topics/nobody", "/", "/metrics"):
         got, head = web.get(path, headers={"accept-encoding": "identity"}), web.head(path)
         assert (head.status_code, head.content) == (got.status_code, b"")

@@ -1,4 +1,4 @@
-"""Answers in gzip and zstd: asked for by Accept-Encoding, streamed where they were, and the same bytes behind."""
+"""Answers in gzip and zstd: negotiated by Accept-Encoding, still streamed, with the same content."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS = 12_000
 def server(tmp_path_factory):
     with served(tmp_path_factory.mktemp("compression") / "data") as running:
         running.catalog.create_topic("t")
-        for number in range(4):  # of several families, so that an answer has several chunks
+        for number in range(4):  # of several schema families, so that an answer has several chunks
             lines = b"".join(b'{"space": "%d", "timestamp": %d, "data": "%032d"}\n' % (number, at, at * at)
                              for at in range(ROWS))  # fmt: skip
             media = {"content-type": "application/x-ndjson"}
@@ -39,7 +39,7 @@ def server(tmp_path_factory):
 
 
 def got(server, path, accepted, **headers):
-    """An answer as it is on the wire: headers and stored bytes."""
+    """An answer as transferred: headers and stored bytes."""
     with httpx.stream("GET", server.url + path, headers={"accept-encoding": accepted, **headers}) as answer:
         return answer.headers, b"".join(answer.iter_raw())
 
@@ -60,7 +60,7 @@ def plain(stored, coding):
     ),
 )
 def test_an_answer_behind_its_coding(server, coding, media, path):
-    """Streamed or whole, it is the answer without one, and smaller."""
+    """A compressed answer, streamed or whole, decompresses to the plain one and is smaller."""
     accept = {} if path == "/openapi.json" else {"accept": media}
     headers, stored = got(server, path, coding, **accept)
     before, wanted = got(server, path, "identity", **accept)
@@ -74,14 +74,14 @@ def test_an_answer_behind_its_coding(server, coding, media, path):
 
 
 def test_long_answers_stay_streamed(server):
-    """They come in chunks, compressed or not, and their parts can be read as they come."""
+    """Long answers are sent in chunks that can be read as they arrive."""
     headers, stored = got(server, EVENTS, "gzip")
     assert "content-length" not in headers
     assert stored.count(b"\x00\x00\xff\xff") >= 2  # ends of flushed pieces
 
 
 def test_short_answers_go_as_they_are(server):
-    """A compressed one would be longer."""
+    """Short answers are not compressed: that would make them longer."""
     headers, stored = got(server, "/v1/topics", "gzip, zstd")
     assert "content-encoding" not in headers
     assert json.loads(stored)
@@ -96,13 +96,13 @@ CHOICES = {
 
 @pytest.mark.parametrize("accepted", CHOICES)
 def test_the_choice(accepted):
-    """The one that the client likes most; none that it does not name."""
+    """The client's preferred coding is chosen, never one that it did not list."""
     assert choose(accepted) == CHOICES[accepted]
 
 
 @pytest.mark.parametrize("accepted", ["gzip", "zstd", "zstd, gzip"])
 def test_a_tail_comes_at_once(server, accepted):
-    """Each event can be read as soon as it is sent, and the next one does not need to come first."""
+    """Each event can be read when sent, before the next one exists."""
     server.catalog.write({"app": accepted}, [{"msg": "first"}])
     query = f"/v1/tail?query=SELECT%20FROM%20%7Bapp%3D%22{accepted.replace(' ', '%20')}%22%7D&position=head"
     with httpx.stream("GET", server.url + query, headers={"accept-encoding": accepted}, timeout=120) as answer:
@@ -117,11 +117,11 @@ def test_a_tail_comes_at_once(server, accepted):
 
 
 def test_only_so_many_at_a_time(server, monkeypatch):
-    """What compressors hold is bounded: further answers go as they are."""
+    """Memory of compressors is bounded: further answers are not compressed."""
     monkeypatch.setattr(compression, "MOST_AT_ONCE", 1)
     query = "/v1/tail?query=SELECT%20FROM%20%7Bapp%3Dnobody%7D"
     with ExitStack() as stack:
-        while True:  # until the tails of other tests, whose ends the server sees a little later, hold none
+        while True:  # tails of other tests may still hold the place until the server notices their end
             tail = httpx.stream("GET", server.url + query, headers={"accept-encoding": "gzip"}, timeout=120)
             answer = stack.enter_context(tail)
             if "content-encoding" in answer.headers:
@@ -133,7 +133,7 @@ def test_only_so_many_at_a_time(server, monkeypatch):
 
 
 def test_a_reader_that_stops(server):
-    """It leaves nothing behind: what was made for it is let go."""
+    """After a reader has left midway, other answers are still compressed."""
     with raw(server, b"GET %b HTTP/1.1\r\nhost: x\r\naccept-encoding: zstd\r\n\r\n" % EVENTS.encode()) as made:
         made.recv(1000)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -141,7 +141,7 @@ def test_a_reader_that_stops(server):
 
 
 def test_oldest_clients(server):
-    """HTTP/1.0 clients may ask for it as well."""
+    """HTTP/1.0 clients may request compression, too."""
     with raw(server, b"GET /openapi.json HTTP/1.0\r\naccept-encoding: gzip\r\n\r\n") as made:
         status, headers, body = answer_on(made)
     assert (status, headers["content-encoding"]) == (200, "gzip")
@@ -150,14 +150,14 @@ def test_oldest_clients(server):
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_curl(server):
-    """`curl --compressed` reads what is streamed."""
+    """`curl --compressed` reads a streamed answer."""
     done = subprocess.run(["curl", "-s", "--compressed", server.url + EVENTS], capture_output=True, check=True)
     assert done.stdout == got(server, EVENTS, "identity")[1]
 
 
 @pytest.mark.parametrize("bare", [False, True])
 def test_bodies_in_deflate(server, bare):
-    """Zlib's format, as the RFC has it, and the bare one that some take for it."""
+    """Bodies in deflate may be in zlib's format, as the RFC says, or in raw deflate, as some clients send."""
     coder = zlib.compressobj(6, zlib.DEFLATED, -15 if bare else 15)
     stored = coder.compress(LINE * 100) + coder.flush()
     headers = {"content-type": "application/x-ndjson", "content-encoding": "deflate"}

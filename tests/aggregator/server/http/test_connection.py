@@ -1,7 +1,6 @@
-"""What HTTP/1.1 lets clients do with a request: offers of other protocols, chunks, trailers, targets, early refusals.
+"""HTTP/1.1 features that clients use: protocol upgrades, chunks, trailers, request targets, early refusals.
 
-The bytes are those that real clients send, or the cases that the RFCs name; Java's client and curl are asked themselves
-where they are installed.
+The bytes are those of real clients or cases from the RFCs; Java's client and curl are used directly if installed.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def sized(body):
 
 
 def answers(server, *sent, count=1, pause_s=0.0):
-    """The answers to what is sent on one connection: (status, headers, body) each."""
+    """The answers to bytes sent on one connection: (status, headers, body) each."""
     with raw(server) as made:
         for piece in sent:
             made.sendall(piece)
@@ -66,7 +65,7 @@ def answers(server, *sent, count=1, pause_s=0.0):
 
 
 def answer_on(made):
-    """One answer with a length, or in chunks, read from a connection to its end and not beyond."""
+    """One answer, with a length or in chunks, read exactly to its end."""
     received = b""
     while b"\r\n\r\n" not in received:
         received += made.recv(1) or pytest.fail(f"cut: {received!r}")
@@ -91,7 +90,7 @@ def rows(server):
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
 def test_an_offer_of_another_protocol_is_ignored(server, offer, chunked, whole):
-    """The body of such a request is read, in one piece with the head or after it, and so is the next request."""
+    """A request that offers another protocol is read with its body, sent together or later, and so is the next one."""
     body = b"%x;a=b\r\n%b\r\n0\r\n\r\n" % (len(LINE), LINE) if chunked else LINE
     begin = head(b"POST %b HTTP/1.1" % PATH.encode(), *OFFERS[offer], CHUNKED if chunked else sized(LINE))
     following = b"GET /v1/topics/t HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -104,7 +103,7 @@ def test_an_offer_of_another_protocol_is_ignored(server, offer, chunked, whole):
 
 
 def test_an_offer_without_a_body(server):
-    """It is a request like any other; a head of many bytes is counted once."""
+    """An upgrade offer without a body is an ordinary request; a long header counts once."""
     long = b"x-long: " + b"y" * 60_000
     assert answers(server, b"\r\n".join([b"GET /ok HTTP/1.1", b"host: x", long, *H2C, b"", b""]))[0][0] == 200
 
@@ -141,7 +140,7 @@ OF_JAVA = [
 @long
 @pytest.mark.skipif(shutil.which("java") is None, reason="needs a JDK")
 def test_the_client_of_java(server, tmp_path):
-    """java.net.http, which offers h2c with each request as it is, stores and asks on every route."""
+    """java.net.http, which offers h2c with each request, can append and query on every route."""
     (tmp_path / "Sends.java").write_text(JAVA)
     given = [part for request in OF_JAVA for part in request]
     command = ["java", "-XX:TieredStopAtLevel=1", str(tmp_path / "Sends.java"), server.url, *given]
@@ -158,9 +157,9 @@ def test_the_client_of_java(server, tmp_path):
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 @pytest.mark.parametrize("chunked", [False, True])
 def test_curl_that_offers_http2(server, chunked):
-    """Its body is stored, also one for which it waits to be asked."""
+    """The body that curl sends is stored, also if it waits for 100 Continue."""
     before = rows(server)
-    body = LINE * 9000  # curl expects 100-continue from a certain size on, and ours is one that is always there
+    body = LINE * 9000  # curl sends Expect: 100-continue from a certain size on; here always
     command = ["curl", "-s", "--http2", "-H", "Expect: 100-continue", "-H", "Content-Type: application/x-ndjson"]
     command += ["-H", "Transfer-Encoding: chunked"] if chunked else []
     done = subprocess.run([*command, "--data-binary", "@-", server.url + PATH], input=body, capture_output=True,
@@ -187,7 +186,7 @@ APPENDS = {
 @pytest.mark.parametrize("path", APPENDS)
 @pytest.mark.parametrize("lines", [[], [b"content-length: 0"], [CHUNKED]], ids=["none", "empty", "chunked"])
 def test_an_append_without_a_body_is_refused(server, path, lines):
-    """Whoever lost the body on its way must not be told that it is stored."""
+    """An append without a body is refused: a client whose body got lost must not be told that it is stored."""
     end = b"0\r\n\r\n" if CHUNKED in lines else b""
     sent = head(b"POST %b HTTP/1.1" % path.encode(), *lines, media=APPENDS[path].encode())
     ((status, _, body),) = answers(server, sent + end)
@@ -196,7 +195,7 @@ def test_an_append_without_a_body_is_refused(server, path, lines):
 
 
 def test_an_export_of_nothing(server):
-    """In protobuf it has no bytes, and is an export; a request that does not even say that it has none is not."""
+    """An export of nothing has no bytes in protobuf and is accepted if it has a length; without one it is refused."""
     media = b"application/x-protobuf"
     for lines, end, status in (
         ([b"content-length: 0"], b"", 200), ([CHUNKED], b"0\r\n\r\n", 200), ([], b"", 400),
@@ -208,20 +207,20 @@ def test_an_export_of_nothing(server):
 
 
 def test_targets_with_a_host(server):
-    """The absolute form, which every server must take."""
+    """The absolute form of a target, which every server must accept, works."""
     for target, status in ((b"http://x/healthz", 200), (b"http://x:99/v1/nothing?a=b", 404), (b"http://x", 200)):
         assert answers(server, b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % target)[0][0] == status
 
 
 def test_trailers_are_no_headers(server):
-    """Proxies look at headers: what comes behind the body must not count as one."""
+    """Trailers do not count as headers: proxies only check headers."""
     body = b"%x\r\n%b\r\n0\r\nidempotency-key: nonsense\r\ncontent-type: text/x\r\n\r\n" % (len(LINE), LINE)
     assert answers(server, head(b"POST %b HTTP/1.1" % PATH.encode(), CHUNKED) + body)[0][0] == 200
 
 
 @pytest.mark.parametrize("end", [b"0\r\nx: ", b"0\r\n", b"5;"], ids=["a trailer", "trailers", "an extension"])
 def test_what_follows_a_body_has_limits(server, end):
-    """Trailers and extensions of chunks that never end are cut as headers are."""
+    """Endless trailers and chunk extensions are refused, like headers."""
     endless = b"x: y\r\n" if end == b"0\r\n" else b"yyyyyy"
     with raw(server, head(b"POST %b HTTP/1.1" % PATH.encode(), CHUNKED) + end) as made:
         with contextlib.suppress(ConnectionError):
@@ -232,7 +231,7 @@ def test_what_follows_a_body_has_limits(server, end):
 
 
 def test_the_oldest_clients(server):
-    """HTTP/1.0 knows no chunks: an answer without a length ends with the connection."""
+    """HTTP/1.0 has no chunks: an answer without a length ends with the connection."""
     server.catalog.write({"app": "old"}, [{"msg": "hello"}])
     asked = b"GET /v1/tail?query=SELECT%20FROM%20%7Bapp%3Dold%7D%20LIMIT%201&position=head HTTP/1.0\r\n\r\n"
     with raw(server, asked) as made:
@@ -248,7 +247,7 @@ def test_the_oldest_clients(server):
     [([b"transfer-encoding: gzip, chunked"], 501), ([b"transfer-encoding: chunked", b"content-length: 5"], 400)],
 )
 def test_framings_that_are_not_spoken(server, lines, status):
-    """What cannot be told apart safely is refused, and nothing after it is taken for a request."""
+    """Ambiguous framing is refused, and nothing after it is taken for a request."""
     sent = head(b"POST %b HTTP/1.1" % PATH.encode(), *lines) + b"0\r\n\r\n" + b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n"
     with raw(server, sent) as made:
         received = until_cut(made)
@@ -258,14 +257,14 @@ def test_framings_that_are_not_spoken(server, lines, status):
 
 
 def test_who_waits_for_100_and_is_refused(server):
-    """It may send its body or not; so the connection ends, and neither is taken for a request."""
+    """A client waiting for 100 Continue may send its body or not after a refusal, so the connection closes."""
     begin = head(b"POST /v1/topics/nobody/events HTTP/1.1", b"expect: 100-continue", b"content-length: 2000000")
     ((status, headers, _),) = answers(server, begin)
     assert (status, headers["connection"]) == (413, "close")
 
 
 def test_a_slow_body_behind_another_request(server, monkeypatch):
-    """The answer to the first begins no countdown for the body of the second."""
+    """The answer to the first request starts no timeout for the body of the second."""
     monkeypatch.setattr(connection, "LINGER_S", 0.1)
     first = b"GET /v1/topics/t HTTP/1.1\r\nhost: x\r\n\r\n"
     second = head(b"POST %b HTTP/1.1" % PATH.encode(), sized(LINE))
@@ -277,7 +276,7 @@ def test_a_slow_body_behind_another_request(server, monkeypatch):
 
 
 def test_more_connections_than_are_taken(tmp_path):
-    """They are told to come again, and those that are there are served."""
+    """Connections beyond the limit are told to retry, and existing ones are served."""
     with served(tmp_path, Settings(http=Http(max_connections=2))) as server:
         asked = b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n"
         with raw(server, asked) as first, raw(server, asked) as second:
@@ -289,7 +288,7 @@ def test_more_connections_than_are_taken(tmp_path):
 
 
 def test_a_body_that_nobody_asked_for(server):
-    """Of a GET, or a DELETE: it is read past."""
+    """The unexpected body of a GET or DELETE is skipped."""
     for request, status in ((b"GET /v1/topics/t", 200), (b"DELETE /v1/topics/absent", 404)):
         first = b"%b HTTP/1.1\r\nhost: x\r\ncontent-length: 31\r\n\r\n%b" % (request, LINE)
         found = answers(server, first + b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n", count=2)
@@ -297,7 +296,7 @@ def test_a_body_that_nobody_asked_for(server):
 
 
 def test_requests_before_a_bad_one(server):
-    """They are answered, each in its turn, and then the bad one is."""
+    """Requests before a bad one are answered in order, and then the bad one is."""
     asked = b"GET /v1/topics/t HTTP/1.1\r\nhost: x\r\n\r\n"
     found = answers(server, asked * 3 + b"NONSENSE\r\n\r\n", count=4)
     assert [status for status, _, _ in found] == [200, 200, 200, 400]
@@ -322,7 +321,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def roomy(tmp_path_factory):
-    """A server that takes bodies of SIZE."""
+    """A server that accepts bodies of SIZE."""
     with served(tmp_path_factory.mktemp("roomy") / "data") as it:
         it.catalog.create_topic("t")
         yield it
@@ -331,7 +330,7 @@ def roomy(tmp_path_factory):
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 def test_large_bodies_are_refused_with_an_answer(server, roomy, name, version):
-    """A client that sends all of its body before it reads hears why it was refused, and no reset."""
+    """A client that sends its whole body before reading gets the refusal and no connection reset."""
     line, lines = REFUSED[name]
     in_chunks = any(b"transfer-encoding" in each for each in lines)
     framing = [] if in_chunks else [b"content-length: %d" % SIZE]
@@ -343,7 +342,7 @@ def test_large_bodies_are_refused_with_an_answer(server, roomy, name, version):
     with raw(server if name.startswith("413") else roomy, begin) as made:
         made.sendall(body)
         received = b""
-        while piece := made.recv(65536):  # to its orderly end
+        while piece := made.recv(65536):  # up to its orderly end
             received += piece
     assert received[9:12].decode() == status
     assert received.count(b"HTTP/1.1 ") == 1
@@ -351,7 +350,7 @@ def test_large_bodies_are_refused_with_an_answer(server, roomy, name, version):
 
 
 def test_large_bodies_are_refused_over_tls(tmp_path):
-    """TLS cannot be half-closed: the body is read on all the same, and the answer is there."""
+    """TLS cannot be half-closed: the body is read anyway, and the answer arrives."""
     authority = CertificateAuthority(tmp_path)
     certificate, key = authority.issue("server")
     trust = ssl.create_default_context(cafile=str(authority.certificate))
@@ -365,7 +364,7 @@ def test_large_bodies_are_refused_over_tls(tmp_path):
 
 
 def test_a_client_that_stays_is_cut(tmp_path, monkeypatch):
-    """After a refusal neither silence nor a body without end holds the connection."""
+    """After a refusal neither silence nor an endless body keeps the connection open."""
     monkeypatch.setattr(connection, "LINGER_S", 0.3)
     monkeypatch.setattr(connection, "LINGER_BYTES", 4_000_000)
     with served(tmp_path) as server:

@@ -1,4 +1,4 @@
-"""Routes that are made when the first request comes to them."""
+"""Groups of routes that are built on their first request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def told(text):
 
 @pytest.fixture
 def made():
-    """How often each group was made."""
+    """How often each group was built."""
     return {"first": 0, "second": 0}
 
 
@@ -65,7 +65,7 @@ def ask(groups, method, path):
 
 
 def test_a_group_waits_for_its_first_request(groups, made):
-    """It is made by a request that no group before it takes, and once."""
+    """A group is built once, by a request that no earlier group takes."""
     assert made == {"first": 0, "second": 0}
     for _ in range(2):
         assert ask(groups, "GET", "/first") == (200, "first")
@@ -77,7 +77,7 @@ def test_a_group_waits_for_its_first_request(groups, made):
 
 
 def test_groups_answer_as_one_list_of_routes(groups):
-    """A path whose method another group takes is that one's; a method that none takes is refused."""
+    """A path whose method belongs to another group is answered by that group; a method of no group is refused."""
     assert ask(groups, "POST", "/both") == (200, "posted")
     assert ask(groups, "DELETE", "/both")[0] == 405
     assert ask(groups, "GET", "/no/such")[0] == 404
@@ -85,7 +85,7 @@ def test_groups_answer_as_one_list_of_routes(groups):
 
 
 def test_threads_make_a_group_once(groups, made):
-    """Whoever asks first makes it, and the others wait for it."""
+    """The first thread builds a group, and the others wait for it."""
     start = threading.Barrier(8)
 
     def match(_):
@@ -98,7 +98,7 @@ def test_threads_make_a_group_once(groups, made):
 
 
 def test_a_server_makes_all_groups_a_moment_after_its_start(tmp_path, monkeypatch):
-    """No request has to come for it; until then there is none but that which answered."""
+    """A server builds all groups soon after its start without a request; before that, only those requested."""
     monkeypatch.setattr("aggregator.server.app.WARM_S", 3600.0)
     with served(tmp_path) as server:
         assert httpx.get(f"{server.url}/ok").status_code == 200
@@ -109,5 +109,5 @@ def test_a_server_makes_all_groups_a_moment_after_its_start(tmp_path, monkeypatc
 
 
 def test_what_a_server_loads_after_its_start_is_there():
-    """Each of the names by which it does."""
+    """Every name that the server loads after its start exists."""
     assert all(callable(getattr(import_module(module), name)) for module, name in _LATE)

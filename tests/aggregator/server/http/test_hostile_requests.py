@@ -1,4 +1,4 @@
-"""Requests that nobody should send: each is answered with what is wrong, none with a failure of the server's."""
+"""Invalid requests: each is answered with the mistake, none with a server error."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def web(tmp_path_factory):
 
 @pytest.mark.parametrize(("method", "path", "media", "body"), BODIES)
 def test_bodies_before_they_are_damaged(web, method, path, media, body):
-    """What the next test damages is good."""
+    """The bodies that the next test damages are valid."""
     answer = web.request(method, path, content=body, headers={"content-type": media})
     assert answer.status_code in (200, 201, 204), answer.text
 
@@ -77,7 +77,7 @@ def test_bodies_before_they_are_damaged(web, method, path, media, body):
 @given(st.sampled_from(BODIES), st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=8)), max_size=3),
        st.sampled_from(["", "gzip", "zstd"]), st.booleans())  # fmt: skip
 def test_damaged_bodies(web, asked, changes, encoding, cut):
-    """Whatever becomes of a body on its way: it is stored or refused, and the next one finds the server as it was."""
+    """A damaged body is stored or refused, and the server still works for the next request."""
     method, path, media, body = asked
     for at, junk in changes:
         at %= len(body) or 1
@@ -94,7 +94,7 @@ NAMES = st.text(max_size=12) | st.sampled_from(["..", ".", "a/b", "%2e%2e", "\0"
 @examples(80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(NAMES, NAMES, st.dictionaries(st.sampled_from(PARAMETERS), NAMES, max_size=3))
 def test_odd_names(web, name, other, parameters):
-    """Names and parameters of any text, in any place."""
+    """Names and parameters may be any text, in any place."""
     topic, column = (quote(text, safe="").replace(".", "%2E") for text in (name, other))
     for path in (f"/v1/topics/{topic}", f"/v1/topics/{topic}/events", f"/v1/topics/t/index/{column}",
                  f"/v1/topics/t/partitions/{column}/records", "/v1/topics/t/events"):  # fmt: skip

@@ -1,4 +1,4 @@
-"""What hostile or broken clients send: refused, cut off, and the server lives on (R17, R18, R20)."""
+"""Hostile and broken clients are refused or cut off, and the server survives (R17, R18, R20)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from aggregator.server.config.settings import Http, Work
 from aggregator.server.http import connection as connection_module
 from tests.aggregator.server.plateau.test_plateau import ARROW, arrow_file, records, send
 
-QUICK = Settings(http=Http(stall_s=1.5))  # no less: a busy machine holds good clients up, too
+QUICK = Settings(http=Http(stall_s=1.5))  # no less: a busy machine delays good clients, too
 
 
 def address(server):
-    """Host and port of a server."""
+    """The host and port of a server."""
     host, port = server.url.removeprefix("http://").split(":")
     return host, int(port)
 
@@ -39,7 +39,7 @@ def raw(server, data=b""):
 
 
 def until_cut(connection):
-    """What a connection gets before the server ends it."""
+    """Everything a connection receives before the server ends it."""
     received = b""
     with contextlib.suppress(ConnectionResetError):
         while piece := connection.recv(65536):
@@ -59,7 +59,7 @@ STALLED = {
 
 
 def test_stalled_connections_are_cut(tmp_path):
-    """A client that stops in the middle, wherever, is cut; others are served meanwhile."""
+    """A client that stalls anywhere is cut off; others are served meanwhile."""
     with served(tmp_path, QUICK) as server, contextlib.ExitStack() as stack:
         began = time.monotonic()
         stalled = {name: [stack.enter_context(raw(server, data)) for _ in range(5)] for name, data in STALLED.items()}
@@ -73,7 +73,7 @@ def test_stalled_connections_are_cut(tmp_path):
 
 
 def test_drops_are_no_progress(tmp_path):
-    """A body of which a byte comes now and then is cut as well, and so are headers."""
+    """A body or headers that arrive a byte at a time are cut off, too."""
     with served(tmp_path, QUICK) as server:
         for begin in (b"GET / HTTP/1.1\r\n", HEAD + b"content-length: 1000\r\n\r\n"):
             with raw(server, begin) as connection:
@@ -88,7 +88,7 @@ def test_drops_are_no_progress(tmp_path):
 
 
 def test_readers_that_stall_are_cut(tmp_path):
-    """Who does not read an answer loses it, and what it held is let go."""
+    """A client that does not read its answer loses the connection, and its memory is released."""
     with served(tmp_path, QUICK) as server, httpx.Client(base_url=server.url) as web:
         for number in range(3):
             send(web, records(1, number, blob=pa.array([os.urandom(9_000_000)])))
@@ -101,8 +101,8 @@ def test_readers_that_stall_are_cut(tmp_path):
         connection.sendall(query.encode())
         held = server._server.server_state.connections
         assert over.wait(60)
-        until = time.monotonic() + 60  # an idle connection would stay for 75 s
-        while len(held) > 1 and time.monotonic() < until:  # one is the other client's
+        until = time.monotonic() + 60  # an idle connection would stay open for 75 s
+        while len(held) > 1 and time.monotonic() < until:  # one belongs to the other client
             time.sleep(0.05)
         assert len(held) == 1
         assert not server.context.open_requests
@@ -110,7 +110,7 @@ def test_readers_that_stall_are_cut(tmp_path):
 
 
 def wait_for_requests(server, count):
-    """Until so many requests are under way. Less than a long poll may wait."""
+    """Wait until this many requests are active, for less time than a long poll may wait."""
     until = time.monotonic() + 45
     while server.context.open_requests != count and time.monotonic() < until:
         time.sleep(0.01)
@@ -118,7 +118,7 @@ def wait_for_requests(server, count):
 
 
 def test_a_long_poll_ends_with_its_client(server):
-    """Who has gone is not waited for."""
+    """A long poll ends when its client leaves."""
     asked = b'{"query": "SELECT", "position": "tail", "wait": 60}'
     head = (
         f"POST /v1/query HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(asked)}\r\n\r\n"
@@ -129,17 +129,17 @@ def test_a_long_poll_ends_with_its_client(server):
 
 
 def tailing(server):
-    """A connection with a tail that was let in."""
+    """A connection with an admitted tail."""
     while True:
         made = raw(server, b"GET /v1/tail?query=SELECT HTTP/1.1\r\nhost: x\r\n\r\n")
         if b" 200 " in made.recv(65536):
             return made
-        made.close()  # 429: those that are there are just looking
+        made.close()  # 429: the others are reading just now
         time.sleep(0.05)
 
 
 def test_an_append_that_wakes_many_tails_cuts_none(tmp_path):
-    """They take turns where there is room for a few at a time."""
+    """Tails woken by an append take turns if only a few fit, and none is cut off."""
     few = Settings(work=Work(read_threads=1, waiting=3))
     with served(tmp_path, few) as server, contextlib.ExitStack() as stack:
         server.catalog.write({"app": "web"}, [{"msg": "before"}])
@@ -157,7 +157,7 @@ def test_an_append_that_wakes_many_tails_cuts_none(tmp_path):
     "path", ["/v1/logs", "/_bulk", "/loki/api/v1/push", "/v1/lines?tags=a%3Db", "/topic/t/partition/p"]
 )
 def test_a_client_that_leaves_is_no_failure(server, caplog, path):
-    """A connection that is cut in the middle of a body is nothing that the server has to answer for."""
+    """A connection closed within a body is not logged as an error."""
     media = {"/v1/logs": "application/json", "/_bulk": "application/json", "/v1/lines?tags=a%3Db": "text/plain"}
     head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {media.get(path, ARROW)}\r\ncontent-length: 100\r\n\r\nx"
     with raw(server, head.encode()):
@@ -167,7 +167,7 @@ def test_a_client_that_leaves_is_no_failure(server, caplog, path):
 
 
 def test_headers_over_the_limit(server):
-    """More than 64 kB of headers are 431, in many headers, one, or one that never ends; 32 kB are fine."""
+    """Headers over 64 kB are answered 431, in many headers, one, or an endless one; 32 kB are accepted."""
     for headers in ({"x-a": "y" * 70_000}, {f"x-{number}": "y" * 1000 for number in range(70)}):
         with raw(server) as connection:
             lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -182,7 +182,7 @@ def test_headers_over_the_limit(server):
 
 
 def test_a_body_without_end(server, monkeypatch):
-    """A chunked body over the limit is 413, and the rest of it is not read for long."""
+    """A chunked body over the limit is answered 413, and the rest is not read for long."""
     monkeypatch.setattr(connection_module, "LINGER_S", 0.5)
     with raw(server, HEAD + b"transfer-encoding: chunked\r\n\r\n") as connection:
         chunk = b"%x\r\n" % 1_000_000 + b"x" * 1_000_000 + b"\r\n"
@@ -195,7 +195,7 @@ def test_a_body_without_end(server, monkeypatch):
 
 
 def test_bodies_in_memory(tmp_path):
-    """All bodies together keep their budget: the one that is too much gets 429, and the memory is there afterwards."""
+    """All bodies together keep to their budget: one too many gets 429, and the memory is released afterwards."""
     settings = Settings(http=Http(stall_s=120), work=Work(body_bytes=3_000_000))
     body = HEAD + b"content-length: 2000000\r\n\r\n" + b"x" * 1_900_000
     with served(tmp_path, settings) as server, raw(server, body) as first:
@@ -229,7 +229,7 @@ def damaged(body, number):
 
 
 def test_hostile_arrow(web):
-    """Damaged Arrow files are 400, or what they say is stored; never a 500, and never a topic by a refused one."""
+    """Damaged Arrow files are answered 400 or stored as read; never 500, and a refused one creates no topic."""
     nested = pa.array([[{"a": "x"}], None, []], pa.list_(pa.struct([("a", pa.string())])))
     bodies = [
         arrow_file(records(3, s=pa.array(["a", None, "ccc"]), b=pa.array([b"", b"x", None]), n2=nested)),
@@ -247,7 +247,7 @@ def test_hostile_arrow(web):
 
 
 def test_bombs(web):
-    """Few bytes that claim to be many are refused before there is memory for them."""
+    """Small bodies that expand enormously are refused before memory is allocated."""
     zeros = pa.array(np.zeros(900_000, np.int64))
     table = pa.table({"time": zeros} | {f"c{number}": zeros for number in range(12)})
     sink = pa.BufferOutputStream()
@@ -266,7 +266,7 @@ JSON_BODIES = [b"[" * 100_000, b'{"a":' * 50_000, b"1" * 100_000, b'{"p": 1e999}
 
 @pytest.mark.parametrize("path", ["/topic/clicks/records", "/v1/query", "/v1/topics/clicks/events"])
 def test_hostile_json(web, path):
-    """Deep, endless and odd JSON is 4xx."""
+    """Deep, endless and odd JSON is answered 4xx."""
     send(web, records(1))
     for body in JSON_BODIES:
         for kind in ("application/json", "application/x-ndjson"):
@@ -282,11 +282,11 @@ NAMES = [
 
 
 def test_hostile_names(server, web, tmp_path):
-    """Any name that is taken comes back as it is, in its own topic and partition; no file lies outside of the root."""
+    """An accepted name is returned unchanged, with its own topic and partition; no file is outside the root."""
     before = sorted(tmp_path.iterdir())
     for number, name in enumerate(NAMES):
         path = f"/topic/{quote(name, safe='')}/partition/{quote(name, safe='')}"
-        if name in ("..", "."):  # clients resolve these before they send them: here they come as they are
+        if name in ("..", "."):  # clients would resolve these before sending: here they are sent unchanged
             path = "/topic/%2e%2e/partition/%2e%2e" if name == ".." else "/topic/%2e/partition/%2e"
         line = f"POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: {ARROW}\r\n"
         body = arrow_file(records(1, number))
@@ -313,7 +313,7 @@ GARBAGE = [
 
 
 def test_what_is_no_http(tmp_path):
-    """Bytes that are no HTTP get 400 or nothing."""
+    """Bytes that are not HTTP get 400 or nothing."""
     with served(tmp_path, QUICK) as server:
         for data in GARBAGE:
             with raw(server, data) as connection:
@@ -324,7 +324,7 @@ def test_what_is_no_http(tmp_path):
 
 
 def test_pages_of_other_sites(web):
-    """What a browser sends for a page of another site is refused; the page at /docs may ask."""
+    """Browser requests from pages of other sites are refused; the server's own /docs page is allowed."""
     here = str(web.base_url).removesuffix("/")
     for origin in ("https://example.org", "null", "http://127.0.0.1:1", here.replace("http", "ftp") + ".example.org"):
         answer = web.post("/v1/query", content=b"SHOW PARTITIONS", headers={"origin": origin})
@@ -333,7 +333,7 @@ def test_pages_of_other_sites(web):
 
 
 def test_many_connections_at_once(server):
-    """Fifty clients at once, each with its own connection, are all served right; who is told to come again does."""
+    """Fifty concurrent clients with a connection each get the right answers, some after a retry."""
     starts: list[tuple[int, int]] = []
 
     def work(number):

@@ -1,4 +1,4 @@
-"""Answers that take long end with their token: revoked, expired, or made for less."""
+"""Long answers end with their token: revoked, expired, or with fewer rights."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from aggregator.server import RunningServer
 from aggregator.server.control import open_answers, tokens, waiting
 from aggregator.server.control.tokens import FILE, create, read_tokens, revoke
 
-SOON_S = 60.0  # on a busy machine; else moments
+SOON_S = 60.0  # on a busy machine; otherwise moments
 TAIL = "GET /v1/tail?query=SELECT"
 ROWS, ROW_BYTES = 40_000, 500
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
-    """Tokens are looked at more often than once a second."""
+    """Check tokens more often than once a second."""
     monkeypatch.setattr(tokens, "_LOOK_AGAIN_S", 0.05)
     monkeypatch.setattr(waiting, "_LOOK_S", 0.05)
     monkeypatch.setattr(open_answers, "LOOK_S", 0.05)
@@ -35,7 +35,7 @@ def _often(monkeypatch):
 
 @pytest.fixture
 def shop(tmp_path) -> Iterator[RunningServer]:
-    """A server with tokens, a topic with some megabytes, and a stream."""
+    """A server with tokens, a topic of some megabytes, and a stream."""
     create(tmp_path / "data" / FILE, "root", ["admin"])
     with served(tmp_path / "data") as running:
         texts = pa.array([b"x" * ROW_BYTES] * ROWS)
@@ -47,7 +47,7 @@ def shop(tmp_path) -> Iterator[RunningServer]:
 
 
 def ask(server: RunningServer, token: str, request: str, body: str = "") -> socket.socket:
-    """A client with small buffers that has asked."""
+    """A client with small buffers that has sent its request."""
     host, _, port = server.url.removeprefix("http://").partition(":")
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
@@ -59,7 +59,7 @@ def ask(server: RunningServer, token: str, request: str, body: str = "") -> sock
 
 
 def heard(client: socket.socket, word: bytes) -> None:
-    """Read until a word came."""
+    """Read until a word arrives."""
     got = b""
     while word not in got:
         more = client.recv(4096)
@@ -68,7 +68,7 @@ def heard(client: socket.socket, word: bytes) -> None:
 
 
 def rest(client: socket.socket) -> tuple[bytes, bool]:
-    """What else comes within a while, and whether the connection was broken."""
+    """What else arrives within a while, and whether the connection was broken."""
     got = b""
     client.settimeout(SOON_S)
     try:
@@ -83,7 +83,7 @@ def rest(client: socket.socket) -> tuple[bytes, bool]:
 
 @contextlib.contextmanager
 def appending(server: RunningServer) -> Iterator[None]:
-    """Records come all the time, so that a tail always has something to give."""
+    """Append records continuously, so that a tail always has something to send."""
     stop = threading.Event()
 
     def append() -> None:
@@ -100,7 +100,7 @@ def appending(server: RunningServer) -> Iterator[None]:
 
 
 def take_away(server: RunningServer, how: str) -> None:
-    """Let the token `web` be over."""
+    """Make the token `web` invalid."""
     path = server.catalog.path / FILE
     if how == "revoked":
         revoke(path, "web")
@@ -125,7 +125,7 @@ WAYS = ["revoked", "expired", "other scope", "other topic"]
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_tail_ends_with_its_token(shop, how):
-    """It says why, and ends as answers do; nothing that comes later is given."""
+    """A tail says why it ends and terminates its answer properly; later records are not sent."""
     token = new_token(shop)
     shop.context.authority._looked = 0.0
     with ask(shop, token, TAIL) as client, appending(shop):
@@ -143,7 +143,7 @@ def test_a_tail_ends_with_its_token(shop, how):
 
 @pytest.mark.parametrize("how", share_of(WAYS, 2))
 def test_a_long_scan_breaks_off_with_its_token(shop, how):
-    """A slow reader gets no more, not even what waits for it; its part is not taken for the whole."""
+    """A slow reader gets nothing more, not even buffered data, and its part does not look complete."""
     token = new_token(shop)
     shop.context.authority._looked = 0.0
     with ask(shop, token, "GET /v1/topics/big/events") as client:
@@ -160,7 +160,7 @@ def test_a_long_scan_breaks_off_with_its_token(shop, how):
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_long_poll_ends_with_its_token(shop, how):
-    """It is refused, as a new request would be."""
+    """A long poll is refused like a new request."""
     token = new_token(shop)
     shop.context.authority._looked = 0.0
     body = json.dumps({"query": "SELECT", "position": "tail", "wait": 30})
@@ -174,7 +174,7 @@ def test_a_long_poll_ends_with_its_token(shop, how):
 
 
 def test_a_scan_of_a_token_that_stays(shop):
-    """Other tokens come and go: an answer does not end with them."""
+    """Changes to other tokens do not end an answer."""
     token = new_token(shop)
     other = create(shop.catalog.path / FILE, "other", ["read"])
     shop.context.authority._looked = 0.0

@@ -1,6 +1,6 @@
-"""The description of the API holds: schemathesis finds no answer that it does not have, and no request it lies about.
+"""The API description is right: schemathesis finds no undocumented answer and no request that it describes wrongly.
 
-What it makes of it are requests that fit, which are to be taken, and others, which are to be refused.
+It generates valid requests, which must be accepted, and invalid ones, which must be refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROOT = HERE.parents[3]
 @long
 @pytest.mark.skipif(importlib.util.find_spec("schemathesis") is None, reason="needs schemathesis")
 def test_description(tmp_path):
-    """All checks, over a server with a topic of each kind; the seed is fixed, so that it is the same run each time."""
+    """All checks pass against a server with a topic of each kind; the fixed seed makes every run the same."""
     with served(tmp_path / "data") as server, httpx.Client(base_url=server.url, timeout=120) as web:
         send(web, records(10))
         server.catalog.create_topic("activity", indexes=["type"])
@@ -49,7 +49,7 @@ def test_description(tmp_path):
 
 
 def test_what_it_found(web):
-    """Faults that schemathesis found: a null that made the server fail, a wait of {}, whole numbers written as 5.0."""
+    """Faults that schemathesis found stay fixed: null limits, a wait of {}, integers written as 5.0."""
     for roll in ({"age": None}, {"rows": None}, {"bytes": None}):
         answer = web.put("/v1/topics/t", json={"roll": roll})
         assert (answer.status_code, answer.json()["detail"]) == (400, "roll limits are at least 1")
@@ -69,7 +69,7 @@ def test_what_it_found(web):
 
 
 def test_security_is_told_where_it_is(tmp_path):
-    """The description names tokens where they are asked for, and only there."""
+    """The description lists tokens exactly where they are required."""
     with served(tmp_path / "data") as server:
         open_ = httpx.get(f"{server.url}/openapi.json").json()
         (tmp_path / "data" / "tokens.json").write_text('{"tokens": []}')

@@ -1,4 +1,4 @@
-"""Queries that take long: others are answered meanwhile, and they end with their client, their time, or the server."""
+"""Slow queries: others are answered meanwhile, and they end with their client, their time limit or the server."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http, Work
 from aggregator.server.control.thread_pools import Slow
 
-SLOW = "SELECT COUNT WHERE msg MATCHES 'a.{380}b'"  # RE2 takes 15 µs a byte: two minutes for all records
+SLOW = "SELECT COUNT WHERE msg MATCHES 'a.{380}b'"  # RE2 takes 15 µs per byte: two minutes for all records
 QUICK = "SELECT WHERE msg = 'a' LIMIT 1"
-SOON_S = 60.0  # what takes moments, on a machine that has much else to do: still less than a slow one
+SOON_S = 60.0  # a quick query on a busy machine: still less than a slow one
 WORDS = {"content-type": "text/plain"}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog with records in which the slow pattern is slow."""
+    """A catalog with records for which the slow pattern is slow."""
     path = tmp_path_factory.mktemp("slow") / "data"
     chance, letters = random.Random(1), bytes(b"ax"[byte & 1] for byte in range(256))
     with aggregator.open(path) as catalog:
@@ -44,7 +44,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def asking(url: str, count: int, statement: str = SLOW) -> Iterator[list[HTTPConnection]]:
-    """That many queries sent; their clients leave at the end."""
+    """Send this many queries; their clients leave at the end."""
     where = urlsplit(url)
     clients = [HTTPConnection(str(where.hostname), where.port, timeout=PATIENCE_S) for _ in range(count)]
     try:
@@ -65,7 +65,7 @@ def under_way(server: RunningServer) -> int:
 
 
 def test_two_that_nobody_waits_for(data):
-    """Two slow queries whose clients leave at once: other reads are answered, and the work ends soon."""
+    """Two slow queries whose clients leave immediately: other reads are answered, and the work ends soon."""
     with served(data) as server, httpx.Client(base_url=server.url, timeout=SOON_S) as web:
         with asking(server.url, 2):
             pass
@@ -80,7 +80,7 @@ LARGE = ["SELECT COUNT WHERE msg MATCHES '(.*a){900}b'", "SELECT COUNT WHERE msg
 
 @pytest.mark.parametrize("statement", LARGE, ids=[statement[:40] for statement in LARGE])
 def test_large_statements_are_refused(data, statement):
-    """What would cost much at each record is refused before one is read, and the answer shows the limit."""
+    """A statement that would cost much for each record is refused before any is read, with the limit."""
     with served(data) as server:
         answer = ask(server.url, statement)
         assert (answer.status_code, answer.json()["type"]) == (400, "/problems/invalid-request")
@@ -92,7 +92,7 @@ ROUTES = ["/v1/topics/logs/events?limit=1", "/v1/topics/logs/partitions/0/record
 
 
 def test_slow_ones_leave_room(data, monkeypatch):
-    """With more slow queries open than there are places, quick ones are answered, of every route that reads."""
+    """With more slow queries than places, quick ones are answered on every reading route."""
     settings = Settings(work=Work(slow_reads=1))
     with served(data, settings) as server, httpx.Client(base_url=server.url, timeout=SOON_S) as web:
         monkeypatch.setattr(server.context.reads, "_slow", Slow(1, after_s=1.0))  # quick ones may have to wait, too
@@ -103,7 +103,7 @@ def test_slow_ones_leave_room(data, monkeypatch):
 
 
 def test_too_many_are_refused(data, monkeypatch):
-    """Where no place for a slow one comes free in time, it is refused with 429, and told when to come again."""
+    """If no place for a slow query becomes free in time, it gets 429 with Retry-After."""
     with served(data, Settings(work=Work(slow_reads=1))) as server:
         monkeypatch.setattr(server.context.reads, "_slow", Slow(1, 0.05, waiting=1, patience_s=0.1))
         with asking(server.url, 3) as clients:
@@ -129,7 +129,7 @@ LIMITS = [
 
 @pytest.mark.parametrize(("work", "statement", "told"), LIMITS)
 def test_limits(data, work, statement, told):
-    """A query that takes more than it may is ended, and its client is told which limit it met."""
+    """A query that exceeds a limit is ended, and its client learns which limit."""
     with served(data, Settings(work=work)) as server:
         began = time.monotonic()
         answer = ask(server.url, statement)
@@ -142,7 +142,7 @@ def test_limits(data, work, statement, told):
 
 @long
 def test_stops_while_one_runs(data):
-    """SIGTERM ends the server within its limit although a slow query is open; its client is told so."""
+    """SIGTERM ends the server within its limit despite a slow query, whose client is told."""
     with Spawned(data, "--set", "http.drain=3s") as server, asking(server.url, 1) as clients:
         until(lambda: "aggregator_slow_read_calls 1.0" in httpx.get(f"{server.url}/metrics").text)
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Readers that take little: what the server holds for all of them together is bounded, and goes when they have left."""
+"""Slow readers: the server's memory for all of them is bounded and released when they leave."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import aggregator
 from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES
 
 RECORDS, RECORD_BYTES, STREAMS = 60_000, 1_000, 8
-HELD_BYTES = 850 << 20  # of 24 readers; it was 1,512 MiB, and grew with each of them
+HELD_BYTES = 850 << 20  # for 24 readers; it was 1,512 MiB and grew with each reader
 LEFT_BYTES = 300 << 20  # it was 1,445 MiB
 TAIL = "GET /v1/tail?query=SELECT&position=head"
 
@@ -34,13 +34,13 @@ def make_catalog(path: Path) -> None:
 
 
 def resident(server: Spawned) -> int:
-    """Bytes of memory that a server has."""
+    """The resident memory of a server in bytes."""
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) << 10
 
 
 def answered(server: Spawned, request: str, accept: str = LINES, body: str = "") -> socket.socket:
-    """A client with small buffers whose answer has begun; a busy machine's server refuses some at first."""
+    """A client with small buffers whose answer has begun; a server on a busy machine refuses some at first."""
     end = time.monotonic() + 60
     while True:
         client = ask(server, request, accept, body)
@@ -51,7 +51,7 @@ def answered(server: Spawned, request: str, accept: str = LINES, body: str = "")
 
 
 def ask(server: Spawned, request: str, accept: str = LINES, body: str = "") -> socket.socket:
-    """A client with small buffers that has asked."""
+    """A client with small buffers that has sent its request."""
     host, _, port = server.url.removeprefix("http://").partition(":")
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
@@ -63,7 +63,7 @@ def ask(server: Spawned, request: str, accept: str = LINES, body: str = "") -> s
 
 
 def until(server: Spawned, most_bytes: int) -> int:
-    """The server's memory when it is no more than that, or after a while."""
+    """The server's memory once it is at most this, or after a while."""
     end = time.monotonic() + 60
     while (now := resident(server)) > most_bytes and time.monotonic() < end:
         time.sleep(0.05)
@@ -71,7 +71,7 @@ def until(server: Spawned, most_bytes: int) -> int:
 
 
 def test_what_slow_readers_cost(tmp_path):
-    """Answers of each kind, 60 MB each, read slowly: bounded memory for all, and little once they left."""
+    """Slow readers of 60 MB answers of each kind cost bounded memory together, and little once they left."""
     make_catalog(tmp_path / "data")
     events, query, records = "GET /v1/topics/logs/events", "POST /v1/query", "GET /v1/topics/logs/partitions/0/records"
     asked = [

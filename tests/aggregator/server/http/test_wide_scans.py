@@ -22,7 +22,7 @@ MOST_ROWS, MOST_BYTES = 1 << 16, 16 << 20
 
 
 def fill(path: Path, events: int, event_bytes: int, together: int) -> None:
-    """Sealed events of several partitions, each as many, at times among each other's."""
+    """Sealed events of several partitions, equally many in each, with interleaved times."""
     text = b"x" * event_bytes
     with aggregator.open(path) as catalog:
         topic = catalog.create_topic("t")
@@ -44,7 +44,7 @@ def wide(tmp_path_factory) -> Path:
 
 
 def taken(address: str) -> int:
-    """Read an answer and throw it away; its bytes."""
+    """Read an answer and discard it. Returns its bytes."""
     connection = http.client.HTTPConnection(address, timeout=120)
     connection.request("GET", "/v1/topics/t/events", headers={"Accept": "application/vnd.apache.arrow.stream"})
     answer = connection.getresponse()
@@ -57,26 +57,26 @@ def taken(address: str) -> int:
 
 @long
 def test_three_wide_answers_at_once(wide):
-    """What the server takes at most for them, as the system counts it."""
+    """The server's peak memory for three wide answers, as the system measures it, is bounded."""
     with Spawned(wide) as server:
         status = Path(f"/proc/{server.process.pid}/status")
         before = int(status.read_text().partition("VmHWM:")[2].split()[0]) << 10
         with ThreadPoolExecutor(3) as readers:
             sizes = list(readers.map(taken, [server.url.removeprefix("http://")] * 3))
         most = int(status.read_text().partition("VmHWM:")[2].split()[0]) << 10
-    assert max(sizes) > PARTITIONS * EVENTS * EVENT_BYTES  # a third may be refused: two slow reads have places
+    assert max(sizes) > PARTITIONS * EVENTS * EVENT_BYTES  # a third may be refused: there are two places for slow reads
     assert most - before <= MOST_GROWTH
 
 
 def test_batches_of_large_events(wide):
-    """A batch has a few MiB."""
+    """Batches of large events have a few MiB."""
     with aggregator.open(wide) as catalog:
         sizes = [batch.nbytes for batch in catalog.topic("t").scan().batches()]
     assert max(sizes) <= MOST_BYTES
 
 
 def test_batches_of_small_events(tmp_path):
-    """And no more rows than a window of one partition, however many partitions there are."""
+    """A batch has at most as many rows as a window of one partition, however many partitions there are."""
     rows = 100_000
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
@@ -91,7 +91,7 @@ def test_batches_of_small_events(tmp_path):
 
 
 def test_who_waits_is_told(tmp_path):
-    """`stats` says what scans hold, and how many of them wait for others."""
+    """`stats` reports the memory of scans and how many of them wait for others."""
     with aggregator.open(tmp_path) as catalog:
         windows: WindowBudget = catalog._backend.pool.windows
         assert catalog.stats()["scans"] == {"window_bytes": 0, "limit": windows.limit_bytes, "waiting": 0}

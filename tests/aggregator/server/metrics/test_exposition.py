@@ -1,4 +1,4 @@
-"""Figures for Prometheus, the dashboard that shows them, and the alerts about them."""
+"""Figures for Prometheus, the dashboard that shows them, and the alerts on them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def figures(web):
 
 
 def test_figures_of_a_store(tmp_path):
-    """Of a catalog that has one: what is there and what is not, and what is asked of it."""
+    """A catalog with a store has figures for segments there and here, requests and shipping."""
     settings = settings_of({"catalog.store": (tmp_path / "bucket").as_uri(), "catalog.keep_local.bytes": "0"})
     catalog = aggregator.open(
         tmp_path / "data", store=settings.catalog.store, keep_local=settings.catalog.keep_local,
@@ -73,7 +73,7 @@ def test_figures_of_a_store(tmp_path):
 
 
 def test_figures(server, web):
-    """What was done shows: bytes, records, seals, requests and refusals, by topic and route."""
+    """Bytes, records, seals, requests and refusals show by topic and route."""
     send(web, records(100))
     server.catalog.seal()
     send(web, records(50, x=["y"] * 50))
@@ -109,7 +109,7 @@ def test_figures(server, web):
 
 
 def test_the_names_of_plateau(tmp_path):
-    """Where they are asked for they stand beside ours, labelled as plateau's, and say the same."""
+    """If enabled, plateau's names appear next to the aggregator's, labelled as plateau's, with the same values."""
     settings = settings_of({"metrics.plateau": "true"})
     with served(tmp_path / "data", settings) as server, httpx.Client(base_url=server.url) as web:
         send(web, records(100))
@@ -139,7 +139,7 @@ NOT_BASE = {
 
 
 def lint(page: str) -> list[str]:
-    """What Prometheus's rules for names and types have against a page, as `promtool check metrics` applies them."""
+    """What Prometheus's rules for names and types object to in a page, as in `promtool check metrics`."""
     told = []
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
     helps = dict(re.findall(r"^# HELP (\S+) (.*)$", page, re.MULTILINE))
@@ -169,7 +169,7 @@ def lint(page: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """All figures of a server that has done something of everything."""
+    """All figures of a server that has done some of everything."""
     settings = Settings(syslog="127.0.0.1:0")
     with (
         served(tmp_path_factory.mktemp("data") / "d", settings) as server,
@@ -184,7 +184,7 @@ def page(tmp_path_factory):
 
 
 def test_names_and_types(page):
-    """They keep to the rules of Prometheus, and all but the process's own have our prefix."""
+    """Names and types follow Prometheus's rules, and all but the process's own have the aggregator's prefix."""
     assert lint(page) == []
     names = re.findall(r"^# TYPE (\S+)", page, re.MULTILINE)
     assert len(names) == len({*names}) > 40
@@ -199,12 +199,12 @@ def test_names_and_types(page):
     "# HELP a_minutes A.\n# TYPE a_minutes gauge\na_minutes 1",
 ])  # fmt: skip
 def test_the_rules_are_rules(line):
-    """Each kind of fault is seen."""
+    """Each kind of fault is found."""
     assert lint(f"{line}\n")
 
 
 def test_promtool(page):
-    """Prometheus's own tool has nothing to say, neither about the figures nor about the alerts."""
+    """Prometheus's own promtool accepts the figures and alerts."""
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("needs promtool")
@@ -215,7 +215,7 @@ def test_promtool(page):
 
 
 def test_pipes_are_told(server, web, monkeypatch):
-    """How far each pipe is, those furthest behind where they are many; and whether one fails."""
+    """Each pipe has its progress and whether it fails; if there are many, those furthest behind."""
     catalog = server.catalog
     catalog.query("CREATE PIPE errors WHERE msg CONTAINS ERROR")
     catalog.query("CREATE PIPE none WHERE msg = nothing")
@@ -248,10 +248,10 @@ def test_pipes_are_told(server, web, monkeypatch):
 
 
 def test_refusals_are_counted(server, web, monkeypatch):
-    """A request that is refused for lack of room shows by its route."""
+    """A request refused for lack of room counts for its route."""
     server.context.appends.capacity = 0
     monkeypatch.setattr(server.context.waiting_room, "_patience_s", 0.1)
-    for _ in range(2):  # the second one before its route is looked for
+    for _ in range(2):  # the second one before routing
         answer = web.post("/topic/t/partition/p", content=arrow_file(records(1)),
                           headers={"content-type": "application/vnd.apache.arrow.file"})  # fmt: skip
         assert answer.status_code == 429
@@ -261,7 +261,7 @@ def test_refusals_are_counted(server, web, monkeypatch):
 
 
 def test_only_the_largest_are_told(server, web, monkeypatch):
-    """Thousands of topics do not become thousands of series each; how many are left out is told."""
+    """Thousands of topics do not become thousands of series each; the number left out is reported."""
     monkeypatch.setattr(module, "MAX_LABELLED", 2)
     for number in range(4):
         send(web, records(10 * (number + 1)), topic=f"t{number}")
@@ -271,13 +271,13 @@ def test_only_the_largest_are_told(server, web, monkeypatch):
 
 
 def named_in(expression: str) -> set[str]:
-    """The figures that an expression asks for."""
+    """The figures used in an expression."""
     return set(re.findall(r"\b(?:aggregator_|process_|up\b)\w*", expression))
 
 
 @pytest.fixture(scope="module")
 def known(page):
-    """The names of all samples, and the labels of each."""
+    """The names of all samples, with their labels."""
     found = {"up": {"job", "instance"}}
     found |= {name: {"instance"} for _, name, _, _ in module._of_follower(Following("http://a").lag(0))}
     stored = {key: {"segments": 0, "bytes": 0} for key in ("arrived", "waiting", "let_go", "leaving")}
@@ -290,7 +290,7 @@ def known(page):
 
 @pytest.mark.parametrize("panel", json.loads(DASHBOARD.read_text())["panels"], ids=lambda panel: panel["title"])
 def test_dashboard(known, panel):
-    """Every figure of the dashboard exists, and every panel shows one."""
+    """Every figure on the dashboard exists, and every panel shows one."""
     assert panel["type"] == "row" or panel["targets"]
     for target in panel.get("targets", ()):
         named = named_in(target["expr"])
@@ -303,7 +303,7 @@ ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
 def test_alerts(known, alert):
-    """Every figure that an alert asks for exists, and has the labels that the alert and its text use."""
+    """Every figure in an alert exists, with the labels that the alert and its text use."""
     named = named_in(alert["expr"])
     assert named
     assert named <= known.keys(), named - known.keys()
@@ -316,5 +316,5 @@ def test_alerts(known, alert):
 
 
 def test_alerts_have_names_of_their_own():
-    """No two are called the same."""
+    """Alert names are unique."""
     assert len({alert["alert"] for alert in ALERTS}) == len(ALERTS) > 10

@@ -32,11 +32,11 @@ HOSTILE = [
     ("javascript:alert(1)", json.dumps({"</script><script>alert(1)": {"a": [1, "<b>", None]}}).encode(), "'\"`"),
     ("large", b'{"n": 9007199254740993, "f": 1.0}', "&lt;b&gt;"),
 ]
-"""Space, payload and column of events that would do harm, were they anything but text."""
+"""Space, payload and column of events that would be harmful as anything but text."""
 
 
 def fill(catalog: Catalog) -> None:
-    """Clicks, sealed and not; events of which many have one time; hostile ones; streams."""
+    """Clicks, sealed and unsealed; many events with the same time; hostile ones; streams."""
     clicks = catalog.create_topic("clicks", indexes=["type"], retention={"age": "30000d", "bytes": "1 GiB"})
     table = click_table(3_000)
     for first in range(0, 2_400, 600):
@@ -58,7 +58,7 @@ def fill(catalog: Catalog) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Any:
-    """A browser for the tests of this folder: to start one takes a second of the processor's time."""
+    """A browser for the tests of this folder: starting one takes a second of CPU time."""
     if not _started:
         _started.append(_until_the_last.enter_context(browsing()))
     return _started[0]
@@ -66,7 +66,7 @@ def browser() -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """Close it behind them. While there is one, Playwright's event loop runs, and no other can."""
+    """Close the browser after the last test. While it runs, so does Playwright's event loop, and no other can."""
     if nextitem is None or _HERE not in nextitem.path.parents:
         _started.clear()
         _until_the_last.close()
@@ -74,7 +74,7 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
 
 @pytest.fixture(scope="module")
 def idle() -> Iterator[list[Tab]]:
-    """Tabs that are in the hands of no test. To make one takes half a second of the processor's time."""
+    """Tabs that no test uses. Creating one takes half a second of CPU time."""
     tabs: list[Tab] = []
     yield tabs
     for tab in tabs:
@@ -91,14 +91,14 @@ def server(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 @pytest.fixture(scope="module")
 def web(server: RunningServer) -> Iterator[httpx.Client]:
-    """A client that asks what the page asks."""
+    """A client that sends the page's requests."""
     with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
 
 
 @pytest.fixture
 def tab_of(browser: Any, idle: list[Tab]) -> Iterator[Callable[..., Tab]]:
-    """Gives tabs that know of no server; at the end nothing may have gone wrong in them. Options: of a tab's own."""
+    """Tabs that know no server; when a test ends, nothing may have failed in them. Options: of a separate tab."""
     with contextlib.ExitStack() as tabs:
 
         def give(url: str, **options: Any) -> Tab:
@@ -112,5 +112,5 @@ def tab_of(browser: Any, idle: list[Tab]) -> Iterator[Callable[..., Tab]]:
 
 @pytest.fixture
 def tab(tab_of: Callable[..., Tab], server: RunningServer) -> Tab:
-    """A tab for the server."""
+    """A tab on the server."""
     return tab_of(server.url)

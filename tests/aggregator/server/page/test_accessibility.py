@@ -1,4 +1,4 @@
-"""For everybody: labels, roles and contrast in each view, light and dark, on a desktop and on a phone."""
+"""Accessibility: labels, roles and contrast in each view, light and dark, on desktop and phone."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ SHOWN = {
     "topic/clicks": ".value-line",
     "segment/clicks%2F1": ".treemap",
 }
-"""Views, and what is there when they are."""
+"""Views, each with an element that shows when it is ready."""
 WIDTH = "[...document.querySelectorAll('html, main, .rows')].every((each) => each.scrollWidth <= innerWidth)"
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"], "resultTypes": ["violations"]}
 
 
 def faults(page):
-    """What axe finds, in words."""
+    """The findings of axe as text."""
     found = Axe().run(page, options=RULES).response["violations"]
     return [f"{each['id']}: {node['html'][:200]} {node.get('failureSummary')}"
             for each in found for node in each["nodes"][:3]]  # fmt: skip
 
 
 def looked_at(tab, view):
-    """A view, with an event of it opened, and the calendar over that of a space."""
+    """A view with an open event, and with the calendar if it is a space's."""
     page = tab.open(view)
     if view.startswith("explore"):
         tab.settled()
@@ -51,8 +51,8 @@ def looked_at(tab, view):
     ("scheme", "size"), [("light", WIDE), pytest.param("dark", PHONE, marks=long)], ids=["wide", "phone"]
 )
 def test_everybody_can_read_it(tab_of, server, scheme, size):
-    """Nothing is wider than the window, and axe finds nothing: labels, roles, contrast (WCAG AA), in each view."""
-    tab = tab_of(server.url, color_scheme=scheme, viewport=size, bypass_csp=True)  # axe is no part of the page
+    """In each view nothing is wider than the window, and axe finds no fault in labels, roles and contrast (WCAG AA)."""
+    tab = tab_of(server.url, color_scheme=scheme, viewport=size, bypass_csp=True)  # axe is not part of the page
     tab.expected.add(400)
     for view in share_of(list(SHOWN), 1 if scheme == "light" else 2):
         page = looked_at(tab, view)
@@ -64,7 +64,7 @@ def test_everybody_can_read_it(tab_of, server, scheme, size):
 @long
 @pytest.mark.parametrize("scheme", share_of(["dark", "light"], 2))
 def test_what_opens_over_a_view(tab_of, server, scheme):
-    """Menus, the list of words, help, a live tail, and what is asked before something is done."""
+    """No menu, word list, help, live tail or confirmation has a fault that axe finds."""
     tab = tab_of(server.url, color_scheme=scheme, bypass_csp=True)
     page = tab.explore(topic="clicks", by="type")
     for name in ("Columns", "Export"):
@@ -90,12 +90,12 @@ HELD = """(() => {
     const { tagName, textContent, ariaLabel } = document.activeElement;
     return `${tagName} ${ariaLabel ?? textContent}`;
 })()"""
-"""What has the focus."""
+"""The focused element."""
 
 
 @long
 def test_the_focus_stays_where_it_was(tab, server):
-    """What is chosen by keys has the focus also when it was drawn anew; so has what the overview draws by itself."""
+    """Controls used by keyboard keep the focus when redrawn; so do links that the overview redraws."""
     page = tab.explore(topic="clicks")
     page.locator(".chip").nth(1).focus()
     chip = page.evaluate(HELD)
@@ -124,7 +124,7 @@ def test_the_focus_stays_where_it_was(tab, server):
 
 
 def test_menus_close(tab):
-    """By Escape, which leaves the focus at what opens them, and by a click anywhere else; not while they are used."""
+    """Menus close on Escape, which returns the focus to their button, and on a click elsewhere; not while in use."""
     page = tab.explore(topic="clicks")
     menu = page.locator(".columns-menu")
     page.locator("summary", has_text="Columns").press("Enter")
@@ -144,7 +144,7 @@ def test_menus_close(tab):
 
 @long
 def test_from_the_question_to_its_events(tab):
-    """`/`, a statement, Enter, `j`: no other key is needed."""
+    """`/`, a statement, Enter and `j` suffice to reach an event."""
     page = tab.explore(lql="SELECT FROM app = shop")
     page.keyboard.press("/")
     page.keyboard.type("SELECT FROM app = web LIMIT 4")

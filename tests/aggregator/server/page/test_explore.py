@@ -1,4 +1,4 @@
-"""Explore in a real browser: it shows what the API answers, whatever events hold, and goes where its address says."""
+"""Explore in a real browser shows what the API answers, whatever events contain, and follows its address."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOUR, DAY = 3_600_000_000, 86_400_000_000
 
 
 def events(web, topic="clicks", **params):
-    """What the API answers, newest first."""
+    """The API's events, newest first."""
     answer = web.get(f"/v1/topics/{topic}/events", params={"reverse": "true", **params})
     return [json.loads(line) for line in answer.text.splitlines()]
 
@@ -40,7 +40,7 @@ def shown_time(event):
 
 
 def spread(server):
-    """A topic over three days, 48, 72 and 96 events in each; the first day."""
+    """A topic over three days with 48, 72 and 96 events. Returns the first day."""
     first = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp()) * 1_000_000
     if "spread" not in server.catalog.topics():
         times = [first + day * DAY + n * (HOUR // (day + 2)) for day in range(3) for n in range(24 * (day + 2))]
@@ -52,7 +52,7 @@ QUESTIONS = [{}, {"space": "customer-1"}, {"index": "type", "value": "purchase"}
 
 
 def test_rows_of_a_topic(tab, web):
-    """Rows, their number and bars are those of the API: of all, of a space, with a value, in either order."""
+    """Rows, their number and bars equal the API's: for all events, a space, a value, in either order."""
     for params in QUESTIONS:
         page = tab.explore(topic="clicks", **params)
         path = f"/v1/topics/clicks/{'index/type' if 'index' in params else 'events'}"
@@ -75,7 +75,7 @@ STACKED = [({"topic": "clicks"}, "SELECT FROM topic = clicks", "type"), ({"lql":
 
 @pytest.mark.parametrize(("asked", "query", "by"), share_of(STACKED, 2))
 def test_bars_in_colours(tab, web, asked, query, by):
-    """Stacked by an index, or by a field, as the API counts each value; a value of the legend is asked for alone."""
+    """Bars are stacked by index or field as the API counts each value; clicking a legend entry queries that value."""
     page = tab.explore(**asked)
     page.get_by_label("Break down by").select_option(f"By {by}")
     tab.until("location.hash.includes('by=')")
@@ -89,7 +89,7 @@ def test_bars_in_colours(tab, web, asked, query, by):
     most = max(found["counts"])
     stacks = {x: [(y, high) for left, y, high in bars if left == x] for x, _, _ in bars}
     highest = max(84 - min(y for y, _ in stack) for stack in stacks.values())
-    assert highest == pytest.approx(68, abs=3)  # of all that there is in the fullest span
+    assert highest == pytest.approx(68, abs=3)  # of all there is in the fullest span
     for stack in stacks.values():
         assert 84 - min(y for y, _ in stack) == pytest.approx(sum(high for _, high in stack), abs=0.1)
     assert sum(high for _, _, high in bars) == pytest.approx(68 * sum(found["counts"]) / most, rel=0.05)
@@ -106,7 +106,7 @@ def test_bars_in_colours(tab, web, asked, query, by):
 
 
 def test_bars_that_cannot_be_drawn(tab, monkeypatch):
-    """Of more values than are counted: it says so in their place, and the rows are there."""
+    """With too many values for bars, a message replaces them, and the rows are shown."""
     monkeypatch.setattr(counting, "MAX_GROUPS", 100)
     tab.expected.add(400)
     page = tab.explore(topic="many", by="n")
@@ -117,7 +117,7 @@ def test_bars_that_cannot_be_drawn(tab, monkeypatch):
 
 
 def test_columns_are_chosen_and_ordered(tab, web):
-    """Rows show those that were chosen in the menu, in its order, with the API's values; the address keeps them."""
+    """Rows show the columns chosen in the menu, in its order, with the API's values; the address keeps them."""
     page = tab.explore(topic="clicks")
     page.locator(".columns-menu summary").click()
     for name in ("type", "country"):
@@ -146,7 +146,7 @@ def test_columns_are_chosen_and_ordered(tab, web):
 
 
 def test_what_is_read_as_a_picture(tab, web):
-    """EXPLAIN shows of each topic how many segments and blocks are read, as the API tells."""
+    """EXPLAIN shows for each topic how many segments and blocks are read, as the API reports."""
     page = tab.explore(topic="clicks", index="type", value="purchase")
     page.get_by_role("button", name="Explain").click()
     page.locator(".explained").wait_for()
@@ -162,7 +162,7 @@ def test_what_is_read_as_a_picture(tab, web):
 
 
 def test_words_that_may_come_next(tab, web):
-    """Tags, their values, fields that rows have and functions are listed as one types, and taken by keys or a click."""
+    """Tags, their values, fields of rows and functions are offered while typing, and chosen by keys or a click."""
     page = tab.explore(lql=LQL)
     box, words = page.locator("#box"), page.locator("#words [role=option]")
     box.fill("SELECT FROM ap")
@@ -191,7 +191,7 @@ def test_words_that_may_come_next(tab, web):
 
 
 def test_rows_of_a_statement(tab, web):
-    """Those of LQL, too, with the stream's tags."""
+    """Rows of LQL statements are shown, too, with the stream's tags."""
     page = tab.explore(lql=LQL)
     expected = records(web, LQL, reverse=True, limit=20)
     assert page.locator(".status").inner_text().startswith("500 events")
@@ -202,7 +202,7 @@ def test_rows_of_a_statement(tab, web):
 
 @pytest.mark.parametrize("order", ["", pytest.param("oldest", marks=long)])
 def test_every_event_is_scrolled_past_once(tab_of, server, order):
-    """Pages meet where 375 events have one time, nothing is missing or twice, and elements stay few."""
+    """Pages join where 375 events have the same time; no row is missing or repeated, and elements stay few."""
     tab = tab_of(server.url, viewport={"width": 1280, "height": 4_000})
     page = tab.explore(topic="many", **({"order": order} if order else {}))
     seen = page.evaluate(
@@ -229,12 +229,12 @@ def test_every_event_is_scrolled_past_once(tab_of, server, order):
     numbers = [n for _, n in sorted(zip(seen["places"], seen["numbers"], strict=True))]
     assert numbers == (list(range(count)) if order else list(range(count))[::-1])
     assert seen["most"] < 2_500  # of 4,500 rows with ten elements each
-    page.locator(".rows").evaluate("list => { list.scrollTop = 0; }")  # its page was let go meanwhile
+    page.locator(".rows").evaluate("list => { list.scrollTop = 0; }")  # its page was dropped meanwhile
     tab.until(f"document.querySelector('.row-head')?.textContent.endsWith('n{0 if order else count - 1}')")
 
 
 def test_what_is_wrong_with_a_statement_stands_at_the_box(tab):
-    """In words, with the place; what is right again has an answer."""
+    """A mistake in a statement is explained at the box with its place; once corrected, it is answered."""
     tab.expected.add(400)
     page = tab.explore(lql="SELECT FROM app=web WHERE msg CONTAIN x")
     error = page.locator("#box-error")
@@ -255,7 +255,7 @@ def test_what_is_wrong_with_a_statement_stands_at_the_box(tab):
 
 
 def test_groups_and_lists_are_tables(tab, web):
-    """What gives no records is a table with the API's values; what would change something is not run."""
+    """Groups and lists are tables with the API's values; a statement that would change something is not run."""
     query = "SELECT COUNT FROM app = shop GROUP BY level"
     page = tab.explore(lql=query)
     assert [row.split("\t") for row in page.locator(".result tbody tr").all_inner_texts()] == [
@@ -267,7 +267,7 @@ def test_groups_and_lists_are_tables(tab, web):
 
 
 def test_a_row_opens_and_its_values_narrow(tab, web):
-    """All fields, JSON laid out; a value is added to the question or taken out of it, and Back undoes that."""
+    """An opened row shows all fields; a value can be added to the query or excluded, and Back undoes it."""
     page = tab.explore(lql=LQL)
     first = page.locator(".row").first
     first.locator(".row-head").click()
@@ -292,7 +292,7 @@ def test_a_row_opens_and_its_values_narrow(tab, web):
 
 @long
 def test_values_of_a_topic_narrow_as_lql(tab, web):
-    """A value of a topic's event makes the question a statement, with the same answer as the API's index."""
+    """Choosing a value of a topic's event turns the query into a statement with the same answer as the API's index."""
     page = tab.explore(topic="clicks", space="customer-1")
     page.locator(".row-head").first.click()
     kind = events(web, space="customer-1", limit=1)[0]["type"]
@@ -304,7 +304,7 @@ def test_values_of_a_topic_narrow_as_lql(tab, web):
 
 
 def test_history_of_a_space(tab, web):
-    """From any event to all that its space did, forward and backward."""
+    """Any event leads to the history of its space, forward and backward."""
     page = tab.explore(topic="clicks")
     page.locator(".row-head").first.click()
     space = events(web, limit=1)[0]["space"]
@@ -328,7 +328,7 @@ def test_history_of_a_space(tab, web):
 
 @long
 def test_groupings_of_a_space_over_time(tab, server, web):
-    """A lane for each, from its first event to its last, the newest on top; one that is chosen is asked for alone."""
+    """Each grouping has a lane from its first event to its last, newest on top; choosing one queries it alone."""
     page = tab.explore(topic="clicks", space="customer-1")
     found = {}
     for event in events(web, space="customer-1"):
@@ -361,7 +361,7 @@ def test_groupings_of_a_space_over_time(tab, server, web):
 
 @long
 def test_history_of_a_binary_space(tab, server, web):
-    """Keys that are no text are asked for as they are; what only LQL could do is not offered."""
+    """Binary keys are queried unchanged; actions that need LQL are not offered."""
     topic = server.catalog.create_topic("binary", keys="binary", exist_ok=True)
     topic.append([{"space": b"\xff\x00", "timestamp": n} for n in range(3)] + [{"space": b"a", "timestamp": 9}])
     page = tab.explore(topic="binary")
@@ -375,7 +375,7 @@ def test_history_of_a_binary_space(tab, server, web):
 
 
 def test_hostile_contents_are_text(tab, web):
-    """Markup, right-to-left, NUL, bytes that are no text, a line of a megabyte: text in their own row, and no more."""
+    """Markup, right-to-left text, NUL, invalid text and a line of a megabyte show as text in their own row."""
     page = tab.explore(topic="odd <b>")
     assert page.locator(".row-head").count() == len(HOSTILE)
     assert page.evaluate(FITS)
@@ -405,7 +405,7 @@ def test_hostile_contents_are_text(tab, web):
 
 
 def test_values_that_look_like_others(tab, server):
-    """A field under the name that bytes are sent by, and a space like the tags of a stream, are shown as they are."""
+    """A field named like the encoding of bytes, and a space that looks like a stream's tags, are shown unchanged."""
     parts = [{"base64": "no bytes!"}, {"base64": "YWJj"}]
     server.catalog.create_topic("parts").append(
         pa.table({"space": ["a", '{a="\\Uffffffff"}'], "timestamp": [1, 2], "part": parts})
@@ -416,7 +416,7 @@ def test_values_that_look_like_others(tab, server):
 
 @long
 def test_questions_of_a_new_user(tab, server):
-    """Who did most yesterday, what she did last, how many refunds there were in an hour, what retention has left."""
+    """A new user can find who did most yesterday, what she did last, refunds per hour, and what retention has left."""
     midnight = int(datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()) * 1_000_000
     shop = server.catalog.create_topic("shop", indexes=["type", "country"], retention={"bytes": "8 MiB"})
     table = generate(10_000)
@@ -457,7 +457,7 @@ def test_questions_of_a_new_user(tab, server):
 
 @long
 def test_ten_thousand_columns(tab, server, web):
-    """A row of so many fields, or of all that a topic may have, is as high as others, shows some, and opens to all."""
+    """A row of ten thousand fields, or a topic's maximum, is as high as others, shows some, and opens to all."""
     columns, fields = (4_000, 10_000) if ALL else (800, 1_000)
     names = [f"c{n}" for n in range(fields)]
     wide = server.catalog.create_topic("wide", exist_ok=True)
@@ -477,7 +477,7 @@ def test_ten_thousand_columns(tab, server, web):
 
 
 def test_live(tab, server):
-    """What arrives shows by itself; nothing is lost while it pauses."""
+    """New events appear without an action; none is lost during a pause."""
     page = tab.explore(lql="SELECT FROM {app=live}")
     with page.expect_response("**/v1/tail**"):
         page.get_by_role("button", name="Live").click()
@@ -495,7 +495,7 @@ def test_live(tab, server):
 
 @long
 def test_export(tab, web):
-    """The file that is saved is the API's answer, in each of its formats."""
+    """The saved file equals the API's answer in each of its formats."""
     page = tab.explore(topic="clicks", index="type", value="cart")
     accept = {
         "JSON lines": "application/x-ndjson", "CSV": "text/csv", "Arrow": "application/vnd.apache.arrow.stream",
@@ -512,7 +512,7 @@ def test_export(tab, web):
 
 
 def test_time_is_chosen_on_the_chart(tab, web):
-    """A drag over bars asks for their time, in the address as well; a quick range for another."""
+    """Dragging over bars selects their time, in the address as well; a quick range replaces it."""
     page = tab.explore(topic="clicks")
     box = page.locator(".chart").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 40)
@@ -534,7 +534,7 @@ def test_time_is_chosen_on_the_chart(tab, web):
 
 @long
 def test_time_is_chosen_in_a_calendar(tab_of, server):
-    """A day, several, or moments to the second, in the zone that was chosen; days tell how many events they have."""
+    """A day, several, or times to the second can be chosen, in the selected zone; days show their number of events."""
     tab = tab_of(server.url, timezone_id="America/New_York")
     first = spread(server) + 2 * DAY
     page = tab.explore(topic="spread")
@@ -583,7 +583,7 @@ def test_days_by_name(tab, server, web):
 
 @long
 def test_bars_as_wide_as_was_asked_for(tab, server):
-    """An hour a bar, for events per hour; also in colours, over all time or a part; and wider rather than too many."""
+    """Bars have the chosen width, also in colours and over all time; wider ones if there would be too many."""
     first = spread(server)
     page = tab.explore(topic="spread", **{"from": str(first + 2 * DAY), "to": str(first + 3 * DAY)})
     page.get_by_label("Width of bars").select_option("h")
@@ -601,7 +601,7 @@ def test_bars_as_wide_as_was_asked_for(tab, server):
 
 
 def test_facets(tab, web):
-    """The values of the index with their counts; one that is pressed is asked for, pressed again no more."""
+    """Index values are shown with their counts; pressing one queries it, pressing again removes it."""
     page = tab.explore(topic="clicks")
     values = web.get("/v1/topics/clicks/values/type").json()["values"]
     chips = page.locator(".chip")
@@ -619,7 +619,7 @@ def test_facets(tab, web):
 
 
 def test_keys(tab):
-    """`/` to the question, `j` and `k` from event to event, Enter opens, `?` helps, Escape leaves."""
+    """`/` goes to the query, `j` and `k` move between events, Enter opens, `?` helps, Escape leaves."""
     page = tab.explore(topic="clicks")
     page.keyboard.press("j")
     page.keyboard.press("j")
@@ -642,7 +642,7 @@ def test_keys(tab):
 
 
 def test_an_answer_that_breaks_off(tab_of, server):
-    """It says that the server cannot be reached, and the same question has its answer when that is over."""
+    """A broken answer says that the server is unreachable; repeated later, the same query is answered."""
     fates = [Fate()]
     with BreakingProxy(server.url, lambda _: fates[-1]) as proxy:
 

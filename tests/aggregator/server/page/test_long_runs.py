@@ -1,4 +1,4 @@
-"""The page over time: a million rows scrolled past, and a server that stops and comes back."""
+"""The page over time: a million rows scrolled, and a server that stops and comes back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCROLL = """async (end) => {
 
 
 def heap_bytes(tab):
-    """What the page holds of JavaScript's memory, when what it let go of is gone."""
+    """The page's JavaScript memory after garbage collection."""
     session = tab.context.new_cdp_session(tab.page)
     session.send("HeapProfiler.collectGarbage")
     return session.send("Runtime.getHeapUsage")["usedSize"]
@@ -36,7 +36,7 @@ def heap_bytes(tab):
 
 @pytest.mark.parametrize("count", [7_000, pytest.param(1_000_000, marks=long)])
 def test_rows_are_scrolled_and_the_page_does_not_grow(browser, tab_of, tmp_path, count):
-    """The last row is the oldest event, elements stay few, and the page holds no more than it did near the top."""
+    """The last row is the oldest event, elements stay few, and memory is the same as near the top."""
     with served(tmp_path / "data") as running:
         topic = running.catalog.create_topic("many", schema=pa.schema([("url", pa.string()), ("n", pa.int64())]))
         for first in range(0, count, 100_000):
@@ -60,7 +60,7 @@ def test_rows_are_scrolled_and_the_page_does_not_grow(browser, tab_of, tmp_path,
 
 @long
 def test_a_server_that_stops_and_comes_back(browser, tab_of, tmp_path):
-    """The overview says so until it is back; Live goes on where it stood, and misses none."""
+    """The overview reports that the server stopped until it is back; Live then continues without a gap."""
     settings = replace(Settings(), http=replace(Settings().http, bind=f"127.0.0.1:{free_port()}", drain_s=1.0))
     tabs = []
     path = tmp_path / "data"

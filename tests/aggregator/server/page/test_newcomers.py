@@ -1,4 +1,4 @@
-"""What a newcomer meets: columns with names, an empty catalog, addresses made by hand, values that cannot be seen."""
+"""A newcomer's first steps: named columns, an empty catalog, handwritten addresses, invisible values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BOX = "node => { const { left, right, width } = node.getBoundingClientRect(); re
 
 
 def test_what_the_rows_show_has_names(tab_of, server):
-    """Time, space and the rest stand over the rows, each over its own; a phone shows them without."""
+    """Columns have headings above them; on a phone there are none."""
     tab = tab_of(server.url)
     page = tab.explore(topic="clicks")
     names = page.locator(".row-names > *")
@@ -27,7 +27,7 @@ def test_what_the_rows_show_has_names(tab_of, server):
 
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
 def test_an_empty_catalog(browser, tab_of, tmp_path, size):
-    """It says how to send an event, in a command that is seen whole and that works; no other time has any."""
+    """An empty catalog shows a complete, working command that sends an event, and no time range hides it."""
     with served(tmp_path / "data") as running:
         tab = tab_of(running.url, viewport=size)
         page = tab.open("overview")
@@ -46,7 +46,7 @@ def test_an_empty_catalog(browser, tab_of, tmp_path, size):
 
 @long
 def test_addresses_made_by_hand(tab):
-    """A time and bars that the lists do not have: the time is among them then, what is none is as if left out."""
+    """A time from the address that is not in the list is added to it; invalid values are ignored."""
     page = tab.explore(topic="clicks", last="2h", bars="hour")
     assert page.get_by_label("Time", exact=True).evaluate("list => list.selectedOptions[0].text") == "Last 2 hours"
     assert page.get_by_label("Width of bars").input_value() == ""
@@ -58,7 +58,7 @@ def test_addresses_made_by_hand(tab):
 
 @long
 def test_values_that_cannot_be_seen(tab, server):
-    """Nothing, blanks and signs without a shape are shown by their names, and asked for as they are."""
+    """Empty values, blanks and characters without a shape are shown by name and queried unchanged."""
     odd = ["", " \t", "\u2067\u202e", "seen"]
     topic = server.catalog.create_topic("unseen", indexes=["note"])
     topic.append([{"space": "a", "timestamp": n, "note": note} for n, note in enumerate(odd)])
@@ -77,7 +77,7 @@ def test_values_that_cannot_be_seen(tab, server):
 
 
 def test_what_facets_count(tab):
-    """It is said where it is not what the question counts; a value is asked for once there is an index."""
+    """If facets count more than the query, that is said; a value can be entered once an index is chosen."""
     page = tab.explore(topic="clicks")
     page.locator(".chip").first.wait_for()
     assert page.get_by_text("Counted over the whole topic.").count() == 0
@@ -92,7 +92,7 @@ def test_what_facets_count(tab):
 
 @long
 def test_a_dialog_goes_with_its_view(tab):
-    """Back leaves the calendar too, as if nothing had been chosen."""
+    """Back also closes the calendar, without a choice."""
     page = tab.open("overview")
     page.locator(".topic-card").first.wait_for()
     tab.explore(topic="clicks")
@@ -106,7 +106,7 @@ def test_a_dialog_goes_with_its_view(tab):
 
 
 def test_words_behind_a_keyword(tab):
-    """What may come next is offered before the first letter; Enter asks, unless one of them was chosen."""
+    """Completions are offered before the first letter; Enter runs the query unless a completion was chosen."""
     page = tab.explore(lql="SELECT")
     box, words = page.locator("#box"), page.locator("#words [role=option]")
     box.fill("SELECT FROM ")
@@ -120,7 +120,7 @@ def test_words_behind_a_keyword(tab):
 
 @long
 def test_numbers_of_a_table(tab, server):
-    """Counts and sums have separators; what names something has none, however long it is."""
+    """Counts and sums have thousands separators; group keys have none."""
     topic = server.catalog.create_topic("sums", schema=None)
     topic.append([{"space": "a", "timestamp": n, "number": 1_234_567, "part": 2.5} for n in range(3)])
     page = tab.explore(lql="SELECT COUNT, SUM(number), SUM(part) FROM topic = sums GROUP BY number")
@@ -129,7 +129,7 @@ def test_numbers_of_a_table(tab, server):
 
 @long
 def test_segments_behind_others(tab, server):
-    """Of more that overlap than there are lines it says how many lie behind others."""
+    """If more segments overlap than fit in lines, the number of hidden ones is shown."""
     topic = server.catalog.create_topic("crowd")
     server.catalog._backend.scheduler.stop()
     for n in range(27):

@@ -1,4 +1,4 @@
-"""`esdb view`: the page over files, in a real browser and as the command that people type."""
+"""`esdb view`: the page over files, in a real browser and as a command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[4]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A file, and a directory of two."""
+    """A file and a directory of two."""
     folder = tmp_path_factory.mktemp("files")
     write_clicks(folder / "clicks.esdb", click_table(2_000))
     (folder / "parts").mkdir()
@@ -42,7 +42,7 @@ def address(browser, files):
 
 
 def test_files_in_the_browser(tab_of, address, files):
-    """The address opens the page, whose events are those of the files; the token does not stay in the address."""
+    """The address opens the page with the files' events; the token does not stay in the address."""
     url, token = address.split("/#token=")
     tab = tab_of(url)
     tab.page.goto(address)
@@ -64,7 +64,7 @@ def test_files_in_the_browser(tab_of, address, files):
 
 
 def test_anatomy_of_a_file(tab_of, address, files):
-    """Its areas are the columns and parts of the file, told by pointing or by keys; a button checks all of it."""
+    """The areas of a file are its columns and parts, explained on hover or by keys; a button verifies all of it."""
     url, _ = address.split("/#token=")
     tab = tab_of(url)
     tab.page.goto(address)
@@ -100,7 +100,7 @@ def test_anatomy_of_a_file(tab_of, address, files):
 
 
 def test_only_this_token_and_only_reading(address):
-    """Nobody else is let in, and nothing is changed."""
+    """Other requests are refused, and so are changes."""
     url, token = address.split("/#token=")
     assert httpx.get(f"{url}/v1/topics").status_code == 401
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as web:
@@ -110,7 +110,7 @@ def test_only_this_token_and_only_reading(address):
 
 
 def test_names_of_files(files, tmp_path):
-    """Files are called by their names; two with one name by what was given."""
+    """Files are named after themselves; two with the same name by the given path."""
     (tmp_path / "clicks.esdb").write_bytes((files / "clicks.esdb").read_bytes())
     given = [str(files / "clicks.esdb"), str(tmp_path / "clicks.esdb"), str(files / "parts" / "*.esdb")]
     assert list(named_files(given)) == ["clicks", given[1], "*"]
@@ -119,12 +119,12 @@ def test_names_of_files(files, tmp_path):
 
 
 def test_the_command(files, tmp_path):
-    """It prints the address and opens the browser there, and leaves nothing behind when it is interrupted."""
+    """The command prints the address, opens the browser, and leaves nothing behind when interrupted."""
     entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     told = "\n".join(
         f"[{name}]\n" + "\n".join(f"{k} = {v}" for k, v in group.items()) for name, group in entries.items()
     )
-    info = tmp_path / "esformat_view-1.dist-info"  # as an installation of this tree has them
+    info = tmp_path / "esformat_view-1.dist-info"  # as in an installation of this tree
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: esformat-view\nVersion: 1\n")
     (info / "entry_points.txt").write_text(told)

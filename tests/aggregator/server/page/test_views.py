@@ -1,4 +1,4 @@
-"""The page as a whole in a real browser: its first load, overview, topics, tokens."""
+"""The whole page in a real browser: first load, overview, topics, tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def number(text):
 
 
 def test_first_load_is_small(browser, server):
-    """All that the first look needs comes from this server, in less than 300 KB."""
+    """The first view loads less than 300 KB, all from this server."""
     tab = Tab(browser).at(server.url)
     finished: list = []
     tab.page.on("requestfinished", lambda request: finished.append(request))
@@ -36,7 +36,7 @@ def test_first_load_is_small(browser, server):
 
 
 def test_what_breaks_the_policy_is_seen(browser, server, tab_of):
-    """These tests would fail for an inline script, a request to another host or an error."""
+    """Inline scripts, requests to other hosts and errors make these tests fail."""
     tab = tab_of(server.url)
     page = tab.open()
     page.evaluate(
@@ -58,7 +58,7 @@ def test_what_breaks_the_policy_is_seen(browser, server, tab_of):
 
 
 def test_overview(tab, server, web):
-    """A card for each topic with the API's figures; what comes in shows without anybody asking."""
+    """Each topic has a card with the API's figures; new events show without an action."""
     page = tab.open("overview")
     page.locator(".topic-card").first.wait_for()
     stats = web.get("/v1/stats").json()["topics"]
@@ -79,7 +79,7 @@ def test_overview(tab, server, web):
 
 @long
 def test_groups_of_streams(browser, tab_of, tmp_path):
-    """Streams by the tag that tells them apart best, with their records as the API lists them, and a way to these."""
+    """Streams are grouped by the most distinctive tag, with the API's record counts and a link to them."""
     with served(tmp_path / "data") as running:
         streams = {"a": 5, "b": 7, "<i>": 2}
         for name, records in streams.items():
@@ -104,7 +104,7 @@ def test_groups_of_streams(browser, tab_of, tmp_path):
 
 
 def test_trouble_is_told_in_words(browser, tab_of, tmp_path):
-    """What is wrong with the catalog stands on top, and so does a server that cannot be reached, until it can."""
+    """Trouble of the catalog is shown on top, and so is an unreachable server until it is back."""
     with served(tmp_path / "data") as running:
         running.catalog.create_topic("t").append([{"space": "a", "timestamp": 1, "data": b"x" * 100}])
         running.catalog.seal("t")
@@ -124,7 +124,7 @@ def test_trouble_is_told_in_words(browser, tab_of, tmp_path):
 
 
 def test_topic(tab, web):
-    """Its segments as bars, its values with their counts, and what retention would take away."""
+    """A topic shows its segments as bars, its values with counts, and what retention would remove."""
     page = tab.open("topic/clicks")
     page.locator(".segment").first.wait_for()
     segments = web.get("/v1/topics/clicks/segments").json()["segments"]
@@ -144,7 +144,7 @@ def test_topic(tab, web):
 
 
 def test_retention_is_changed_after_a_dry_run(browser, tab_of, tmp_path):
-    """It is told what another limit would remove, which removes nothing; then the limit is set, the others stay."""
+    """A dry run shows what another limit would remove, and removes nothing; then the limit is set, and others stay."""
     with served(tmp_path / "data") as running:
         topic = running.catalog.create_topic(
             "old", retention={"age": "30000d", "bytes": "2 GiB", "partition_segments": 9}
@@ -175,7 +175,7 @@ def test_retention_is_changed_after_a_dry_run(browser, tab_of, tmp_path):
 
 @long
 def test_limits_of_segments_are_changed(browser, tab_of, tmp_path):
-    """When events become a segment, after a question; what is left out becomes the default, frames stay."""
+    """Segment limits are changed after a confirmation; omitted ones become the default, and frames stay."""
     with served(tmp_path / "data") as running:
         topic = running.catalog.create_topic("t", roll={"rows": 7_000, "frame_bytes": 65_536})
         tab = tab_of(running.url)
@@ -196,7 +196,7 @@ def test_limits_of_segments_are_changed(browser, tab_of, tmp_path):
 
 
 def test_a_topic_is_exported(tab, web):
-    """All of its events as a file, when somebody has said yes."""
+    """All events of a topic are saved as a file after a confirmation."""
     page = tab.open("topic/clicks")
     page.locator("summary", has_text="Export").click()
     page.get_by_role("button", name="CSV").click()
@@ -210,7 +210,7 @@ def test_a_topic_is_exported(tab, web):
 
 @long
 def test_what_goes_next(browser, tab_of, tmp_path):
-    """Limits by size mark the segment that goes first, of all or of each partition; without any, none is marked."""
+    """Size limits mark the segment that expires first, of all or per partition; without limits none is marked."""
     with served(tmp_path / "data") as running:
         topic = running.catalog.create_topic("t", indexes=["n"])
         for n in range(4):
@@ -237,7 +237,7 @@ def test_what_goes_next(browser, tab_of, tmp_path):
 
 
 def test_upkeep_is_confirmed(browser, tab_of, tmp_path):
-    """Segments are merged, and a space erased, when somebody has said yes; and not when they have not."""
+    """Segments are merged and a space erased only after a confirmation."""
     with served(tmp_path / "data") as running:
         topic = running.catalog.create_topic("t")
         for n in range(3):
@@ -269,7 +269,7 @@ def test_upkeep_is_confirmed(browser, tab_of, tmp_path):
 
 
 def test_what_a_token_may_not_is_not_offered(browser, tab_of, tmp_path):
-    """Upkeep is there for an administrator of the topic, and for nobody else."""
+    """Upkeep is offered only to an administrator of the topic."""
     with served(tmp_path / "data") as running:
         file = running.catalog.path / FILE
         secrets = [
@@ -293,12 +293,12 @@ def test_what_a_token_may_not_is_not_offered(browser, tab_of, tmp_path):
 
 
 def test_tokens(browser, tab_of, tmp_path):
-    """A server with tokens asks for one, which is kept for the session alone; one of a topic shows that topic."""
+    """A server with tokens asks for one and keeps it for the session only; a token for one topic shows that topic."""
     with served(tmp_path / "data") as running:
         for name in ("mine", "other"):
             running.catalog.create_topic(name).append([{"space": "a", "timestamp": 1}])
         secret = create(running.catalog.path / FILE, "page", ["read"], ["mine"])
-        until(lambda: httpx.get(f"{running.url}/v1/stats").status_code == 401)  # it looks for tokens now and then
+        until(lambda: httpx.get(f"{running.url}/v1/stats").status_code == 401)  # it checks for tokens from time to time
         tab = tab_of(running.url)
         tab.expected |= {401, 403}
         page = tab.open("overview")
@@ -330,7 +330,7 @@ def test_tokens(browser, tab_of, tmp_path):
 
 @long
 def test_a_token_that_expires(browser, tab_of, tmp_path):
-    """The overview and a live tail say so and ask for another one; what the old one saw is not shown any more."""
+    """With an expired token, overview and live tail say so and ask for another; earlier data is no longer shown."""
     with served(tmp_path / "data") as running:
         running.catalog.write({"app": "web"}, [{"msg": "secret"}])
         file = running.catalog.path / FILE
@@ -357,7 +357,7 @@ def test_a_token_that_expires(browser, tab_of, tmp_path):
 
 
 def test_zone(tab_of, server):
-    """Times are in UTC until somebody wants their own, which the browser remembers."""
+    """Times are in UTC until the local zone is chosen, which the browser remembers."""
     tab = tab_of(server.url, timezone_id="America/New_York")
     tab.explore(topic="clicks")
     utc = tab.rows()[0].split("\n")[1]

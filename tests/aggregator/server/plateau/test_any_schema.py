@@ -1,4 +1,4 @@
-"""What plateau's append takes, and what came in by other ways, every route reads: random schemas and layouts."""
+"""Every route reads what plateau's append accepted and what arrived otherwise: random schemas and layouts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOPICS = count()
 
 @st.composite
 def tables(draw: st.DrawFn) -> pa.Table:
-    """A table as plateau's clients may send it: a time, and columns of any type, flag, layout and metadata."""
+    """A table as plateau's clients may send it: a time, and columns of any type, nullability, layout and metadata."""
     rows = draw(st.integers(1, 5))
     unit = draw(st.sampled_from([pa.int64(), pa.timestamp("ms"), pa.timestamp("ns", "UTC")]))
     fields, columns = [pa.field("time", unit, draw(st.booleans()))], [pa.array(range(rows), pa.int64()).cast(unit)]
@@ -45,7 +45,7 @@ def read_file(answer: Any) -> pa.Table:
 @examples(150, suppress_health_check=list(HealthCheck))
 @given(table=tables())
 def test_every_route_reads_what_an_append_took(shared_web, table):
-    """The values come back as they were; a column that is declared not to be null, and is, comes back as nullable."""
+    """Every route returns all records that an append accepted; a not-null column with nulls comes back as nullable."""
     name = f"t{next(TOPICS)}"
     sent = shared_web.post(f"/topic/{name}/partition/p", content=arrow_file(table), headers={"content-type": FILE})
     assert sent.status_code in (200, 400), sent.text
@@ -87,7 +87,7 @@ def test_every_route_reads_what_an_append_took(shared_web, table):
 @examples(80, suppress_health_check=list(HealthCheck))
 @given(table=tables())
 def test_plateaus_routes_read_what_came_in_otherwise(shared_web, table):
-    """Events of other routes have a time in milliseconds before their columns."""
+    """Events of other routes can be read on plateau's routes."""
     name = f"t{next(TOPICS)}"
     shared_web.put(f"/v1/topics/{name}", json={}).raise_for_status()
     keys = {"space": pa.array(["s"] * len(table)), "timestamp": pa.array(range(len(table)), pa.int64())}

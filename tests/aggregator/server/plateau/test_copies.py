@@ -15,8 +15,8 @@ from tests.aggregator.server.plateau.test_plateau import records, send
 
 
 class Copy:
-    """A copy of a partition: goes on in the source at the record index where the target ends, as one that has all of
-    the first records of the source under the same indexes.
+    """A copy of a partition: continues in the source at the record index where the target ends, because the target has
+    the source's first records under the same indexes.
     """
 
     def __init__(self, source, target, topic, page_size=1000):
@@ -26,7 +26,7 @@ class Copy:
         self._next = found["p"]["end"] if "p" in found else 0
 
     def run(self, most=10):
-        """Copy page after page until there is none; gives how many there were, `most` if it does not end."""
+        """Copy page after page to the end. Returns the number of pages, or `most` if there are more."""
         for pages in range(most):
             table = numbers(self._source, self._topic, self._next, self._page_size)
             if not len(table):
@@ -37,7 +37,7 @@ class Copy:
 
 
 def numbers(web, topic, start, page_size=10_000):
-    """A page."""
+    """The numbers of a page."""
     arrow = {"accept": "application/vnd.apache.arrow.file"}
     where = f"/topic/{topic}/partition/p/records"
     answer = web.get(where, params={"start": start, "page_size": page_size}, headers=arrow)
@@ -47,8 +47,8 @@ def numbers(web, topic, start, page_size=10_000):
 @long
 @pytest.mark.parametrize("durability", share_of(["none", "interval"], 2))
 def test_copies_go_on_after_a_kill(tmp_path, web_of, durability):
-    """Each record is copied once, whichever of the two was killed, by a copy that goes on and by one that begins anew,
-    though the killed one does not sync what it takes in.
+    """Each record is copied once, whether source or target was killed, by a continued copy and by a new one, although
+    the killed server does not sync.
     """
     with served(tmp_path / "stays") as server, contextlib.ExitStack() as stack:
         stays = web_of(server)

@@ -1,4 +1,4 @@
-"""Pages of plateau's routes as JSON: values as plateau 0.5.5 was seen to write them."""
+"""Pages of plateau's routes as JSON: values as plateau 0.5.5 writes them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ KINDS = AS_PLATEAU | BEYOND_PLATEAU
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("cut", [False, True])
 def test_values(name, cut):
-    """Values of each kind, also of a column that is the middle of a longer one."""
+    """Values of each kind are written correctly, also from a slice of a column."""
     column, values = KINDS[name]
     table = pa.table({"x": pa.concat_arrays([column, column]) if cut else column})
     if cut:
@@ -60,5 +60,5 @@ def test_values(name, cut):
 
 
 def test_text_is_not_escaped():
-    """Text is UTF-8, as plateau writes it: half the bytes where it is not English."""
+    """Text is UTF-8, as in plateau, which halves the bytes for other scripts than Latin."""
     assert json_records(pa.table({"x": ["ä\n\x01"]})) == '[{"x":"ä\\n\\u0001"}]'.encode()

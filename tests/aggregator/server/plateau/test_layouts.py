@@ -1,4 +1,4 @@
-"""Columns as clients sent them: plain values in their layout again, and fields that may be null where some are."""
+"""Columns as clients sent them: values get their layout back, and fields with nulls become nullable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SENT = {
 
 @pytest.mark.parametrize("case", SENT)
 def test_as_sent(case):
-    """Of every layout, cut out of something longer as well."""
+    """Plain values get their layout back, also from a slice."""
     values, plain, kind = SENT[case]
     for array, expected in (
         (pa.array(values, plain), values),
@@ -41,7 +41,7 @@ def test_as_sent(case):
 
 
 def test_more_than_the_type_counts():
-    """Values of several batches need wider indices, or ends of runs, than those of each."""
+    """Values of several batches may need wider indices or run ends than each batch."""
     texts = [str(n) for n in range(300)]
     found = as_sent(pa.array(texts), CODED)
     assert (found.type.index_type, found.to_pylist()) == (pa.int64(), texts)
@@ -76,7 +76,7 @@ HOLDERS = {
     ("values", "whole", "part"), [([1, 2], False, False), ([1, None], False, True), ([1, ...], True, False)]
 )
 def test_loosened(holder, values, whole, part):
-    """A field may be null where it is, at any depth, and nowhere else."""
+    """A field becomes nullable where it has nulls, at any depth, and nowhere else."""
     strict, hold = HOLDERS[holder](False)
     rows = [None if value is ... else hold(value) for value in values]
     table = pa.table({"c": pa.array(rows, HOLDERS[holder](True)[0])})
@@ -90,7 +90,7 @@ def test_loosened(holder, values, whole, part):
 
 
 def test_beneath_a_null():
-    """A null of a part does not count where the whole is null."""
+    """A null in a part does not count if the whole is null."""
     parts = pa.StructArray.from_arrays([pa.array([1, None])], ["a"], mask=pa.array([False, True]))
     schema = pa.schema([pa.field("c", pa.struct([pa.field("a", pa.int64(), nullable=False)]))])
     assert loosened(schema, pa.table({"c": parts})) == schema

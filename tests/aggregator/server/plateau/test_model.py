@@ -1,4 +1,4 @@
-"""Pages of plateau's routes against a model of them: random histories, and random questions about them."""
+"""Pages of plateau's routes compared with a model: random histories and random requests."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ SCHEMAS = {
     "n": {},
     "text": {"s": ["x"]},
     "nested": {"x": [{"a": 1, "b": "c"}]},
-}  # what each record has beside its time and number
+}  # what each record has besides its time and number
 NAMES = ["a", "b", "c", "d-1", "d-2", "ü"]
 FILTERS = [["a"], ["b", "regex:^d-"], ["regex:[ac]$"], ["nobody"], ["regex:("]]
 
 
 class Model:
-    """Partitions as lists of (name of a schema, seconds), which are the numbers of the records as well."""
+    """Partitions as lists of (schema name, seconds); the seconds are also the records' numbers."""
 
     def __init__(self):
         """No partitions."""
         self.partitions = {}
 
     def page(self, name, begin, size, *, newest_first=False, seconds=(0, 1 << 60)):
-        """Record indexes of one schema from `begin` on, or back from it, and how they end."""
+        """Record indexes of one schema forward or backward from `begin`, and how the page ends."""
         found = self.partitions.get(name, [])
         indexes = range(min(begin, len(found)) - 1, -1, -1) if newest_first else range(begin, len(found))
         meant = [index for index in indexes if seconds[0] <= found[index][1] <= seconds[1]]
@@ -40,7 +40,7 @@ class Model:
         return given, "All" if run == len(meant) else "SchemaChange"
 
     def topic_page(self, position, size, *, newest_first, seconds, filters):
-        """The records of a page over all partitions, its status, and where to go on."""
+        """The records of a page over all partitions, its status, and the next position."""
         names = [name for name in self.partitions if filters is None or any(_finds(each, name) for each in filters)]
         if newest_first and position:
             names = [name for name in names if name in position]
@@ -88,7 +88,7 @@ def _append(web, model, chance):
 
 
 def _seconds(chance):
-    """A range of time, and the parameters for it."""
+    """A time range and its parameters."""
     if chance.random() < 0.6:
         return (0, 1 << 60), {}
     first, last = sorted(chance.choices(range(20), k=2))
@@ -113,7 +113,7 @@ def _ask_topic(web, model, chance):
     query = {"page_size": size, "order": "desc" if newest_first else "asc", **times}
     query |= {f"partition_filter[{place}]": text for place, text in enumerate(filters or ())}
     if chance.random() < 0.5:
-        query["dataset[0]"] = "n"  # of the page's records: partitions that are passed over are not asked for it
+        query["dataset[0]"] = "n"  # of the page's records: skipped partitions need not have it
     rows, status, next_ = model.topic_page(position, size, newest_first=newest_first, seconds=seconds, filters=filters)
     table, told = topic(web, position, **query)
     assert (table["n"].to_pylist() if rows else table.num_rows or [], told) == (rows, {"status": status, "next": next_})
@@ -121,7 +121,7 @@ def _ask_topic(web, model, chance):
 
 @pytest.mark.parametrize("seed", share_of([1, 2], 2))
 def test_random_histories(server, web, seed):
-    """Whatever was appended, sealed or not, and whatever is asked: the records, the status and the next position."""
+    """For any appends, sealed or not, and any requests, records, status and next position equal the model's."""
     chance, model = random.Random(seed), Model()
     _append(web, model, chance)
     steps = 180 if ALL else 90

@@ -1,4 +1,4 @@
-"""Pages read little more than what they return."""
+"""Pages read little more than they return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMAS = 150
 
 
 def calls(work: Callable[[], Any]) -> int:
-    """How many calls of functions some work makes."""
+    """The number of function calls that some work makes."""
     profile = cProfile.Profile()
     profile.runcall(work)
     return sum(entry.callcount for entry in profile.getstats())
@@ -26,7 +26,7 @@ def calls(work: Callable[[], Any]) -> int:
 
 @pytest.mark.parametrize("descending", share_of([False, True], 2))
 def test_a_page_ends_its_reading_with_its_schema(server, web, descending):
-    """What lies behind the records of one schema costs nothing, whatever number of records is asked for."""
+    """Records after a schema change cost nothing, however many records are requested."""
     for number in range(SCHEMAS):
         table = pa.table({"time": [number, number], f"c{number}": [1, 2]})
         send(web, table, "many", "p")

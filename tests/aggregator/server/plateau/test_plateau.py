@@ -1,4 +1,4 @@
-"""plateau's routes, over a real connection: what its clients send and what they get back."""
+"""plateau's routes over a real connection: what its clients send and receive."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def arrow_file(table: pa.Table) -> bytes:
 
 
 def records(count: int, first: int = 0, **columns: pa.Array) -> pa.Table:
-    """Records, a second apart from 1970 on, with a number each."""
+    """Numbered records, one per second from 1970 on."""
     times = pa.array(range(first * 1000, (first + count) * 1000, 1000), pa.int64())
     return pa.table({"time": times, "n": pa.array(range(first, first + count)), **columns})
 
 
 def send(web, table, topic="clicks", partition="web-1"):
-    """Append, and give the span."""
+    """Append and return the span."""
     answer = web.post(
         f"/topic/{topic}/partition/{partition}", content=arrow_file(table), headers={"content-type": ARROW}
     )
@@ -42,7 +42,7 @@ def send(web, table, topic="clicks", partition="web-1"):
 
 
 def page(answer):
-    """The table in an answer, its status, and its span."""
+    """An answer's table, status and span."""
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == ARROW
     table = pa.ipc.open_file(pa.py_buffer(answer.content)).read_all()
@@ -64,7 +64,7 @@ def topic(web, begin=None, name="clicks", **query):
 
 
 def test_append_and_read(web):
-    """A first append makes topic and partition; record indexes count from 0; records come back as they were."""
+    """A first append creates topic and partition; record indexes start at 0; records come back unchanged."""
     sent = records(3)
     assert web.get("/topics").json() == {"topics": []}
     assert send(web, sent) == {"start": 0, "end": 3}
@@ -81,7 +81,7 @@ def test_append_and_read(web):
 
 
 def test_json(web):
-    """Clients that do not ask for Arrow get an array of row objects."""
+    """Clients that do not request Arrow get a JSON array of rows."""
     send(web, records(2, url=pa.array(["/", None]), score=pa.array([1.5, float("nan")]), raw=pa.array([b"a", b"\xff"]),
                       at=pa.array([0, 1500], pa.timestamp("ms")),
                       f=pa.array([[0.1], [1e30]], pa.list_(pa.float32()))))  # fmt: skip
@@ -95,7 +95,7 @@ def test_json(web):
 
 
 def test_a_time_zone_that_nobody_knows(web):
-    """Such times are kept, and JSON says of which column it cannot tell them."""
+    """Times in an unknown zone are stored; JSON names the column that it cannot represent."""
     table = records(1, at=pa.array([0], pa.timestamp("us", "Nowhere/Land")))
     send(web, table)
     refused = web.get("/topic/clicks/partition/web-1/records?start=0")
@@ -134,8 +134,8 @@ KINDS = {
 
 @pytest.mark.parametrize("sealed", [pytest.param(False, marks=long), True])
 def test_any_schema_comes_back(tmp_path, sealed, web_of):
-    """Records read back with the schema that they came with, one after the other in a partition, sealed or not, and
-    after a restart: each change of the schema ends a page.
+    """Records come back with the schema they were sent with, sealed or not, and after a restart; each schema change
+    ends a page.
     """
     with served(tmp_path) as server:
         web = web_of(server)
@@ -148,7 +148,7 @@ def test_any_schema_comes_back(tmp_path, sealed, web_of):
         web, start = web_of(server), 0
         for table in [*KINDS.values(), *KINDS.values()]:
             found, status, span = partition(web, start)
-            if "k" in str(table.schema.field(0).metadata):  # names of ours are taken out, other metadata is kept
+            if "k" in str(table.schema.field(0).metadata):  # our names are removed, other metadata is kept
                 assert found.schema.field(0).metadata == {b"k": b"v"}
                 table = table.cast(pa.schema([table.schema.field(0).with_metadata({"k": "v"}), table.schema.field(1)]))
             plain = {key: value for key, value in found.schema.metadata.items() if key not in (b"status", b"span")}
@@ -161,7 +161,7 @@ def test_any_schema_comes_back(tmp_path, sealed, web_of):
 
 
 def test_pages(web):
-    """A page has a thousand records if nothing else is asked for, and never more than ten thousand."""
+    """A page has 1,000 records by default and at most 10,000."""
     send(web, records(10_500))
     found, status, span = partition(web, 0)
     assert (len(found), status, span) == (1000, "RecordLimited", {"start": 0, "end": 1000})
@@ -173,7 +173,7 @@ def test_pages(web):
 
 
 def test_dictionaries_of_several_batches(web):
-    """An Arrow file has one dictionary for a column: a page over batches with different ones is such a file, too."""
+    """A page over batches with different dictionaries is an Arrow file with one dictionary per column."""
     for first, values in ((0, ["a", "b"]), (2, ["c", "a"])):
         send(web, records(2, first, d=pa.array(values).dictionary_encode()))
     found = partition(web, 0)[0]
@@ -182,8 +182,8 @@ def test_dictionaries_of_several_batches(web):
 
 
 def test_bytes_end_a_page(server, web):
-    """A page ends with the append that brings it to 10,240,000 bytes, in either order; an Arrow file of it has a piece
-    for each append, as who sends it on sends it piece by piece. No more is read than that.
+    """A page ends with the append that brings it to 10,240,000 bytes, in either order, and no more is read. Its Arrow
+    file has one batch for each append, because copies are sent on batch by batch.
     """
     for first in range(0, 10, 2):
         send(web, records(2, first, blob=pa.array([b"x" * 2_100_000] * 2)))
@@ -204,21 +204,21 @@ def test_bytes_end_a_page(server, web):
 
 
 def test_bytes_of_other_events_end_a_page(server, web):
-    """Nothing tells where appends by other routes end: a page of them ends with the event that fills it."""
+    """Appends by other routes have no known ends: their page ends with the event that fills it."""
     made = server.catalog.create_topic("clicks")
     made.append([{"space": "a", "timestamp": time, "data": b"x" * 4_000_000} for time in range(4)], "web-1")
     assert partition(web, 0)[1:] == ("ByteLimited", {"start": 0, "end": 3})
 
 
 def test_the_status_as_text(web):
-    """Programs compare it: without spaces, as plateau writes it."""
+    """Programs compare the status text: it has no spaces, as in plateau."""
     send(web, records(5))
     answer = web.post("/topic/clicks/records?page_size=3", json={})
     assert answer.headers["x-iteration-status"] == '{"status":"RecordLimited","next":{"web-1":3}}'
 
 
 def test_projection(web):
-    """Columns are chosen, left out, flattened, and nulled where they are large."""
+    """Columns can be selected, excluded, flattened, and replaced by nulls if they are large."""
     send(web, records(2, x=pa.array([{"a": 1, "b": {"c": "d"}}, None], NESTED), big=pa.array(["x" * 900, "y"])))
 
     def names(**query):
@@ -249,7 +249,7 @@ def test_projection(web):
 
 
 def test_tensors(web):
-    """Tensors, and lists of one length, in structs: kept as they are, flattened in JSON, nulls where they are large."""
+    """Tensors and fixed-size lists in structs are kept, flattened in JSON, and replaced by nulls if they are large."""
     tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(8, dtype=np.float32).reshape(2, 2, 2))
     sent = records(2, out=pa.StructArray.from_arrays(
         [tensors, pa.array([[1, 2], None], pa.list_(pa.int64(), 2)), pa.array([[], None], pa.list_(pa.float64()))],
@@ -268,7 +268,7 @@ def test_tensors(web):
 
 
 def test_large_columns_of_appends(web):
-    """Bytes of a column are those that one append gave to the page: small ones stay, however many there are."""
+    """A column's size counts per append: small ones stay, however many there are."""
     for first, size in ((0, 10), (5, 100), (10, 10)):
         send(web, records(5, first, s=pa.array(["x" * size] * 5)))
     kept, gone = ["x" * 10] * 5, [None] * 5
@@ -280,7 +280,7 @@ def test_large_columns_of_appends(web):
 
 
 def test_times(web):
-    """Ranges of time include both ends, in either order, and need not begin or end together."""
+    """Time ranges include both ends, work in either order, and may have only one end."""
     send(web, records(10))
     span = {"time.start": "1970-01-01T00:00:03Z", "time.end": "1970-01-01T01:00:05+01:00"}
     found, status, where = partition(web, 0, **span)
@@ -296,7 +296,7 @@ def test_times(web):
 
 
 def test_topic_iteration(web):
-    """A topic is read partition by partition, the one that is least far first, until the page is full."""
+    """A topic is read partition by partition, the one with the least progress first, until the page is full."""
     send(web, records(3), partition="b")
     send(web, records(3, 10), partition="a")
     send(web, records(3, 20), partition="c")
@@ -318,7 +318,7 @@ def test_topic_iteration(web):
 
 
 def test_positions(web):
-    """No position is the start; names that are not there come back; the newest first, only those named take part."""
+    """No position means the start; unknown names are returned; in descending order only named partitions take part."""
     send(web, records(2), partition="a")
     send(web, records(2, 10), partition="b")
     for body in (b"", b"null", b" {} "):
@@ -337,7 +337,7 @@ def test_positions(web):
 
 
 def test_a_page_without_room(web):
-    """A page of no records has the columns of the first that it could have, where there is one, and no span."""
+    """A page of zero records has the columns of the first possible record, if any, and no span."""
     send(web, records(2), partition="a")
     send(web, records(2), partition="b")
     for table, status, *span in (topic(web, page_size=0), partition(web, 0, partition="a", page_size=0)):
@@ -351,7 +351,7 @@ def test_a_page_without_room(web):
 
 
 def test_other_schemas_are_passed_over(web):
-    """Partitions with the schema of the first give their records, though those between them have another."""
+    """Partitions with the first one's schema are read, even if others between them have another schema."""
     other = records(5, x=pa.array(["y"] * 5))
     for name, table in (("a", records(5)), ("b", other), ("c", records(5)), ("d", other), ("e", records(5))):
         send(web, table, partition=name)
@@ -363,9 +363,7 @@ def test_other_schemas_are_passed_over(web):
 
 
 def test_where_times_end(web):
-    """Who reads a range of time and then goes on without one gets what comes behind the range: the position is behind
-    the last record that was given, and where there was none it stays.
-    """
+    """After reading a time range, a reader continues after its last record, or where it was if there was none."""
     send(web, records(10), partition="a")
     send(web, records(2), partition="b")
     span = {"time.start": "1970-01-01T00:00:03Z", "time.end": "1970-01-01T00:00:05Z"}
@@ -379,7 +377,7 @@ def test_where_times_end(web):
 
 
 def test_columns_of_one_schema(web):
-    """Columns are asked of the records that a page gives: partitions that it passes over may lack them."""
+    """Requested columns must exist in the page's records only; skipped partitions may lack them."""
     send(web, records(2), partition="a")
     send(web, records(2, url=pa.array(["/", "/cart"])).drop(["n"]), partition="b")
     send(web, records(2, 2), partition="c")
@@ -392,7 +390,7 @@ def test_columns_of_one_schema(web):
 
 
 def test_schemas_of_partitions(web):
-    """A page of a topic holds one schema; the other partition's comes with the next."""
+    """A page of a topic has one schema; the other partition's follows on the next page."""
     send(web, records(1), partition="a")
     send(web, records(1, x=pa.array(["y"])), partition="b")
     found, status = topic(web)
@@ -402,7 +400,7 @@ def test_schemas_of_partitions(web):
 
 
 def test_events_of_other_routes(server, web):
-    """Events that came in by another way are records as well: their columns behind a time in milliseconds."""
+    """Events of other routes are records, too: a time in milliseconds, then their columns."""
     made = server.catalog.create_topic("clicks", indexes=["type"])
     made.append([{"space": "ada", "timestamp": 1_700_000_000_123_456, "type": "page", "data": b"{}"}], "web-1")
     found = partition(web, 0)[0]
@@ -414,7 +412,7 @@ def test_events_of_other_routes(server, web):
 
 
 def cut_from(table: pa.Table, rows: int) -> bytes:
-    """An Arrow file with one batch of the first rows; of none, for less."""
+    """An Arrow file with one batch of the first rows; without batches if negative."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         if rows >= 0:
@@ -446,7 +444,7 @@ BODIES = {
 
 @pytest.mark.parametrize("name", BODIES)
 def test_bodies_that_are_refused(web, name):
-    """What cannot be stored is told in plateau's words, with a hint beside them, and makes no topic."""
+    """A body that cannot be stored is refused in plateau's words with a hint, and creates no topic."""
     body, told = BODIES[name]
     answer = web.post("/topic/clicks/partition/web-1", content=body, headers={"content-type": ARROW})
     assert (answer.status_code, answer.json()["code"]) == (400, 400)
@@ -469,7 +467,7 @@ POSITIONS = [b"[]", b"{", b'{"web-1": -1}', b'{"web-1": "x"}', b'{"web-1": true}
 
 
 def test_questions_that_are_refused(web):
-    """A parameter or position that makes no sense is an error in plateau's words, and the hint says why."""
+    """An invalid parameter or position is an error in plateau's words, with a hint."""
     send(web, records(1))
     part = "/topic/clicks/partition/web-1/records"
     answers = [web.get(f"{part}?{query}") for query in QUERIES]
@@ -484,7 +482,7 @@ def test_questions_that_are_refused(web):
 
 
 def test_reads_make_nothing(web):
-    """What is not there is empty, as its programs ask before they append; and still not there afterwards."""
+    """What is absent is empty, as plateau's programs expect before they append; reading creates nothing."""
     send(web, records(1))
     assert web.get("/topic/none").json() == {"partitions": {}, "bytes": 0}
     for method, path in [
@@ -499,7 +497,7 @@ def test_reads_make_nothing(web):
 
 
 def test_other_refusals(web):
-    """Another content type, and nothing that we can give, is 400; a body over the limit is 413 and tells it."""
+    """A wrong content type or an unavailable one is 400; a body over the limit is 413 with the limit."""
     body = arrow_file(records(1))
     assert web.post("/topic/clicks/partition/web-1", content=body).status_code == 400
     for kind, asked in (("application/octet-stream", {}), ("image/png", {"content-type": "image/png"})):
@@ -516,7 +514,7 @@ def test_other_refusals(web):
 
 
 def test_overload(tmp_path, web_of):
-    """A full budget refuses with 429 in plateau's words, keeps nothing of the batch, and reads go on."""
+    """A full budget is refused with 429 in plateau's words; nothing of the batch is stored, and reads work."""
     with served(tmp_path, Settings(work=Work(append_patience_s=0)), memory_bytes=600_000) as server:
         web = web_of(server)
         body = arrow_file(records(10_000))
@@ -531,9 +529,7 @@ def test_overload(tmp_path, web_of):
 
 
 def test_a_full_disk(tmp_path, web_of, monkeypatch):
-    """With little room on the disk the server reads only, in plateau's words; what is there stays, and so do others'
-    answers.
-    """
+    """With little disk space, appends are refused in plateau's words on its routes and others'; reads work."""
     free = [10**9]
     monkeypatch.setattr("aggregator.engine.ingest.quota.free_bytes", lambda _: free[0])
     with served(tmp_path, min_available_bytes=1_000_000) as server:
@@ -552,7 +548,7 @@ def test_a_full_disk(tmp_path, web_of, monkeypatch):
 
 
 def test_limits_from_settings(tmp_path, web_of):
-    """Pages and bodies keep the limits of the settings."""
+    """Pages and bodies keep to the limits in the settings."""
     with served(tmp_path, Settings(http=Http(max_page=5, max_append_bytes=2000))) as server:
         web = web_of(server)
         send(web, records(10))
@@ -562,7 +558,7 @@ def test_limits_from_settings(tmp_path, web_of):
 
 
 def test_any_number_of_schemas(tmp_path):
-    """A topic takes more than a thousand schemas."""
+    """A topic accepts more than a thousand schemas."""
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
         definitions = Definitions(catalog)
@@ -574,7 +570,7 @@ def test_any_number_of_schemas(tmp_path):
 
 
 def test_schemas_that_take_turns(web):
-    """Each page holds records of one schema, with nothing of the columns of the others."""
+    """Each page has records of one schema, without columns of the others."""
     for number in range(30):
         send(web, records(2, 2 * number, **{f"c{number % 3}": pa.array(["a", "b"])}))
     at, pages = 0, 0

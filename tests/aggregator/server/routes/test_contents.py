@@ -1,4 +1,4 @@
-"""What a topic is made of, over HTTP: as the catalog tells it, and refusals in words."""
+"""The contents of a topic over HTTP: as the catalog reports them, with readable refusals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def clicks(server):
-    """A topic with a segment, events that are not sealed and an index of texts and one of numbers."""
+    """A topic with a segment, unsealed events, an index of texts and one of numbers."""
     topic = server.catalog.create_topic("a/b", indexes=["type", "n"])
     events = [
         {"space": f"s{n % 3}", "timestamp": n * 1_000_000, "type": "buy" if n % 5 else "page", "n": n % 2 == 0}
@@ -31,7 +31,7 @@ PATH = "/v1/topics/a%2Fb"
     ],
 )  # fmt: skip
 def test_histogram(web, clicks, query, options):
-    """The counts are those of the catalog, of all events and of those with a value."""
+    """Histogram counts equal the catalog's, for all events and for those with a value."""
     buckets = 5 if "buckets" in query else 60
     for more, answer in (
         ("", clicks.scan(**options)),
@@ -55,13 +55,13 @@ def test_histogram(web, clicks, query, options):
     ],
 )  # fmt: skip
 def test_refusals(web, clicks, path, status, told):
-    """What makes no sense is told."""
+    """Invalid requests are refused with a reason."""
     answer = web.get(path)
     assert (answer.status_code, told in answer.json()["detail"]) == (status, True), answer.text
 
 
 def test_values(web, clicks):
-    """The most frequent first, as many as are asked for, with how many there are in all."""
+    """The most frequent values come first, up to a limit, with the total number of values."""
     found = web.get(f"{PATH}/values/type").json()
     assert found == {"values": [{"value": "buy", "events": 80}, {"value": "page", "events": 20}], "different": 2}
     assert web.get(f"{PATH}/values/type?limit=1").json() == {"values": found["values"][:1], "different": 2}
@@ -70,14 +70,14 @@ def test_values(web, clicks):
 
 
 def test_segments(web, clicks):
-    """Those that there are, with what the manifest knows of them."""
+    """All segments are listed with the manifest's facts."""
     found = web.get(f"{PATH}/segments").json()["segments"]
     assert found == clicks.segments()
     assert (len(found), found[0]["rows"], found[0]["max_timestamp"]) == (1, 60, 59_000_000)
 
 
 def test_problems(web, server, clicks):
-    """Nothing where all is well; a damaged file is told of in words."""
+    """There are no problems in an intact catalog; a damaged file is described."""
     assert web.get("/v1/problems").json() == {"trouble": None, "problems": []}
     (path,) = (server.catalog.path / "segments").rglob("*.esdb")
     damaged = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The description of the API: every route is in it, and the page needs no other server."""
+"""The API description covers every route, and its page needs no other server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def test_document(server, web):
-    """Every route and method, with its parameters and answers; no two operations share an id."""
+    """Every route and method is described with parameters and answers; operation ids are unique."""
     found = web.get("/openapi.json").json()
     for route in server.routes:
         for method in route.methods - {"HEAD"}:
@@ -20,7 +20,7 @@ def test_document(server, web):
 
 
 def test_page(web):
-    """The page is whole: nothing in it is fetched from elsewhere, and the browser is told to fetch nothing."""
+    """The page is complete: nothing is fetched from elsewhere, and its policy forbids it."""
     answer = web.get("/docs")
     assert answer.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in answer.headers["content-security-policy"]

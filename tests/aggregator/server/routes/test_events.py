@@ -1,4 +1,4 @@
-"""Events over HTTP: what is appended in any format comes back in any, once, and in whole."""
+"""Events over HTTP: appended in any format, returned in any, once and complete."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def shared(tmp_path_factory):
 
 @pytest.fixture
 def topic(shared, request):
-    """A client whose base is a topic of the test's own, with an index."""
+    """A client whose base is a separate topic with an index."""
     catalog, url = shared
     name = re.sub(r"\W+", "-", request.node.name)[-200:]
     catalog.create_topic(name, indexes=["type"])
@@ -88,7 +88,7 @@ def lines(answer) -> list[dict]:
 
 @pytest.mark.parametrize("media", BODIES)
 def test_any_format_in(topic, media):
-    """The same events in each format are the same events."""
+    """The same events in any format are stored identically."""
     receipt = append(topic, BODIES[media], media).json()
     assert (receipt["first"], receipt["last"], receipt["partition"]) == (0, 2, "0")
     found = lines(topic.get("/events"))
@@ -99,7 +99,7 @@ def test_any_format_in(topic, media):
 
 
 def test_one_object(topic):
-    """JSON is an object, or an array of any length; what it has of the events is not changed."""
+    """JSON is one object or an array of any length; its values are stored unchanged."""
     assert append(topic, json.dumps(ROWS[0]).encode(), JSON).json()["last"] == 0
     assert append(topic, b"[]", JSON).json()["last"] < append(topic, b" ", JSON).json()["first"]
     payload = {"space": "a", "timestamp": 5, "data": {"base64": "/wA="}, "n": 2**53 + 1}
@@ -114,7 +114,7 @@ THEIRS = [{"space": "a", "@timestamp": "2026-03-01T08:00:00Z", "message": "hi", 
 
 @pytest.mark.parametrize("media", [JSON, "application/x-ndjson", "text/csv", STREAM])
 def test_other_names(topic, media):
-    """`ts` and `msg` say what a body calls the time and the payload; its own `timestamp` is a column then."""
+    """`ts` and `msg` name the body's time and payload; its own `timestamp` is then a column."""
     body: bytes
     if media == JSON:
         body = json.dumps(THEIRS).encode()
@@ -137,14 +137,14 @@ def test_other_names(topic, media):
     ("ts=a&ts=b", []), ("", [1]), ("", [{"space": "a"}, [1]]), ("", "x"), ("", [{"space": "a", "timestamp": "no"}]),
 ])  # fmt: skip
 def test_other_names_that_do_not_fit(topic, query, body):
-    """Nothing is stored of what would be ambiguous or is none of JSON's objects."""
+    """Nothing is stored of ambiguous bodies or JSON that is not objects."""
     answer = topic.post(f"/events?{query}", json=body)
     assert answer.status_code == 400, answer.text
     assert lines(topic.get("/events")) == []
 
 
 def test_any_format_out(topic):
-    """Arrow, CSV and lines hold the same."""
+    """Arrow, CSV and JSON lines contain the same events."""
     append(topic)
     table = pa.ipc.open_stream(topic.get("/events", headers={"accept": STREAM}).content).read_all()
     assert table.select(TABLE.column_names).cast(TABLE.schema).equals(TABLE)
@@ -159,7 +159,7 @@ def test_any_format_out(topic):
 
 
 def test_a_file_of_ours_out(topic, tmp_path):
-    """Events as a segment, with the topic's indexes; what was chosen of them, too; rows without keys are refused."""
+    """Events, or some of them, are returned as a segment with the topic's indexes; rows without keys are refused."""
     append(topic)
     path = tmp_path / "events.esdb"
     for query, spaces in (("/events", ["ada", "ada", "bob"]), ("/index/type?value=page&space=bob", ["bob"])):
@@ -178,7 +178,7 @@ def test_a_file_of_ours_out(topic, tmp_path):
 
 
 def test_few_files_of_ours_at_once(topic, monkeypatch):
-    """Each lies on the disk while it is sent, so more are refused, and told when to come again."""
+    """Segments are stored on disk while they are sent, so further ones are refused with Retry-After."""
     append(topic)
     monkeypatch.setattr(segment_file, "_places", threading.BoundedSemaphore(1))
     with segment_file._place():
@@ -189,7 +189,7 @@ def test_few_files_of_ours_at_once(topic, monkeypatch):
 
 @pytest.mark.parametrize("accept", ["application/x-ndjson", STREAM])
 def test_answers_can_be_sent_back(topic, shared, accept):
-    """What a scan answers is taken as it is, bytes that are no text included."""
+    """A scan's answer can be appended unchanged, including bytes that are not text."""
     catalog, url = shared
     odd = pa.table({"space": ["a", "b"], "timestamp": pa.array([5, 6]), "data": [b"\xff\x00", b'{"base64": "x"}']})
     append(topic, arrow(odd), STREAM)
@@ -200,7 +200,7 @@ def test_answers_can_be_sent_back(topic, shared, accept):
 
 
 def test_questions(topic):
-    """Space, span, order, limit, columns, index, record indexes."""
+    """Scans take a space, a time span, order, limit, columns, an index and record indexes."""
     append(topic)
     ada = topic.get("/events", params={"space": "ada", "reverse": "true", "limit": 1, "columns": "timestamp,type"})
     assert lines(ada) == [{"timestamp": "2026-03-01T08:01:00.000000Z", "type": "purchase"}]
@@ -220,7 +220,7 @@ def test_questions(topic):
     ("/index/type", 400), ("/events?space_base64=eA==", 409), ("/../nothing/events", 404),
 ])  # fmt: skip
 def test_wrong_questions(topic, path, status):
-    """What makes no sense is refused, in the words of RFC 9457."""
+    """Invalid requests are refused as in RFC 9457."""
     append(topic)
     answer = topic.get(path)
     assert answer.status_code == status
@@ -232,7 +232,7 @@ def test_wrong_questions(topic, path, status):
     ("gzip", gzip.compress), ("zstd", lambda data: zstandard.ZstdCompressor().compress(data)),
 ])  # fmt: skip
 def test_compressed_bodies(topic, encoding, squeeze):
-    """Compressed bodies are taken; those that lie, and those that are too large behind it, are not."""
+    """Compressed bodies are accepted unless they are invalid or too large once decompressed."""
     answer = topic.post("/events", content=squeeze(LINES),
                         headers={"content-type": "application/x-ndjson", "content-encoding": encoding})  # fmt: skip
     assert answer.json()["last"] == 2
@@ -243,7 +243,7 @@ def test_compressed_bodies(topic, encoding, squeeze):
 
 
 def test_keys(topic):
-    """A key makes a repetition harmless; with other content it is refused."""
+    """With a key a retry has no effect; other content with that key is refused."""
     first = append(topic, **{"idempotency-key": "web-1:17"}).json()
     again = append(topic, **{"idempotency-key": "web-1:17"}).json()
     assert again == {**first, "repeated": True}
@@ -264,13 +264,13 @@ def test_keys(topic):
     ("application/x-ndjson; charset=what", LINES, 415),
 ])  # fmt: skip
 def test_wrong_bodies(topic, media, body, status):
-    """What cannot be stored is refused as a whole."""
+    """A body that cannot be stored is refused as a whole."""
     append(topic, body, media, status)
     assert lines(topic.get("/events")) == []
 
 
 def test_chunked_body_over_the_limit(topic):
-    """A body that does not tell its length is counted as it comes."""
+    """A body without a declared length is counted as it arrives."""
     answer = topic.post("/events", content=(b" " * 2_000_000 for _ in range(11)),
                         headers={"content-type": "application/x-ndjson"})  # fmt: skip
     assert answer.status_code == 413

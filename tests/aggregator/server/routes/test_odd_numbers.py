@@ -1,5 +1,5 @@
-"""Odd numbers over HTTP: NaN and infinities are kept as they are, null in JSON lines, themselves in CSV and Arrow;
-whole numbers that are out of range get an answer that says so.
+"""Unusual numbers over HTTP: NaN and infinities are stored, null in JSON lines, unchanged in CSV and Arrow; integers
+out of range get a clear answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LINES = (
 
 
 def test_numbers_that_json_does_not_have(web):
-    """Each format gives what it can; what is stored does not change for it."""
+    """Each format returns what it can represent; the stored values are unaffected."""
     assert web.put("/v1/topics/odd", json={}).status_code == 201
     sent = web.post("/v1/topics/odd/events", content=LINES, headers={"Content-Type": "application/x-ndjson"})
     assert sent.status_code == 200
@@ -46,11 +46,11 @@ NEEDED = {
     "/v1/topics/odd/index/n": {"value": "1"},
     "/v1/copy/log": {"check": "0" * 16},
 }
-"""What some questions need besides the number."""
+"""Other parameters that some requests need."""
 
 
 def whole_numbers(web):
-    """Path and name of each whole number that is asked for in a URL."""
+    """Path and name of each integer query parameter."""
     for path, verbs in web.get("/openapi.json").json()["paths"].items():
         for parameter in verbs.get("get", {}).get("parameters", ()):
             if parameter["in"] == "query" and parameter["schema"].get("type") == "integer":
@@ -58,7 +58,7 @@ def whole_numbers(web):
 
 
 def test_whole_numbers_out_of_range(web):
-    """In every parameter that is one: an answer where it makes sense, else 400 that names it; no error of ours."""
+    """An integer out of range is accepted where it makes sense, otherwise 400 names it; never a server error."""
     assert web.put("/v1/topics/odd", json={"schema": {"n": "int64"}, "indexes": ["n"]}).status_code == 201
     assert web.post("/v1/topics/odd/events", json=[{"space": "a", "timestamp": 1, "n": 1}]).status_code == 200
     asked = list(whole_numbers(web))

@@ -1,4 +1,4 @@
-"""The page's files: whole, from this server alone, under a policy that lets no text become a script."""
+"""The page's files: complete, from this server alone, under a policy that prevents scripts from text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 def test_who_gets_the_page(web):
-    """Browsers get it; Elasticsearch's clients, curl and others get what they got before there was a page."""
+    """Browsers get the page; Elasticsearch clients, curl and others get JSON as before."""
     page = web.get("/", headers={"accept": BROWSER})
     assert page.headers["content-type"].startswith("text/html")
     assert page.content == (FOLDER / "index.html").read_bytes()
@@ -28,7 +28,7 @@ def test_who_gets_the_page(web):
 
 @pytest.mark.parametrize("name", ["/", *(f"/page/{name}" for name in share_of(FILES, 3))])
 def test_policy(web, name):
-    """Scripts, styles and requests of this server only, none of them inline; no frames, no markup from text."""
+    """Scripts, styles and requests are allowed from this server only, none inline; no frames, no markup from text."""
     answer = web.get(name, headers={"accept": BROWSER})
     assert answer.status_code == 200
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
@@ -40,7 +40,7 @@ def test_policy(web, name):
 
 
 def test_known_files_are_not_sent_again(web):
-    """A browser that has a file is told so in a few bytes; a new version has another tag."""
+    """A browser that has a file gets a short 304; a new version has another tag."""
     first = web.get("/page/app.js")
     again = web.get("/page/app.js", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
@@ -50,12 +50,12 @@ def test_known_files_are_not_sent_again(web):
 
 @pytest.mark.parametrize("name", ["nothing.js", "..%2Fdocs.html", "%2e%2e%2fapp.py", "index.htm"])
 def test_no_other_files(web, name):
-    """What is not a file of the page is not there, whatever the path looks like."""
+    """Other files are not found, whatever the path."""
     assert web.get(f"/page/{name}").status_code == 404
 
 
 def test_scripts_make_no_markup():
-    """No script has a way from text to markup or code, and no file names another host."""
+    """No script can turn text into markup or code, and no file names another host."""
     for name in FILES:
         text = (FOLDER / name).read_text("utf-8")
         assert not MARKUP.search(text), name
@@ -64,7 +64,7 @@ def test_scripts_make_no_markup():
 
 
 def test_modules_are_there():
-    """Every module that one imports is a file of the page, and each is imported, or is named by the page itself."""
+    """Every imported module is a file of the page, and every module is imported, or named by the page."""
     imported = {"app.js"}
     for name in FILES:
         if name.endswith(".js"):
@@ -73,6 +73,6 @@ def test_modules_are_there():
 
 
 def test_modules_are_fetched_at_once():
-    """Not one after the other, as each names the next: the page names them all."""
+    """The page names all modules, so that they are fetched in parallel instead of one after the other."""
     named = re.findall(r'rel="modulepreload" href="page/([\w.]+)"', (FOLDER / "index.html").read_text("utf-8"))
     assert sorted(named) == sorted({name for name in FILES if name.endswith(".js")} - {"app.js"})

@@ -1,4 +1,4 @@
-"""Pipes over HTTP: made, found again, at work, ended."""
+"""Pipes over HTTP: created, listed, working, deleted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def test_a_pipe(web):
-    """What matches is copied, also what was there; ending it keeps the copies."""
+    """Matching records are copied, existing ones too; deleting the pipe keeps the copies."""
     for level in ("info", "error"):
         record = json.dumps({"ts": 5, "msg": f"an {level}"})
         web.post("/v1/streams", params={"tags": "{app=web}"}, content=record,
@@ -37,6 +37,6 @@ def test_a_pipe(web):
     {"name": "a", "backfill": "yes"}, {"name": "a", "where": "x = 1 BACKFILL"},
 ])  # fmt: skip
 def test_wrong_pipes(shared_web, asked):
-    """What makes no sense is refused."""
+    """Invalid pipes are refused."""
     assert shared_web.post("/v1/pipes", json=asked).status_code == 400
     assert shared_web.get("/v1/pipes").json() == {"pipes": []}

@@ -1,4 +1,4 @@
-"""LQL over HTTP: whole answers, pages that see each record once, long polls, live tails that go on where they were."""
+"""LQL over HTTP: whole answers, pages with each record once, long polls, and live tails that resume."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def messages(answer) -> list[str]:
 
 
 def test_whole_answers(shop):
-    """A SELECT as lines or Arrow, as JSON or plain text; COUNT and SHOW as tables."""
+    """A SELECT is answered in lines or Arrow, sent as JSON or plain text; COUNT and SHOW return tables."""
     _, web = shop
     assert messages(ask(web, query=f"{ALL} LIMIT 3")) == ["m0", "m1", "m2"]
     assert messages(ask(web, query=ALL, limit=2)) == ["m0", "m1"]
@@ -64,14 +64,14 @@ def test_whole_answers(shop):
     formatted = web.post("/v1/query", json={"query": 'SELECT "{vars:app}: {msg}" FROM {} LIMIT 2'}, headers=text)
     assert formatted.text.splitlines() == ["web: m0", "web: m1"]
     ended = web.post("/v1/query", json={"query": "SELECT '{msg}\\n' FROM {} LIMIT 2"}, headers=text)
-    assert ended.text == "m0\nm1\n"  # a format string that ends its lines gives no empty ones
+    assert ended.text == "m0\nm1\n"  # a format string with line ends causes no empty lines
     assert web.post("/v1/query", json={"query": "SHOW PARTITIONS"}, headers=text).status_code == 406
     assert ask(web, query="SELECT COUNT FROM {}").json()["count"] == 10
     assert ask(web, query="SHOW PARTITIONS").json()["tags"] == "{app=web}"
 
 
 def test_records_as_a_file_of_ours(shop, tmp_path):
-    """Records of streams are events of a segment, their tags the space, with their fields; tables are refused."""
+    """Records of streams become events of a segment, with their tags as space and their fields; tables are refused."""
     catalog, web = shop
     catalog.write({"app": "web"}, [{"msg": "with fields", "level": "info"}])
     esdb = {"accept": "application/vnd.esdb"}
@@ -94,12 +94,12 @@ def test_records_as_a_file_of_ours(shop, tmp_path):
     {"query": ALL, "odd": 1}, {"query": "SELECT FROM {} WHERE " + "(" * 5000},
 ])  # fmt: skip
 def test_wrong_questions(shared_web, question):
-    """Statements, positions and options that make no sense are refused."""
+    """Invalid statements, positions and options are refused."""
     assert ask(shared_web, status=400, **question).headers["content-type"] == "application/problem+json"
 
 
 def test_pages(shop):
-    """Pages from the head see every record once, those that come meanwhile included."""
+    """Pages from the head have every record once, including those written meanwhile."""
     catalog, web = shop
     position, seen = "head", []
     for turn in range(6):
@@ -113,7 +113,7 @@ def test_pages(shop):
 
 
 def test_long_poll(shop):
-    """A page at the tail waits for what comes, and comes at once when it does."""
+    """A page at the tail waits for a record and is sent when one arrives."""
     catalog, web = shop
     begun = time.monotonic()
     empty = ask(web, query=ALL, position="tail", wait=0.2)
@@ -127,10 +127,10 @@ def test_long_poll(shop):
 
 
 def test_many_long_polls(shop):
-    """Waiting holds no thread: far more wait than there are threads, and other questions are answered."""
+    """Waiting takes no thread: far more polls wait than there are threads, and other requests are answered."""
     catalog, web = shop
     found: list[list[str]] = []
-    end = ask(web, query=ALL, position="tail").headers["aggregator-position"]  # however late a thread begins
+    end = ask(web, query=ALL, position="tail").headers["aggregator-position"]  # however late a thread starts
 
     def poll():
         with httpx.Client(base_url=web.base_url, timeout=120) as mine:
@@ -150,7 +150,7 @@ def test_many_long_polls(shop):
 
 
 def events(lines) -> list[tuple[str, str]]:
-    """Position and message of server-sent events, as long as they come."""
+    """Position and message of server-sent events, as long as they arrive."""
     for line in lines:
         if line.startswith("id: "):
             position = line[4:]
@@ -159,7 +159,7 @@ def events(lines) -> list[tuple[str, str]]:
 
 
 def test_tail_goes_on_where_it_was(shop):
-    """Each event tells where to go on; a client that comes back misses nothing and gets nothing twice."""
+    """Each event has its position; a client that reconnects misses nothing and gets nothing twice."""
     catalog, web = shop
     with web.stream("GET", "/v1/tail", params={"query": ALL}) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -182,7 +182,7 @@ def test_tail_goes_on_where_it_was(shop):
 
 
 def test_positions_after_a_restored_copy(tmp_path):
-    """A tail that comes back, and a page that goes on, with a position from after the copy, are told why not."""
+    """A tail or page with a position from after a restored copy is refused with the reason."""
     root, copy = tmp_path / "data", tmp_path / "copy"
     with served(root) as server, httpx.Client(base_url=server.url) as web:
         write(server.catalog, [1, 2])

@@ -1,4 +1,4 @@
-"""A segment as a file, over HTTP: its anatomy, and a check of every byte."""
+"""A segment file over HTTP: its anatomy, and verification of every byte."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def web(server):
 
 
 def test_anatomy(server, web):
-    """What the file has; the name of an erased space is not told."""
+    """The parts of the file are listed; the name of an erased space is not shown."""
     (segment,) = web.get(PATH).json()["segments"]
     number = segment["segment"]
     found = web.get(f"{PATH}/{number}").json()
@@ -49,7 +49,7 @@ def test_anatomy(server, web):
 
 
 def test_what_columns_hold(server, web):
-    """Nulls, ends and lengths as the events have them; nothing of a segment whose events are being erased."""
+    """Nulls, minimum, maximum and lengths equal the events'; a segment with events being erased is refused."""
     odd = server.catalog.create_topic("odd", indexes=["n"])
     rows = {"f": [1.5, None, -2.0], "n": [7, 7, 2**60], "t": ["b", None, "a" * 300], "l": [[1], None, [2, 3]],
             "d": [b"\xff", b"", b"x"], "b": [True, False, None]}  # fmt: skip
@@ -74,7 +74,7 @@ def test_what_columns_hold(server, web):
 
 @pytest.mark.usefixtures("unshipped")
 def test_segments_that_lie_in_the_store_alone(tmp_path):
-    """They answer as their files did."""
+    """Segments that are only in the store answer like local files."""
     settings = replace(Settings(), http=replace(Settings().http, bind=ANY_PORT))
     with (
         aggregator.open(tmp_path / "data", store=(tmp_path / "bucket").as_uri()) as catalog,
@@ -95,7 +95,7 @@ def test_segments_that_lie_in_the_store_alone(tmp_path):
 
 
 def test_verification(server, web):
-    """A sound file, and one with a byte that is wrong."""
+    """An intact file and one with a wrong byte are reported as such."""
     (segment,) = web.get(PATH).json()["segments"]
     path = f"{PATH}/{segment['segment']}/verify"
     assert web.post(path).json() == {
@@ -113,6 +113,6 @@ def test_verification(server, web):
 
 @pytest.mark.parametrize("number", ["99", "-1", "x", "9" * 40, "%C2%B2"])
 def test_no_such_segment(web, number):
-    """Whatever is asked for that is none."""
+    """Anything that is not a segment is refused."""
     assert web.get(f"{PATH}/{number}").json()["type"].endswith("no-such-segment")
     assert web.post(f"{PATH}/{number}/verify").status_code == 404

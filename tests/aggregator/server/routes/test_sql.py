@@ -1,4 +1,4 @@
-"""SQL over HTTP: rows in every format, ended with their client, and nothing in reach but the topics of a token."""
+"""SQL over HTTP: rows in every format, ended with the client, and access to nothing but a token's topics."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def server(data):
 
 @pytest.fixture
 def copied(tmp_path):
-    """The same catalog for a server of the test's own."""
+    """A copy of the catalog for a server of one test."""
     return fill(tmp_path / "data")
 
 
@@ -69,7 +69,7 @@ COUNTS = "SELECT type, count(*) AS n FROM clicks GROUP BY 1 ORDER BY 2"
 
 
 def test_formats(web):
-    """One answer, as lines of JSON, CSV and Arrow; a statement as JSON or as text."""
+    """An answer is available as JSON lines, CSV and Arrow; a statement may be JSON or text."""
     expected = [{"type": None, "n": 10}, {"type": "page", "n": 30}]
     assert [json.loads(line) for line in ask(web, COUNTS).text.splitlines()] == expected
     as_csv = web.post("/v1/sql", content=COUNTS, headers={**TEXT, "accept": "text/csv"})
@@ -120,7 +120,7 @@ OUTSIDE = [
 
 @pytest.mark.parametrize("statement", OUTSIDE)
 def test_nothing_else_can_be_reached(web, data, tmp_path, statement):
-    """No file, network, extension, setting, or variable of the server; and a refusal leaves everything as it was."""
+    """Files, network, extensions, settings and server variables are out of reach, and a refusal changes nothing."""
     answer = ask(web, statement.replace("{data}", str(data)).replace("{out}", str(tmp_path)))
     assert answer.status_code == 400, answer.text
     assert "root:" not in answer.text
@@ -130,7 +130,7 @@ def test_nothing_else_can_be_reached(web, data, tmp_path, statement):
 
 @pytest.mark.parametrize("statement", ["FROM duckdb_settings()", "FROM duckdb_extensions()", "FROM duckdb_secrets()"])
 def test_no_place_of_the_server_is_told(web, statement):
-    """Neither in settings nor in what is said of them: no home, no working directory."""
+    """Settings and their descriptions reveal neither home nor working directory of the server."""
     told = ask(web, statement).text
     assert told
     assert str(Path.home()) not in told
@@ -138,7 +138,7 @@ def test_no_place_of_the_server_is_told(web, statement):
 
 
 def test_tokens(copied, tmp_path):
-    """A token reads its topics; others are not there for it. One that may only write may not ask."""
+    """A token reads its topics and does not see others; a token that may only write is refused."""
     file = tmp_path / "tokens.json"
     reader = create(file, "reader", scopes=["read"], topics=["clicks"])
     writer = create(file, "writer", scopes=["write"])
@@ -156,7 +156,7 @@ def test_tokens(copied, tmp_path):
         ]
         assert status(reader, "SELECT count(*) FROM clicks JOIN secrets USING (space)") == 400
         assert status(everything, "SELECT count(*) FROM clicks JOIN secrets USING (space)") == 200
-        assert status(reader, "SELECT count(*) FROM secrets") == 400  # also when another token has just asked
+        assert status(reader, "SELECT count(*) FROM secrets") == 400  # also if another token has just queried
         assert status(writer, "SELECT 1") == 403
         assert status(None, "SELECT 1") == 401
 
@@ -166,7 +166,7 @@ def under_way(server: RunningServer) -> int:
 
 
 def test_time(copied):
-    """What takes longer than a query may is ended, and the next one is answered."""
+    """A statement that exceeds its time is ended, and the next one is answered."""
     with (
         served(copied, Settings(work=Work(query_s=0.5))) as running,
         httpx.Client(base_url=running.url, timeout=120) as web,
@@ -179,7 +179,7 @@ def test_time(copied):
 
 
 def test_memory(copied):
-    """What needs more memory than queries may have is refused, and nothing goes to the disk instead."""
+    """A statement that needs more memory than allowed is refused and writes nothing to disk."""
     settings = Settings(work=Work(query_bytes=64 << 20))
     with served(copied, settings) as running, httpx.Client(base_url=running.url, timeout=60) as web:
         answer = ask(web, "SELECT count(*) FROM (SELECT DISTINCT hash(range) FROM range(50000000))")
@@ -189,7 +189,7 @@ def test_memory(copied):
 
 
 def test_a_client_that_leaves(server):
-    """A statement ends soon after its client has gone, before its first row as behind it."""
+    """A statement ends soon after its client left, before its first row or later."""
     where = urlsplit(server.url)
     for statement in (ENDLESS, "SELECT a.range, b.range FROM range(1000000) a, range(1000000) b"):
         client = HTTPConnection(str(where.hostname), where.port, timeout=20)
@@ -200,7 +200,7 @@ def test_a_client_that_leaves(server):
 
 
 def test_clients(server):
-    """`Client.sql` is lazy and has an answer's forms; the other client gives a table."""
+    """`Client.sql` is lazy and has every form of an answer; the async client returns a table."""
     with Client(server.url) as client:
         rows = client.sql(COUNTS)
         assert rows.fetchall() == [(None, 10), ("page", 30)]
@@ -217,7 +217,7 @@ def test_clients(server):
 
 
 def test_without_duckdb(copied, monkeypatch):
-    """A server that lacks the package says so, and which extra brings it."""
+    """A server without the package says so and names the extra to install."""
     import esformat.sql
 
     monkeypatch.delitem(vars(esformat.sql), "Database", raising=False)

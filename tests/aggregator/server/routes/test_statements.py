@@ -1,4 +1,4 @@
-"""LQL looked at and counted before it runs; queries narrowed to a time, with the newest records first."""
+"""LQL inspected and counted before it runs; queries restricted to a time, newest records first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def logs(server):
-    """A stream with a record a second."""
+    """A stream with a record per second."""
     server.catalog.write(
         {"app": "web"},
         [{"ts": n * 1_000_000, "msg": "ERROR" if n % 10 == 0 else "ok", "n": str(n)} for n in range(100)],
@@ -29,14 +29,14 @@ KINDS = [
 
 @pytest.mark.parametrize(("text", "kind", "pages"), KINDS)
 def test_kinds(web, logs, text, kind, pages):
-    """What a statement gives, without running it."""
+    """The kind of a statement is reported without running it."""
     found = web.post("/v1/statement", json={"query": text}).json()
     assert (found["kind"], found["pages"]) == (kind, pages)
     assert not logs.query("SHOW PIPES").num_rows
 
 
 def test_conditions_are_added(web, logs):
-    """To a statement with a condition and to one without, so that it means what both say."""
+    """A condition is added to statements with and without one, so that both apply."""
     asked = {"query": "SELECT FROM {app=web} WHERE msg = ok OR n = 10", "where": "n > 5", "without": "n = 7"}
     found = web.post("/v1/statement", json=asked).json()["query"]
     assert [event.columns["fields"] for event in logs.query(f"{found} LIMIT 3")] == [
@@ -48,14 +48,14 @@ def test_conditions_are_added(web, logs):
 
 
 def test_warnings_are_told(web, logs):
-    """What matches nothing anywhere may be mistyped."""
+    """A name that matches nothing causes a warning: it may be mistyped."""
     found = web.post("/v1/statement", json={"query": "SELECT FROM app = wbe"}).json()
     assert found["warnings"] == ["FROM matches no stream and no topic"]
 
 
 @pytest.mark.parametrize("path", ["/v1/statement", "/v1/query", "/v1/histogram"])
 def test_the_place_of_what_is_wrong(web, logs, path):
-    """The characters of the statement that are wrong come with the error, wherever it is sent."""
+    """An error has the offsets of the mistake in the statement, on every route."""
     text = "SELECT FROM app=web WHERE msg CONTAIN x"
     found = web.post(path, json={"query": text}).json()
     start, end = found["place"]
@@ -64,7 +64,7 @@ def test_the_place_of_what_is_wrong(web, logs, path):
 
 
 def test_no_place_of_another_text(web, logs):
-    """A statement that the server has changed shows no place in it: it would be one of another text."""
+    """If the server changed the statement, an error has no offsets, which would refer to the changed text."""
     logs.create_topic("typed").append([{"space": "a", "timestamp": 1, "n": 5}])
     text = "SELECT    FROM topic=typed WHERE n < x"
     start, end = web.post("/v1/query", json={"query": text}).json()["place"]
@@ -78,7 +78,7 @@ def test_no_place_of_another_text(web, logs):
 
 
 def test_histogram(web, logs):
-    """Records by time, as a statement chooses them, between bounds where they are given."""
+    """Records chosen by a statement are counted by time, within bounds if given."""
     for text in ("SELECT", "SELECT WHERE msg = ERROR", "SELECT FROM app = nothing", "SELECT LIMIT 1"):
         found = web.post("/v1/histogram", json={"query": text, "buckets": 20}).json()
         expected = logs.query(text).histogram(20)
@@ -99,7 +99,7 @@ def test_histogram(web, logs):
     ],
 )  # fmt: skip
 def test_refusals(web, logs, body, told):
-    """What cannot be counted is refused in words."""
+    """A statement that cannot be counted is refused with a reason."""
     answer = web.post("/v1/histogram", json=body)
     assert answer.status_code == 400
     assert told in answer.json()["detail"]
@@ -110,7 +110,7 @@ def numbers(answer):
 
 
 def test_narrowed_queries(web, logs):
-    """A time from outside, the newest first, and the statement's own clauses hold together."""
+    """A time range, reverse order and the statement's own clauses apply together."""
 
     def ask(text, **more):
         return web.post("/v1/query", json={"query": text, **more})
@@ -132,7 +132,7 @@ def test_narrowed_queries(web, logs):
 
 
 def test_histogram_by_a_name(web, logs):
-    """Each of the most frequent values by itself, those without one as null; together they are what is counted."""
+    """Each of the most frequent values is a series, records without one are null; together they make up the counts."""
     for by, most in (
         ("msg", {"ok": 90, "ERROR": 10}),
         ("n", None),
@@ -158,10 +158,10 @@ def test_histogram_by_a_name(web, logs):
 
 
 def test_histogram_by_a_name_with_many_values(server, web):
-    """Only those that are shown have a count for each bar: with a million values all would take gigabytes."""
+    """Only shown values have counts for each bar: with a million values, all would need gigabytes."""
     server.catalog.write({"app": "web"}, [{"ts": n * 1_000_000, "msg": "", "n": str(n)} for n in range(4000)])
     asked = {"query": "SELECT", "by": "n", "buckets": 2000}
-    web.post("/v1/histogram", json=asked)  # imports
+    web.post("/v1/histogram", json=asked)  # import modules first
     tracemalloc.start()
     try:
         found = web.post("/v1/histogram", json=asked).json()
@@ -169,17 +169,17 @@ def test_histogram_by_a_name_with_many_values(server, web):
     finally:
         tracemalloc.stop()
     assert (found["events"], len(found["series"])) == (4000, 6)
-    assert peak < 12 << 20  # 27 MB where each value had them
+    assert peak < 12 << 20  # 27 MB if each value had them
 
 
 @pytest.mark.parametrize("by", ["", "a, b", "a LIMIT 1", 'ts EVERY "1s"', 5, ["a"], "a WHERE b = c", "a) FROM x"])
 def test_histogram_by_what_is_no_name(web, logs, by):
-    """One name, and nothing else."""
+    """`by` must be a single name."""
     assert web.post("/v1/histogram", json={"query": "SELECT", "by": by}).status_code == 400
 
 
 def test_completions(web, logs):
-    """Words, tags and columns that begin so, and values behind a tag."""
+    """Matching keywords, tags and columns are completed, and values after a tag."""
     logs.create_topic("clicks", indexes=["type"]).append(
         [{"space": "a", "timestamp": 1, "type": "page", "the price": 5}]
     )
@@ -198,5 +198,5 @@ def test_completions(web, logs):
     assert web.post("/v1/completions", json={"before": "", "names": [1]}).status_code == 400
     started = process_time()
     assert words("x" * 40_000) == []
-    assert process_time() - started < 1  # 4 s of the whole server where 10,000 characters were looked at
+    assert process_time() - started < 1  # 4 s of the whole server when 10,000 characters were examined
     assert web.post("/v1/completions", json={"before": 5}).status_code == 400

@@ -27,7 +27,7 @@ JSON_TYPE = "application/json"
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    """A catalog with the topic `logs` and a client of its server, for all tests of this file, whichever run here."""
+    """A catalog with the topic `logs` and a client of its server, shared by the tests of this file."""
     http = Http(bind=ANY_PORT)
     with (
         aggregator.open(tmp_path_factory.mktemp("streams")) as catalog,
@@ -50,7 +50,7 @@ def records(catalog, app) -> list[tuple]:
 
 
 def test_records_of_a_stream(shared):
-    """Lines and Arrow; tags as a parameter or as a header."""
+    """JSON lines and Arrow are stored as records, with tags as a parameter or a header."""
     catalog, web = shared
     body = b'{"ts": 0.000005, "msg": "a", "n": 1.5}\n\n{"ts": "1970-01-01T00:00:00.000007Z", "msg": "b", "l": [1]}\n'
     receipt = post(web, "/v1/streams", body, tags="{app=one}")
@@ -65,7 +65,7 @@ def test_records_of_a_stream(shared):
 
 @pytest.mark.parametrize("path", ["/v1/streams", "/v1/lines"])
 def test_json(shared, path):
-    """What HTTP outputs of shippers send: an array, or one object, with the names that they give time and message."""
+    """Outputs of shippers are accepted: an array or one object, with their names for time and message."""
     catalog, web = shared
     app = f"json-{path[4:]}"
     sent = [{"@timestamp": "1970-01-01T00:00:00.000005Z", "message": "a", "ts": 1, "msg": "mine"}, {"message": "b"}]
@@ -96,7 +96,7 @@ NOON = 1_772_366_400  # 2026-03-01T12:00:00Z
     (f'"{NOON}250000999"', 250_000, "ns"),
 ])  # fmt: skip
 def test_times_that_are_numbers(shared, written, micros, unit):
-    """Seconds to nanoseconds, with fractions, numbers or texts: the size tells, and the answer says what it told."""
+    """Times may be seconds to nanoseconds, as numbers or text; magnitude selects the unit, which the answer reports."""
     catalog, web = shared
     for name, topic, line in (
         ("streams", "logs", f'{{"ts": {written}, "msg": "x"}}'),
@@ -114,7 +114,7 @@ def test_times_that_are_numbers(shared, written, micros, unit):
 
 
 def test_the_unit_of_times(shared):
-    """A unit that is given holds, for integers of Arrow, too, and nothing is assumed."""
+    """An explicit unit applies, also to Arrow integers, and none is assumed."""
     catalog, web = shared
     for unit, micros in (("s", 5_000_000), ("ms", 5000), ("us", 5), ("ns", 0)):
         receipt = post(web, "/v1/streams", b'{"ts": 5}', tags="app=units", time_unit=unit)
@@ -127,7 +127,7 @@ def test_the_unit_of_times(shared):
     receipt = post(web, "/v1/streams", body, STREAM, tags="app=arrow", time_unit="s")
     stored = [event.timestamp for event in catalog.topic("logs").read("0", receipt["first"])]
     assert (stored[0], stored[2]) == (NOON * 1_000_000, 7_000_000)
-    assert "logs" in post(web, "/v1/streams", body, STREAM, tags="app=arrow")["topic"]  # µs, as Arrow's integers are
+    assert "logs" in post(web, "/v1/streams", body, STREAM, tags="app=arrow")["topic"]  # µs, like Arrow integers
     found = web.get("/v1/topics/logs/events", params={"space": "{app=units}", "start": 5, "end": 6, "time_unit": "us"})
     assert found.text.count("\n") == 1
     noon = {"space": "{app=arrow}", "start": NOON, "end": f"{NOON}000001"}
@@ -139,7 +139,7 @@ def test_the_unit_of_times(shared):
     (f"{NOON}000", {"time_unit": "s"}), ("5", {"time_unit": "h"}), ("[5]", {}),
 ])  # fmt: skip
 def test_numbers_that_are_no_times(shared, written, parameters):
-    """Dates that look like numbers and what no calendar has are refused, with what to do; nothing is stored."""
+    """Dates that look like numbers and times beyond the calendar are refused with a hint."""
     _, web = shared
     line = f'{{"ts": {written}, "space": "a", "timestamp": {written}}}'.encode()
     for name, how in (("streams", {"tags": "app=none"}), ("topics/logs/events", {})):
@@ -148,7 +148,7 @@ def test_numbers_that_are_no_times(shared, written, parameters):
 
 
 def test_arrow_times_beyond_the_calendar(shared):
-    """Nanoseconds as integers of Arrow, which count µs, are refused instead of stored in the year 58134."""
+    """Nanoseconds in Arrow integers, which count µs, are refused instead of stored in the year 58134."""
     _, web = shared
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema([("ts", pa.int64())])) as writer:
@@ -158,7 +158,7 @@ def test_arrow_times_beyond_the_calendar(shared):
 
 
 def test_lines_of_text(shared):
-    """Each line is a record of now; what is no text is kept as it is."""
+    """Each line is a record with the current time; bytes that are not text are kept."""
     catalog, web = shared
     post(web, "/v1/lines", "one\r\n\n  two\nthrü".encode() + b"\n\xff", TEXT, tags="app=lines")
     found = records(catalog, "lines")
@@ -183,21 +183,21 @@ def test_lines_of_text(shared):
     ("streams", b'[{"at": "x"}]', JSON_TYPE, 400, {"tags": "app=wrong", "ts": "at"}),
 ])  # fmt: skip
 def test_wrong_records(shared, path, body, media, status, parameters):
-    """Anything that cannot be stored is refused, and nothing of it kept."""
+    """A body that cannot be stored is refused, and nothing of it is kept."""
     catalog, web = shared
     post(web, f"/v1/{path}", body, media, status, **parameters)
     assert records(catalog, "wrong") == [] if "logs" in catalog.topics() else True
 
 
 def test_json_over_several_lines(shared):
-    """Whoever sends it as lines is told how it is sent."""
+    """JSON sent with the type for JSON lines is refused with a hint on how to send it."""
     for body in (b'{\n  "msg": "x"\n}', b'[{"msg": "x"}]'):
         hint = post(shared[1], "/v1/streams", body, NDJSON, 400, tags="app=wrong")["hint"]
         assert hint == "put one object on each line, or send an object or an array of them as application/json"
 
 
 def test_keys(shared):
-    """A repetition under a key needs times of its own, and is stored once then."""
+    """With a key, records must have times; a retry is then stored once."""
     catalog, web = shared
     key = {"idempotency-key": "shipper:1"}
     post(web, "/v1/streams", b'{"msg": "late"}', status=400, headers=key, tags="app=keys")
@@ -215,7 +215,7 @@ EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "paid", "ti
 
 
 def test_cloud_events(shared):
-    """A batch, then one alone: keys, times, payloads of each kind, extensions as columns."""
+    """A batch and single events are stored with keys, times, payloads of each kind, and extensions as columns."""
     catalog, web = shared
     batch = [
         {**EVENT, "subject": "ada", "data": {"total": 12}, "tries": 2, "partition": "x"},
@@ -253,7 +253,7 @@ BINARY = {
     ({"ce-sequence": "5"}, b"", {"sequence": "5"}), ({"ce-type": "a%00b"}, b"", {"grouping": "a\x00b"}),
 ])  # fmt: skip
 def test_cloud_events_in_binary_mode(shared, headers, body, wanted):
-    """Attributes are headers, out of their quotes and percent-decoded once; the body is kept as it came."""
+    """Attributes are headers, unquoted and percent-decoded once; the body is stored unchanged."""
     catalog, web = shared
     answer = web.post("/v1/cloudevents?topic=binary", content=body, headers=BINARY | headers)
     assert answer.status_code == 200, answer.text
@@ -271,7 +271,7 @@ def test_cloud_events_in_binary_mode(shared, headers, body, wanted):
     ({"content-encoding": "gzip"}, 400),
 ])  # fmt: skip
 def test_wrong_events_in_binary_mode(shared, headers, status):
-    """What is no event is refused, and nothing of it kept."""
+    """An invalid event is refused, and nothing of it is stored."""
     _, web = shared
     answer = web.post("/v1/cloudevents?topic=none", content=b"x", headers=BINARY | headers)
     assert answer.status_code == status, answer.text
@@ -281,7 +281,7 @@ def test_wrong_events_in_binary_mode(shared, headers, status):
 
 
 def test_cloud_events_with_long_names(web, server):
-    """Keys are cut where they are too long for keys; the columns have the whole of them."""
+    """Keys that are too long are cut; columns have the full values."""
     event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t" * 70_000, "subject": "ä" * 40_000}
     assert (
         web.post("/v1/cloudevents", json=event, headers={"content-type": "application/cloudevents+json"}).status_code
@@ -294,7 +294,7 @@ def test_cloud_events_with_long_names(web, server):
 
 
 def test_names_are_utf_8(shared):
-    """In headers as in parameters; what is none is refused, and not taken for another name."""
+    """Names in headers and parameters are UTF-8; others are refused rather than taken for another name."""
     catalog, web = shared
     cafe = "{app=caf\u00e9}"
     post(web, "/v1/lines", b"one", TEXT, tags=cafe)
@@ -312,7 +312,7 @@ def test_names_are_utf_8(shared):
     {**EVENT, "huge": 2**63}, {**EVENT, "datacontenttype": True}, {**EVENT, "data": json.loads("[" * 300 + "]" * 300)},
 ])  # fmt: skip
 def test_wrong_cloud_events(shared, event):
-    """An event that breaks a rule refuses its batch."""
+    """An event that breaks a rule has its whole batch refused."""
     _, web = shared
     post(web, "/v1/cloudevents", json.dumps([EVENT, event]), BATCH, 400, topic="wrong")
     assert web.get("/v1/topics/wrong").status_code == 404 or web.get("/v1/topics/wrong").json()["rows"] == 0
@@ -327,7 +327,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st
 @given(st.lists(st.dictionaries(st.sampled_from([*EVENT, "subject", "data", "data_base64", "ext", "space"]), JSON,
                                 max_size=9), max_size=3), st.binary(max_size=10))  # fmt: skip
 def test_hostile_bodies(changes, junk):
-    """Whatever stands in events or records: they are read, or refused."""
+    """Any events and records are either read or refused."""
     for body in (json.dumps([EVENT | change for change in changes]).encode(), junk):
         with contextlib.suppress(InvalidEventError):
             assert read_cloud_events(body, BATCH, 0).validate(full=True) is None

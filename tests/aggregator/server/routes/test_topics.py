@@ -1,4 +1,4 @@
-"""Topics over HTTP: made, found again, changed; what retention, compaction and erasure do is reported."""
+"""Topics over HTTP: created, found, changed; retention, compaction and erasure report what they do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def append(web, topic="clicks", body=LINES):
 
 
 def test_made_once(web):
-    """Asking for the same topic again changes nothing; for another definition, neither."""
+    """Creating the same topic again has no effect; another definition is refused and changes nothing."""
     definition = {"indexes": ["type"], "roll": {"age": "60s"}, "retention": {"bytes": "1 GiB"}}
     made = web.put("/v1/topics/clicks", json=definition)
     assert (made.status_code, made.json()["indexes"]) == (201, ["type"])
@@ -31,7 +31,7 @@ def test_made_once(web):
 
 
 def test_made_with_columns(web):
-    """They are there before the first event, also where its values look like something else; and stay what they are."""
+    """Declared columns exist before the first event and keep their type, even for values that look like another."""
     columns = {"n": "double", "code": "string", "at": "timestamp[us, tz=UTC]", "tags": "list<item: string>"}
     asked = {"schema": {**columns, "n": "float64", "at": "timestamp", "tags": "list<string>"}, "indexes": ["code"]}
     made = web.put("/v1/topics/clicks", json=asked)
@@ -48,7 +48,7 @@ def test_made_with_columns(web):
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "%2e%2e", "ä ö", "A", "x" * 1024, "a\nb", "?#&=", "'"])
 def test_any_name(shared_web, name):
-    """Any text names a topic, and stays itself."""
+    """Any text can name a topic and is returned unchanged."""
     from urllib.parse import quote
 
     path = "/v1/topics/" + quote(name, safe="").replace(".", "%2E")
@@ -64,14 +64,14 @@ def test_any_name(shared_web, name):
     b'{"schema": {"n": "float64"}, "indexes": ["n"]}', b"[" * 100_000, b'{"retention": {"age_us": true}}',
     b'{"indexes": ["\\ud800"]}', b'{"schema": {"\\ud800": "string"}}'])  # fmt: skip
 def test_wrong_definitions(shared_web, body):
-    """What makes no sense is refused, and no topic made."""
+    """An invalid definition is refused, and no topic is created."""
     answer = shared_web.put("/v1/topics/clicks", content=body)
     assert answer.status_code == 400, answer.text
     assert shared_web.get("/v1/topics/clicks").status_code == 404
 
 
 def test_facts_and_upkeep(web):
-    """Figures of a topic, other policies, and housekeeping by hand."""
+    """A topic's figures can be read, its policies changed, and upkeep run on request."""
     web.put("/v1/topics/clicks", json={"indexes": ["type"]})
     append(web)
     assert web.get("/v1/topics/clicks").json()["rows"] == 2
@@ -92,7 +92,7 @@ def test_facts_and_upkeep(web):
 
 
 def test_retention_has_the_same_names_everywhere(web):
-    """What is given by HTTP, Python and `--retention` is told under the names that it was given by; age in its unit."""
+    """Retention given by HTTP, Python or `--retention` is reported with the same names; age has its unit."""
     given = {"bytes": "1 GiB", "age": "1d", "segments": 3, "partition_bytes": "1 MiB", "partition_segments": 2}
     told = {
         "bytes": 1 << 30,
@@ -110,7 +110,7 @@ def test_retention_has_the_same_names_everywhere(web):
 
 
 def test_deleted(web):
-    """It is gone with all that it held; the name can be used again."""
+    """A deleted topic is gone with its contents; its name can be reused."""
     web.put("/v1/topics/clicks", json={"indexes": ["type"]})
     append(web)
     assert web.delete("/v1/topics/clicks").status_code == 204
@@ -124,7 +124,7 @@ def test_deleted(web):
 
 
 def test_renamed(web):
-    """All in it stays; a name that is taken is refused, and so is what is no name."""
+    """A renamed topic keeps its contents; a name in use or an invalid one is refused."""
     web.put("/v1/topics/clicks")
     append(web)
     web.put("/v1/topics/other")
@@ -139,7 +139,7 @@ def test_renamed(web):
 
 
 def test_a_dry_run_of_another_retention(server, web):
-    """Tells what would go by it, and leaves the topic's own; without a dry run it is refused."""
+    """A dry run reports what another limit would remove and keeps the topic's own; without a dry run it is refused."""
     web.put("/v1/topics/clicks")
     append(web)
     server.catalog.seal()

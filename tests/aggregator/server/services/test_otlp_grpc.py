@@ -1,4 +1,4 @@
-"""OTLP over gRPC: what OpenTelemetry's own exporter sends is stored; what is refused says whether to try again."""
+"""OTLP over gRPC: what OpenTelemetry's exporter sends is stored; a refusal says whether to retry."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Code = grpc.StatusCode
 
 @contextmanager
 def listening(path, **settings):
-    """A server that takes OTLP over gRPC, and the address for that."""
+    """A server with OTLP over gRPC. Yields it and the address."""
     bind = f"127.0.0.1:{free_port()}"
     with served(path, Settings(otlp=Otlp(grpc=bind), **settings)) as server:
         yield server, bind
@@ -77,7 +77,7 @@ COMPRESSIONS = list(grpc.Compression)
 @pytest.mark.parametrize("compression", COMPRESSIONS, ids=lambda each: each.name)
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 def test_the_exporter_of_opentelemetry(tmp_path, secure, compression):
-    """A program that logs through OpenTelemetry's SDK, with a token, over TLS or not, compressed or not."""
+    """A program that logs through OpenTelemetry's SDK is stored, with a token, over TLS or not, compressed or not."""
     authority = CertificateAuthority(tmp_path)
     token = create(tmp_path / "tokens.json", "otel", ["write"], ["logs"])
     tls = Tls(*authority.issue("server")) if secure else Tls()
@@ -100,7 +100,7 @@ def test_the_exporter_of_opentelemetry(tmp_path, secure, compression):
 
 
 def test_what_is_stored_is_durable_and_counted(running):
-    """The answer is that of HTTP; calls are requests of the figures; other topics are named by metadata."""
+    """The answer equals HTTP's; calls count as requests in the figures; metadata selects another topic."""
     server, address = running
     assert call(address, ONE, topic="others") == b""
     assert server.catalog.topic("others").scan().count() == 1
@@ -110,7 +110,7 @@ def test_what_is_stored_is_durable_and_counted(running):
 
 
 def test_partial_success(running, monkeypatch):
-    """Records that can never be stored are told of, the others are stored."""
+    """Records that can never be stored are reported, and the others are stored."""
     server, address = running
     monkeypatch.setattr("aggregator.engine.ingest.quota.MAX_BODY_BYTES", 4096 + 1_500)
     mixed = request({"body": "good"}, {"body": "x" * 2_000}).SerializeToString()
@@ -120,7 +120,7 @@ def test_partial_success(running, monkeypatch):
 
 
 def test_refused_for_good(running):
-    """What would be refused again says so, and nothing of it is stored."""
+    """A permanent refusal has a code that forbids a retry, and nothing is stored."""
     server, address = running
     zeros = b"\0" * 21_000_000
     for body, method, expected in (
@@ -140,7 +140,7 @@ def test_refused_for_good(running):
 
 
 def test_tokens(tmp_path):
-    """Each call needs a token for its topic that may write."""
+    """Each call needs a token that may write to its topic."""
     file = tmp_path / "tokens.json"
     reader, writer = create(file, "r", ["read"]), create(file, "w", ["write"], ["logs"])
     with listening(tmp_path / "data", tokens=file) as (server, address):
@@ -153,7 +153,7 @@ def test_tokens(tmp_path):
 
 
 def test_client_certificates(tmp_path):
-    """Where they are asked for, a client without one gets nowhere."""
+    """If client certificates are required, a client without one is refused."""
     authority = CertificateAuthority(tmp_path)
     tls = Tls(*authority.issue("server"), authority.certificate)
     certificate, key = (file.read_bytes() for file in authority.issue("client"))
@@ -171,7 +171,7 @@ def test_client_certificates(tmp_path):
 
 
 def retry_delay_s(error) -> float:
-    """What the error tells to wait; -1 where it does not."""
+    """The retry delay in the error, in seconds."""
     status = status_pb2.Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
     (detail,) = status.details
     info = details_pb2.RetryInfo()
@@ -180,7 +180,7 @@ def retry_delay_s(error) -> float:
 
 
 def test_refused_for_now(tmp_path):
-    """Where there is no room, a call is to be sent again, and is told when; what was open goes on."""
+    """Without room, a call is told to retry after a delay; an open call completes."""
     few = Work(body_bytes=10_240_000, patience_s=0.05)
     with (
         listening(tmp_path / "data", work=few, http=Http(stall_s=60)) as (server, address),
@@ -208,7 +208,7 @@ def test_refused_for_now(tmp_path):
 
 
 def test_calls_that_are_cancelled_leave_nothing(tmp_path):
-    """Clients that leave before they have sent a message, at any moment, take no place and no memory with them."""
+    """Clients that leave before they send a message, at any moment, hold no place and no memory."""
     few = Work(body_bytes=20_480_000, patience_s=60)
     with (
         listening(tmp_path / "data", work=few) as (server, address),
@@ -233,7 +233,7 @@ def test_calls_that_are_cancelled_leave_nothing(tmp_path):
 
 
 def test_a_message_that_does_not_come(tmp_path):
-    """A call that sends nothing is ended, and so is its hold on memory; one that ends without a message is refused."""
+    """A call that sends nothing is ended and its memory released; one that ends without a message is refused."""
     with (
         listening(tmp_path / "data", http=Http(stall_s=0.3)) as (server, address),
         grpc.insecure_channel(address) as channel,
@@ -257,7 +257,7 @@ def test_a_message_that_does_not_come(tmp_path):
 
 
 def test_calls_under_way_are_finished_at_stop(tmp_path, monkeypatch):
-    """A call that was begun when the server is told to stop is answered, and stored."""
+    """A call in progress is answered and stored when the server is told to stop."""
     from aggregator.server.services import otlp_grpc
 
     stored, begun, go_on = otlp_grpc.export, threading.Event(), threading.Event()
@@ -283,7 +283,7 @@ def test_calls_under_way_are_finished_at_stop(tmp_path, monkeypatch):
     ("0.0.0.0:0", "can be reached from elsewhere"), ("taken", "cannot listen on"), ("nowhere", "invalid address"),
 ])  # fmt: skip
 def test_addresses_that_cannot_be(running, tmp_path, bind, message):
-    """An address that others reach without a token, that is taken, that is none: each is told."""
+    """A public address without a token, an address in use and an invalid one are each refused with a reason."""
     bind = running[1] if bind == "taken" else bind
 
     async def listen(catalog):
@@ -295,7 +295,7 @@ def test_addresses_that_cannot_be(running, tmp_path, bind, message):
 
 
 def test_without_grpcio(tmp_path, monkeypatch):
-    """The setting says what to install."""
+    """Without grpcio the setting is refused with what to install."""
     monkeypatch.setitem(sys.modules, "aggregator.server.services.otlp_grpc", None)
 
     async def listen(catalog):

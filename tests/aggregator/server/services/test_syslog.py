@@ -1,4 +1,4 @@
-"""Syslog over real sockets: from `logger`, rsyslog, senders that misbehave; nothing taken is lost by a stop."""
+"""Syslog over real sockets: from `logger`, rsyslog and misbehaving senders; a stop loses nothing accepted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from aggregator.server.services.syslog import Backlog, _Listener
 
 
 class Listening:
-    """A server that takes syslog on `port`."""
+    """A server that accepts syslog on `port`."""
 
     def __init__(self, path, **options):
         self.port = free_port()
@@ -49,7 +49,7 @@ class Listening:
         return self
 
     def hold_up(self):
-        """Keep the event loop from doing anything until `go_on`."""
+        """Block the event loop until `go_on`."""
         held = threading.Event()
 
         async def hold():
@@ -62,7 +62,7 @@ class Listening:
         assert held.wait(120)
 
     def go_on(self):
-        """End that."""
+        """Unblock the event loop."""
         self.context.listeners.pop()
         self._held.set()
 
@@ -80,7 +80,7 @@ class Listening:
         return [{**row, "fields": dict(row["fields"] or ())} for row in found]
 
     def wait_for(self, count: int, start: bytes = b"") -> list[dict]:
-        """The records whose messages begin so, as soon as there are so many."""
+        """The records whose messages begin like this, once there are this many."""
         until = time.monotonic() + 60
         while time.monotonic() < until:
             rows = [row for row in self.rows() if row["data"].startswith(start)]
@@ -107,7 +107,7 @@ def logger(listening, *options):
 
 @pytest.mark.skipif(shutil.which("logger") is None, reason="needs util-linux")
 def test_logger(listening):
-    """The system's `logger`, by TCP and UDP, in the old form and the new, counted and not."""
+    """The system's `logger` is stored, over TCP and UDP, in the old format and the new, counted or not."""
     forms = [("-d", "--rfc3164"), ("-d", "--rfc5424"), ("-T", "--rfc5424"), ("-T", "--rfc3164"),
              ("-T", "--octet-count", "--rfc5424")]  # fmt: skip
     for number, form in enumerate(forms):
@@ -124,7 +124,7 @@ def test_logger(listening):
     'protocol="udp"',
 ])  # fmt: skip
 def test_rsyslog(listening, tmp_path, target):
-    """Forwarding a file by rsyslog that it reads, as it does by default and as RFC 5424 has it."""
+    """A file forwarded by rsyslog is stored, in its default format and as RFC 5424."""
     (tmp_path / "app.log").write_text("".join(f"line {number}\n" for number in range(50)))
     config = tmp_path / "rsyslog.conf"
     config.write_text(
@@ -144,7 +144,7 @@ def test_rsyslog(listening, tmp_path, target):
 
 
 def test_odd_senders(listening):
-    """Pieces, half messages, a message of a megabyte, nothing at all: each connection stands for itself."""
+    """Pieces, half messages, a megabyte and silence affect only their own connection."""
     with listening.tcp() as slow, listening.tcp() as half, listening.tcp() as huge, listening.tcp():
         slow.sendall(b"<13>1 - h a - - - sl")
         half.sendall(b"500 <13>half")
@@ -160,7 +160,7 @@ def test_odd_senders(listening):
 
 
 def test_senders_that_vanish_are_found_out(tmp_path, monkeypatch):
-    """The system asks a silent sender whether it is still there: else dead connections would fill up the listener."""
+    """Connections have keepalive, so that dead ones do not fill up the listener."""
     sockets = []
     connected = _Listener.connected
 
@@ -176,7 +176,7 @@ def test_senders_that_vanish_are_found_out(tmp_path, monkeypatch):
 
 
 def test_datagrams_that_the_kernel_drops(tmp_path, monkeypatch, caplog):
-    """They are counted, shown in /metrics, and told in the log with the buffer that was too small."""
+    """Datagrams dropped by the kernel are counted, shown in /metrics, and logged with the buffer that was too small."""
     monkeypatch.setattr(_Listener, "report_s", 0.01)
     with Listening(tmp_path / "data", syslog_buffer_bytes=1) as listening:
         listening.hold_up()
@@ -199,7 +199,7 @@ def test_datagrams_that_the_kernel_drops(tmp_path, monkeypatch, caplog):
 
 
 def test_stop_takes_datagrams_that_wait(listening):
-    """What the kernel holds when the server is told to stop is stored, too."""
+    """Datagrams that the kernel still has when the server is told to stop are stored, too."""
     listening.hold_up()
     with socket.socket(type=socket.SOCK_DGRAM) as sender:
         for number in range(100):
@@ -226,7 +226,7 @@ def counted(message: bytes) -> bytes:
 
 
 def greet(port, trusting):
-    """Send a message, and read until the other side hangs up."""
+    """Send a message, and read until the peer hangs up."""
     with over_tls(port, trusting) as sender:
         sender.sendall(counted(b"<13>1 - h a - - - stranger"))
         sender.shutdown(socket.SHUT_WR)
@@ -236,7 +236,7 @@ def greet(port, trusting):
 
 @pytest.mark.parametrize("client_ca", [False, True])
 def test_tls(tmp_path, client_ca):
-    """RFC 5425: counted messages over TLS, from clients whom the authorities know if that is asked for."""
+    """Counted messages over TLS (RFC 5425) are stored; optionally only from clients with a known certificate."""
     authority = CertificateAuthority(tmp_path)
     certificate, key = authority.issue("server")
     tls = Tls(certificate, key, authority.certificate if client_ca else None)
@@ -253,7 +253,7 @@ def test_tls(tmp_path, client_ca):
             sender.sendall(second[10:] + counted(b"<13>" + b"x" * 70_000))
             rows = listening.wait_for(4)
         assert sorted(row["data"][:6] for row in rows) == [b"a\nb", b"second", b"xxxxxx", b"xxxxxx"]
-        with socket.create_connection(("127.0.0.1", port), timeout=120) as plain:  # no TLS: it is hung up
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as plain:  # no TLS: the server hangs up
             plain.sendall(b"<13>1 - h a - - - plain\n")
             plain.shutdown(socket.SHUT_WR)
             while plain.recv(100):
@@ -263,7 +263,7 @@ def test_tls(tmp_path, client_ca):
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
 def test_both_families_at_one_address(tmp_path):
-    """`[::]` takes IPv4 as well, over TCP as over UDP, and as HTTP does."""
+    """`[::]` accepts IPv4, too, over TCP and UDP, as for HTTP."""
     port = free_port()
     settings = Settings(http=Http(bind=ANY_PORT, public=True), syslog=f"[::]:{port}")
     with aggregator.open(tmp_path) as catalog, RunningServer(catalog, settings):
@@ -274,30 +274,30 @@ def test_both_families_at_one_address(tmp_path):
 
 
 def test_tls_needs_a_certificate():
-    """Said when the settings are read."""
+    """TLS without a certificate is refused when the settings are read."""
     with pytest.raises(InvalidRequestError, match="syslog_tls needs a certificate"):
         settings_of({"syslog_tls": "127.0.0.1:6514"})
 
 
 def test_stop_loses_nothing(listening, monkeypatch):
-    """What was taken before the server stops is stored when it has."""
+    """Everything accepted before the stop is stored afterwards."""
     count = 20_000 if ALL else 5_000
     monkeypatch.setattr(syslog_service, "_STOP_S", PATIENCE_S)
     with listening.tcp() as sender:
         sender.sendall(b"".join(b"<13>1 - h a - - - %d\n" % number for number in range(count)))
         sender.shutdown(socket.SHUT_WR)
-        assert sender.recv(1) == b""  # the server has read it all
+        assert sender.recv(1) == b""  # the server has read everything
         listening.stop()
     assert [int(row["data"]) for row in listening.rows()] == list(range(count))
 
 
 def lost(listening: Listening) -> int:
-    """So many messages were told as lost by a stop."""
+    """The number of messages reported as lost in a stop."""
     return sum(count for _, reason, count in listening.context.refusals.counts() if reason == "stopped")
 
 
 def test_stop_tells_all_that_it_loses(listening, monkeypatch, caplog):
-    """Where nothing can be stored: what waits, and what is being tried at the moment."""
+    """If nothing can be stored, a stop reports waiting messages and those being stored as lost."""
     monkeypatch.setattr(syslog_service, "_STOP_S", 0.1)
     listening.catalog.create_topic("logs")
     listening.catalog._backend.log.fail(LogFailedError("the disk is of no use"))
@@ -313,7 +313,7 @@ def test_stop_tells_all_that_it_loses(listening, monkeypatch, caplog):
 
 
 def test_a_server_that_was_taken_over_listens_no_more(listening):
-    """As one that was paused: senders would wait for it for ever, though another server takes what they have."""
+    """A server whose catalog was taken over stops listening; otherwise senders would wait forever for it."""
     with listening.tcp() as sender:
         sender.sendall(b"<13>1 - h a - - - one\n")
         listening.wait_for(1)
@@ -331,7 +331,7 @@ def test_a_server_that_was_taken_over_listens_no_more(listening):
 
 @pytest.mark.parametrize("bind", ["0.0.0.0:5514", "nowhere", "127.0.0.1:x"])
 def test_addresses_that_are_refused(tmp_path, bind):
-    """Syslog asks nobody for a token: an address that others reach must be meant."""
+    """A public address must be confirmed, because syslog has no tokens."""
 
     async def listen(catalog):
         async with syslog_service.listening(Context.of(catalog, Settings(syslog=bind))):
@@ -342,7 +342,7 @@ def test_addresses_that_are_refused(tmp_path, bind):
 
 
 def test_backlog_is_bounded():
-    """Datagrams beyond the bound are not taken; who waits goes on when there is room."""
+    """Datagrams beyond the limit are refused; a waiting stream continues when there is room."""
 
     async def scenario():
         backlog = Backlog(max_bytes=1_000)

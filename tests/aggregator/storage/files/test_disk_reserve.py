@@ -1,4 +1,4 @@
-"""A full disk: whatever makes room works, as a few files are kept for that; nothing is taken in meanwhile."""
+"""A full disk: a few reserved files let operations that make room succeed; appends are refused meanwhile."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ ROWS, NAMES = 200, 150
     ],
 )
 def test_wanted(manifest, total, limits, wanted):
-    """Enough to write the manifest anew, more where there is much, little where little is allowed."""
+    """The reserve suffices to rewrite the manifest, grows with the catalog, and is small if limits are."""
     assert wanted_bytes(manifest, total, limits) == wanted
 
 
 def test_kept_and_given(tmp_path):
-    """It is on disk, grows with what is wanted, and is given once."""
+    """The reserve is on disk, grows as requested, and is spent once."""
     kept = DiskReserve(tmp_path / "reserve")
     assert not kept.spend()
     assert not kept.spent
@@ -57,7 +57,7 @@ def test_kept_and_given(tmp_path):
 
 
 def test_what_fails_for_another_reason_costs_nothing(tmp_path):
-    """Only a full disk is a reason to give it."""
+    """Only a full disk spends the reserve."""
     kept = DiskReserve(tmp_path / "reserve")
     kept.keep(80_000)
 
@@ -70,7 +70,7 @@ def test_what_fails_for_another_reason_costs_nothing(tmp_path):
 
 
 def test_no_room_to_keep_it(tmp_path, monkeypatch):
-    """A disk that fills up while it is made gets back what it gave."""
+    """If the disk fills up while the reserve is created, its files are removed."""
     kept = DiskReserve(tmp_path / "reserve")
     real, made = disk_reserve._fill, []
 
@@ -90,7 +90,7 @@ def test_no_room_to_keep_it(tmp_path, monkeypatch):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of a few MiB and NAMES names."""
+    """A file system of a few MiB and NAMES inodes."""
     disk = tmp_path / "disk"
     disk.mkdir()
     options = f"size=12m,nr_inodes={NAMES}"
@@ -121,7 +121,7 @@ def fill_bytes(disk):
 
 
 def fill_names(disk):
-    """Leave no name free."""
+    """Leave no inode free."""
     (disk / "others").mkdir()
     for number in range(NAMES):
         try:
@@ -133,7 +133,7 @@ def fill_names(disk):
 
 @pytest.fixture(params=[fill_bytes, pytest.param(fill_names, marks=long)], ids=["bytes", "names"])
 def full(request, small_disk):
-    """The root of a catalog with ten segments, closed, on a disk without room."""
+    """The root of a closed catalog with ten segments, on a full disk."""
     root = small_disk / "data"
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
@@ -151,7 +151,7 @@ def append_for_ever(topic):
 
 
 def make_room(disk):
-    """Delete what others had there."""
+    """Delete the other files on the disk."""
     if (disk / "others").is_dir():
         for path in (disk / "others").iterdir():
             path.unlink()
@@ -161,7 +161,7 @@ def make_room(disk):
 
 
 def test_opened_and_made_smaller(full):
-    """All is there; nothing is taken in; retention makes room; with room enough the catalog takes events again."""
+    """On a full disk events can be read, appends are refused, and retention works; with room, appends work again."""
     with aggregator.open(full) as catalog:
         topic = catalog.topic("t")
         assert topic.scan().count() == 11 * ROWS
@@ -181,7 +181,7 @@ def test_opened_and_made_smaller(full):
 
 
 def test_without_the_reserve(full):
-    """What the tests of this module show is its doing: nobody can open the catalog without it."""
+    """Without the reserve the catalog cannot be opened on the full disk."""
     for path in (full / "reserve").iterdir():
         path.rename(full.parent / path.name)
     with pytest.raises((OSError, aggregator.ManifestFailedError)):
@@ -189,7 +189,7 @@ def test_without_the_reserve(full):
 
 
 def test_from_the_command_line(full):
-    """`retain`, `erase` and `compact` make room, one after the other."""
+    """`retain`, `erase` and `compact` each make room."""
 
     def command(*arguments):
         done = CliRunner().invoke(main, [str(argument) for argument in arguments])
@@ -205,7 +205,7 @@ def test_from_the_command_line(full):
 
 
 def test_full_while_it_runs(full):
-    """A catalog that is open when the disk fills up removes segments all the same, and waits with taking events in."""
+    """A catalog that is open when the disk fills up can still remove segments, and refuses appends."""
     make_room(full.parent)
     with aggregator.open(full) as catalog:
         catalog._backend.upkeep.keep_reserve()
@@ -215,7 +215,7 @@ def test_full_while_it_runs(full):
         catalog.retain()
         assert list(full.glob("segments/*/*.esdb")) == []
         with pytest.raises((aggregator.OverloadedError, aggregator.LogFailedError)):
-            append_for_ever(topic)  # what was removed gave some room
+            append_for_ever(topic)  # the removal freed some room
         kept = topic.scan().count()
         make_room(full.parent)
         catalog._backend.upkeep.keep_reserve()
@@ -224,7 +224,7 @@ def test_full_while_it_runs(full):
 
 
 def test_a_disk_that_may_only_be_read(small_disk):
-    """What reads works; what writes says where, and what to do, and names no file that was never there."""
+    """On a read-only disk reads work; writes fail with the path and a hint, never naming a file that never existed."""
     with aggregator.open(small_disk / "data") as catalog:
         catalog.create_topic("t").append(events(0))
     (small_disk / "e.csv").write_text("space,timestamp\na,1\n")
@@ -250,7 +250,7 @@ def test_a_disk_that_may_only_be_read(small_disk):
 
 
 def test_what_is_restored_or_forwarded_to_a_full_disk(small_disk, tmp_path):
-    """The file is named, and with room it goes on."""
+    """Restoring and forwarding to a full disk name the file, and continue with room."""
     data, store, out = tmp_path / "data", (tmp_path / "store").as_uri(), small_disk / "out"
     with aggregator.open(data, store=store) as catalog:
         topic = catalog.create_topic("t")
@@ -278,7 +278,7 @@ def test_what_is_restored_or_forwarded_to_a_full_disk(small_disk, tmp_path):
 
 
 def test_a_follower_that_finds_no_room(small_disk, tmp_path):
-    """It says which file it cannot write, and goes on when there is room."""
+    """A follower without room names the file that it cannot write, and continues when there is room."""
     with served(tmp_path / "data") as server:
         server.catalog.create_topic("t").append(events(0))
         fill_bytes(small_disk)
@@ -294,7 +294,7 @@ def test_a_follower_that_finds_no_room(small_disk, tmp_path):
 
 
 def test_who_finds_no_room_is_told_where(full):
-    """Commands that write a small file said 'no space left on device', and neither which file nor what became of it."""
+    """Commands that write a small file to a full disk name the file and its state."""
     roomless = full.parent / "new"
     for name, arguments in {
         full / "tokens.json": ("token", "create", full, "web", "--scope", "read"),

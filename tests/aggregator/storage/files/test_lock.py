@@ -1,4 +1,4 @@
-"""The lock of a writer, where processes are forked, and where somebody deletes or replaces files under it."""
+"""The writer's lock across forks, and when its files are deleted or replaced."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WriterLock(path).release()
 
 
 def test_a_forked_process_does_not_keep_it(tmp_path):
-    """When the catalog is closed another can open it, though a process that was forked meanwhile lives on."""
+    """Once a catalog is closed, another process can open it, even if a forked child lives on."""
     command = [sys.executable, "-c", FORKING, str(tmp_path / "lock")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
@@ -63,7 +63,7 @@ def root(tmp_path):
 
 @pytest.mark.parametrize("name", ["writer.lock", "readers.lock"])
 def test_a_lock_that_is_deleted_is_taken_again(root, name):
-    """A clean-up of `*.lock` stops nobody, and lets nobody else in."""
+    """Deleting `*.lock` files stops no writer and admits no other."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         topic.append(events("a"))
@@ -80,8 +80,8 @@ def test_a_lock_that_is_deleted_is_taken_again(root, name):
 
 @pytest.mark.parametrize("open_still", [True, False], ids=["open", "closed"])
 def test_a_second_writer_ends_the_first(root, open_still):
-    """Where the lock was deleted and another opened the catalog, the first acknowledges nothing more, changes nothing,
-    and says why; what either acknowledged is there.
+    """If the lock was deleted and another writer opened the catalog, the first acknowledges and changes nothing more
+    and says why; everything acknowledged is there.
     """
     first = aggregator.open(root, durability="none")
     topic = first.create_topic("t")
@@ -112,9 +112,7 @@ def test_a_second_writer_ends_the_first(root, open_still):
 
 
 def test_a_directory_that_is_moved(root):
-    """Nothing is acknowledged into a directory that lost its name, nor into the one that has it now; that one stays as
-    it is.
-    """
+    """Nothing is acknowledged into a moved directory, nor into the one that has its name now, which stays unchanged."""
     with aggregator.open(root) as catalog:
         catalog.create_topic("t").append(events("old"))
         catalog.seal()
@@ -146,7 +144,7 @@ def test_a_directory_that_is_moved(root):
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("end", ["", "-wal"])
 def test_a_manifest_that_is_replaced(root, end):
-    """As `rsync --delete` from a copy does: what the manifest cannot keep is refused, and nothing is called sealed."""
+    """If the manifest is replaced, as by `rsync --delete`, its changes fail, and no event is reported as sealed."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         topic.append(events("a"))
@@ -163,7 +161,7 @@ def test_a_manifest_that_is_replaced(root, end):
 
 @pytest.mark.parametrize("durability", ["fsync", "none"])
 def test_a_log_that_is_deleted(root, durability):
-    """Nothing is acknowledged into a file that has no name any more."""
+    """Nothing is acknowledged into a deleted log file."""
     with aggregator.open(root, durability=durability) as catalog:
         topic = catalog.create_topic("t")
         topic.append(events("a"))
@@ -173,13 +171,13 @@ def test_a_log_that_is_deleted(root, durability):
             topic.append(events("b"))
         catalog.seal()
     with aggregator.open(root) as catalog:
-        assert [problem.subject for problem in catalog.problems()] == ["log"]  # its file is missing, as is told
+        assert [problem.subject for problem in catalog.problems()] == ["log"]  # its missing file is reported
         assert [event.space for event in catalog.topic("t").scan()] == ["a"]
 
 
 @pytest.mark.usefixtures("quiet")
 def test_pins_of_readers_outlive_the_lock_file(root):
-    """A reader's scan keeps its files though `readers.lock` was deleted meanwhile; so does one that begins later."""
+    """A reader's scan keeps its files although `readers.lock` was deleted; so does a later scan."""
     with ExitStack() as readers, aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         topic.append(events("a"))

@@ -1,4 +1,4 @@
-"""Who may read a catalog: its owner alone, or a group as well, whatever the umask is."""
+"""Who may read a catalog: its owner only, or a group as well, whatever the umask."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aggregator.storage.files.modes import create_directory, create_file, direct
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
 def umask(request):
-    """What others would be let do."""
+    """The umask of the process."""
     before = os.umask(request.param)
     yield request.param
     os.umask(before)
@@ -37,7 +37,7 @@ def no_umask():
 
 
 def fill(root, **options):
-    """Let a catalog make everything that it makes."""
+    """Make a catalog create every kind of file."""
     catalog = aggregator.open(root, **options)
     for number in range(8):
         topic = catalog.topic("t") if number else catalog.create_topic("t")
@@ -50,7 +50,7 @@ def fill(root, **options):
 
 
 def modes(root):
-    """The modes below a directory, by what they are of."""
+    """Files and directories below a directory, grouped by kind and mode."""
     found = {}
     for path in root.rglob("*"):
         kind = "directory" if path.is_dir() else "file"
@@ -63,7 +63,7 @@ def modes(root):
     (0o000, "process", None), (0o022, "thread", None), (0o077, "thread", 0o640), (0o000, "thread", 0o660),
 ], 2), indirect=["umask"])  # fmt: skip
 def test_modes(tmp_path, umask, sealing, file_mode):
-    """Every file and directory has the mode that was asked for, also while the catalog is open, and opened again."""
+    """Every file and directory has the requested mode, while the catalog is open and after reopening."""
     root = tmp_path / "above" / "data"
     wanted = {("file", file_mode or 0o600), ("directory", directory_mode(file_mode or 0o600))}
     with fill(root, sealing=sealing, file_mode=file_mode):
@@ -80,7 +80,7 @@ def test_modes(tmp_path, umask, sealing, file_mode):
 
 
 def test_another_mode_for_a_catalog_that_is_there(tmp_path, no_umask):
-    """Opening it with a mode gives that to everything; without one it stays as it is."""
+    """Opening with a mode changes every file; without one, modes stay."""
     root = tmp_path / "data"
     fill(root).close()
     tokens.create(root / "tokens.json", "me", ["read"])
@@ -93,7 +93,7 @@ def test_another_mode_for_a_catalog_that_is_there(tmp_path, no_umask):
 
 
 def test_directories_that_were_there(tmp_path, no_umask):
-    """They stay as their owner made them; what is in them is still its owner's alone."""
+    """Existing directories keep their mode; new files in them are still the owner's only."""
     root = tmp_path / "data"
     root.mkdir()
     root.chmod(0o755)
@@ -105,7 +105,7 @@ def test_directories_that_were_there(tmp_path, no_umask):
 
 
 def test_a_manifest_that_was_lost(tmp_path, no_umask):
-    """The one that is made anew is its owner's alone."""
+    """A rebuilt manifest is readable by its owner only."""
     fill(tmp_path / "c", file_mode=0o640).close()
     (tmp_path / "c" / "manifest.sqlite").unlink()
     aggregator.rebuild_manifest(tmp_path / "c")
@@ -113,7 +113,7 @@ def test_a_manifest_that_was_lost(tmp_path, no_umask):
 
 
 def test_files_beside_a_catalog(tmp_path, no_umask, monkeypatch):
-    """Notes and tokens are their owner's alone, and so are directories made for them."""
+    """Notes, tokens and directories created for them are the owner's only."""
     save(tmp_path / "notes.json", {})
     tokens.create(tmp_path / "later" / "tokens.json", "me", ["read"])
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -122,7 +122,7 @@ def test_files_beside_a_catalog(tmp_path, no_umask, monkeypatch):
 
 
 def test_files_of_esformat_follow_the_umask(tmp_path, umask):
-    """A segment file that somebody writes alone is a file like others."""
+    """A segment written without a catalog follows the umask like any file."""
     with esformat.create(tmp_path / "a.esdb") as writer:
         writer.add("a", b"x", timestamp=1)
     assert stat.S_IMODE((tmp_path / "a.esdb").stat().st_mode) == 0o666 & ~umask
@@ -130,21 +130,21 @@ def test_files_of_esformat_follow_the_umask(tmp_path, umask):
 
 @pytest.mark.parametrize("given", [0o400, 0o200, 0o700, 0o1600, True, "rw", "0o", "999", -1, 640])
 def test_modes_that_make_no_sense(tmp_path, given):
-    """Said before anything is made."""
+    """Invalid modes are refused before anything is created."""
     with pytest.raises(aggregator.InvalidRequestError, match="file_mode must be"):
         aggregator.open(tmp_path / "c", file_mode=given)
     assert not (tmp_path / "c").exists()
 
 
 def test_modes_as_text(tmp_path):
-    """As the command line and settings give them."""
+    """Modes may be text, as on the command line and in settings."""
     assert (parse_mode("0640"), parse_mode("0o664"), parse_mode("600")) == (0o640, 0o664, 0o600)
     assert run(["init", str(tmp_path / "c"), "--file-mode", "0640"]) == 0
     assert stat.S_IMODE((tmp_path / "c" / "manifest.sqlite").stat().st_mode) == 0o640
 
 
 def test_where_something_else_is(tmp_path):
-    """A file in the way is told; a file that is there keeps its mode and content."""
+    """A file in the way is reported; it keeps its mode and content."""
     (tmp_path / "f").write_bytes(b"x")
     with pytest.raises(OSError, match="f"):
         create_directory(tmp_path / "f" / "g")
@@ -156,8 +156,8 @@ def test_where_something_else_is(tmp_path):
 
 
 def read_as(user, group, root):
-    """What somebody else counts in a catalog; "" where they cannot read it."""
-    with aggregator.open(root, read_only=True) as catalog:  # all that is needed is imported
+    """What another user counts in a catalog; "" if it cannot be read."""
+    with aggregator.open(root, read_only=True) as catalog:  # import everything needed before the fork
         catalog.topic("t").scan().count()
     reading, writing = os.pipe()
     child = os.fork()
@@ -181,7 +181,7 @@ def read_as(user, group, root):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("is_open", [True, False])
 def test_readers_of_a_group(is_open):
-    """Who may read, but not write, reads beside the writer and without it; others do not."""
+    """A group member without write access can read with and without a writer; others cannot."""
     above = Path(tempfile.mkdtemp())
     above.chmod(0o711)
     root = above / "data"

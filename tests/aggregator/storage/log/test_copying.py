@@ -1,4 +1,4 @@
-"""A log that is copied: whatever comes, and however it is cut, the copy holds whole frames of it and nothing else."""
+"""A copied log contains whole frames of the original only, however the data is cut or damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def held(piece):
 
 
 def copied(log, copy):
-    """Copy all of it; gives what `LogCopy.add` was given."""
+    """Copy everything. Returns the arguments of each `LogCopy.add`."""
     added = []
     while True:
         piece = piece_of(log, copy.position, 1 << 20)
@@ -38,7 +38,7 @@ def copied(log, copy):
 
 
 def test_a_copy_has_the_files_of_the_log(log, tmp_path):
-    """Byte for byte, and goes on after it was closed."""
+    """The copy has the log's files byte for byte and continues after closing."""
     (tmp_path / "copy").mkdir()
     copy = LogCopy(tmp_path / "copy")
     copied(log, copy)
@@ -63,7 +63,7 @@ def test_a_copy_has_the_files_of_the_log(log, tmp_path):
 
 
 def test_bytes_cut_anywhere_are_added_up_to_the_last_whole_frame(log, tmp_path):
-    """And what is missing is asked for."""
+    """Data cut anywhere is added up to the last whole frame, and the rest is requested."""
     piece = piece_of(log, None, 1 << 20)
     data = held(piece)
     for cut in range(1, len(data), 7):
@@ -81,7 +81,7 @@ def test_bytes_cut_anywhere_are_added_up_to_the_last_whole_frame(log, tmp_path):
 
 
 def test_flipped_bytes_are_not_kept(log, tmp_path):
-    """Each byte in turn, but for padding and what of the header says nothing."""
+    """Data with a flipped byte is not kept, except in padding and meaningless header bytes."""
     piece = piece_of(log, None, 1 << 20)
     data = held(piece)
     for place in range(0, len(data), 11):
@@ -100,7 +100,7 @@ def test_flipped_bytes_are_not_kept(log, tmp_path):
 
 
 def test_what_a_crash_left_behind_the_last_frame_is_written_over(log, tmp_path):
-    """Also a file of which not even the header is whole."""
+    """Bytes that a crash left after the last frame are overwritten, also an incomplete file header."""
     (tmp_path / "copy").mkdir()
     copy = LogCopy(tmp_path / "copy")
     first = piece_of(log, None, 1 << 20)
@@ -118,7 +118,7 @@ def test_what_a_crash_left_behind_the_last_frame_is_written_over(log, tmp_path):
 
 
 def test_bytes_that_do_not_follow_are_refused(log, tmp_path):
-    """A copy has no gap but where its log has one."""
+    """Data that does not follow is refused; a copy has gaps only where the log has them."""
     (tmp_path / "copy").mkdir()
     copy = LogCopy(tmp_path / "copy")
     first = piece_of(log, None, 1 << 20)

@@ -1,4 +1,4 @@
-"""Frames of the log: the tables and examples of `spec/log.md`, and what damage does to them."""
+"""Frames of the log: the tables and examples of `spec/log.md`, and damage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEAD = FrameHead(1, 5, 2, 4096, 3, 100, 7)
     ],
 )
 def test_fields(name, formats):
-    """The code has the fields of the table, in its order and types, at the offsets that the table gives."""
+    """The code's fields have the order, types and offsets of the specification's table."""
     assert "".join(formats) == struct_format(name, TEXT)
     at = 0
     for row in tables(TEXT)[name]:
@@ -36,20 +36,20 @@ def test_fields(name, formats):
 
 
 def test_every_table_and_example_is_compared():
-    """A new one needs a test here."""
+    """Every table and example has a test here."""
     assert set(tables(TEXT)) == {"log file", "log frame", "log events"}
     assert {name for name, _, _ in examples(TEXT)} == {"log file", "log frame"}
 
 
 def test_file_header_bytes():
-    """A header and its bytes in the specification are the same thing, read either way."""
+    """A file header encodes to the specification's bytes and decodes from them."""
     ((facts, stored),) = [(facts, stored) for name, facts, stored in examples(TEXT) if name == "log file"]
     assert encode_file_header(int(facts["position"])) == stored
     assert decode_file_header(stored) == int(facts["position"])
 
 
 def test_frame_head_bytes():
-    """So are a frame's head and its bytes."""
+    """A frame's head encodes to the specification's bytes and decodes from them."""
     ((facts, stored),) = [(facts, stored) for name, facts, stored in examples(TEXT) if name == "log frame"]
     numbers = {name: int(value) for name, value in facts.items()}
     position = numbers.pop("position")
@@ -58,7 +58,7 @@ def test_frame_head_bytes():
 
 
 def test_kinds():
-    """Kinds have the numbers of the table."""
+    """Kinds have the numbers in the table."""
     rule = next(row["rule"] for row in tables(TEXT)["log frame"] if row["field"] == "kind")
     assert rule == ", ".join(f"{kind.value} {kind.name.lower()}" for kind in FrameKind)
 
@@ -71,20 +71,20 @@ def test_kinds():
     ],
 )
 def test_damage_is_refused(stored, read):
-    """Cut at each length and with each bit flipped."""
+    """Frames cut at any length or with any bit flipped are refused."""
     for damaged in (*cuts(stored), *flips(stored)):
         with pytest.raises(REFUSALS):
             read(damaged)
 
 
 def test_frame_elsewhere_is_refused():
-    """A head belongs to its position."""
+    """A head is valid only at its own position."""
     with pytest.raises(CorruptLogError, match="checksum"):
         FrameHead.decode(HEAD.encode(4096), 0, 4104)
 
 
 def test_body_longer_than_allowed():
-    """A length is bounded before anything is allocated, even with a good checksum."""
+    """A length is checked before allocation, even if the checksum is right."""
     stored = FrameHead(1, (1 << 30) + 1, 1, 0, 0, 0, 0).encode(32)
     with pytest.raises(CorruptLogError, match="breaks the format"):
         FrameHead.decode(stored, 0, 32)
@@ -95,7 +95,7 @@ def test_body_longer_than_allowed():
     st.text(max_size=20),
 )  # fmt: skip
 def test_prefix_round_trip(schema, producer, sequence, fingerprint, note):
-    """What stands before the events comes back, and the events begin at a multiple of eight."""
+    """The prefix of events decodes to itself, and the events start at a multiple of eight."""
     prefix = EventsPrefix(schema, producer, sequence, fingerprint, note)
     stored = prefix.encode()
     assert EventsPrefix.decode(stored + b"events") == (prefix, len(stored))
@@ -113,7 +113,7 @@ def test_prefix_cut_short():
 
 
 def test_mark():
-    """A mark that is being written is none."""
+    """An incomplete mark is ignored."""
     stored = encode_mark(123456)
     assert decode_mark(stored) == 123456
     assert all(decode_mark(damaged) is None for damaged in (*cuts(stored), *flips(stored)))

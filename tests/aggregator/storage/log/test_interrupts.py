@@ -1,4 +1,4 @@
-"""An interrupt at any step of an append: whoever waits is served, and the log has what it acknowledged, once."""
+"""Interrupts at any step of an append: waiting threads continue, and acknowledged batches are in the log once."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ TRACED = {log_module.__file__, turns.__file__, entry_module.__file__}
 
 
 LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
-"""Instructions after which Python looks whether there was an interrupt."""
+"""Instructions after which Python checks for interrupts."""
 
 
 class Interrupter:
-    """Raises KeyboardInterrupt where Python looks for one, for the time `at` in the log's code, in a thread."""
+    """Raise KeyboardInterrupt in a thread at the `at`-th place in the log's code where Python checks for signals."""
 
     def __init__(self, at):
         self._left = at
-        self._before = {}  # by frame, the last instruction
+        self._before = {}  # the last instruction of each frame
         self.came = False
 
     def __enter__(self):
@@ -61,7 +61,7 @@ def until(holds):
 
 
 def held(bench, payload, placing, go):
-    """An entry whose leader says when it places it, and waits there."""
+    """An entry whose leader signals when it places it, and waits there."""
     entry = bench.entry(0, payload)
     place = entry.place
 
@@ -75,8 +75,8 @@ def held(bench, payload, placing, go):
 
 
 def leading(bench, at, others, joins):
-    """An append that is interrupted at a step, while others wait behind it, which are joined where `joins` is given;
-    what each gave, and whether it came.
+    """Interrupt an append at a step while others wait behind it, joined if `joins` is given. Returns each result, and
+    whether the interrupt occurred.
     """
     found = {}
     interrupter = Interrupter(at)
@@ -96,7 +96,7 @@ def leading(bench, at, others, joins):
 
     threads = [threading.Thread(target=lead, daemon=True)]
     threads[0].start()
-    until(lambda: placing.is_set() or "leader" in found)  # it may be interrupted before
+    until(lambda: placing.is_set() or "leader" in found)  # it may be interrupted earlier
     for number in range(others):
         entry = bench.entry(0 if joins else number, b"other %d" % number, joins=joins)
         threads.append(threading.Thread(target=append, args=(f"other {number}", entry), daemon=True))
@@ -114,7 +114,7 @@ SITUATIONS = [*product(["fsync", "none"], [0, 2], [None]), *product(["fsync", "n
 
 @pytest.mark.parametrize(("durability", "others", "joins"), SITUATIONS)
 def test_interrupts_at_every_step(tmp_path, durability, others, joins):
-    """Alone, and with others behind: told as stored is what is stored, and nobody is told both or nothing."""
+    """With and without others waiting, exactly what was acknowledged is stored, and every append gets one result."""
     at, refused, came = 1, 0, True
     while came:
         bench = Bench(tmp_path / f"{at}", durability)
@@ -142,12 +142,12 @@ def test_interrupts_at_every_step(tmp_path, durability, others, joins):
             assert [batch for batch in batches if batch in bench.published] == bench.published, at
         at += 1
     assert at > 40
-    assert refused < at / 4  # while a batch is placed or shown nobody knows how far that came
+    assert refused < at / 4  # an interrupt while a batch is placed or published leaves its state unknown
 
 
 @pytest.mark.parametrize("durability", ["fsync", "none"])
 def test_interrupts_before_those_without_threads(tmp_path, durability):
-    """A leader is interrupted while entries wait that have no thread: each is told, and told what is so."""
+    """If a leader is interrupted while entries without threads wait, each gets the right result."""
     at, came = 1, True
     while came:
         bench = Bench(tmp_path / f"{at}", durability)
@@ -184,7 +184,7 @@ def test_interrupts_before_those_without_threads(tmp_path, durability):
 
 
 def test_interrupts_of_one_who_submits(tmp_path):
-    """Whoever is interrupted while it hands entries over names no leader that nobody wakes: the log goes on."""
+    """An interrupt while submitting entries leaves no leader that nobody wakes: the log continues."""
     at, came = 1, True
     while came:
         bench = Bench(tmp_path / f"{at}")
@@ -222,7 +222,7 @@ def is_stored(log, entry):
 
 @pytest.mark.parametrize("durability", ["fsync", "none"])
 def test_interrupts_of_one_who_wakes_another(tmp_path, durability):
-    """Many wait in one group, and one of those who wake the next is interrupted at every step: all are served."""
+    """With many waiting in one group, an interrupt in a thread that wakes others, at any step, delays none."""
     at, came, waiting = 1, True, 2 * turns.WOKEN + 1
     while came:
         bench = Bench(tmp_path / f"{at}", durability)

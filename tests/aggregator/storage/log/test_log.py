@@ -35,13 +35,13 @@ def directory(tmp_path):
 
 @pytest.fixture
 def plain(monkeypatch):
-    """Logs write by calls of `os`, which tests let fail."""
+    """Make logs use calls of `os`, which tests can let fail."""
     monkeypatch.setattr(log_module, "Commits", PlainCommits)
 
 
 @pytest.mark.parametrize("durability", ["fsync", "interval", "none"])
 def test_appends_come_back(directory, durability):
-    """In order, once, with the record indexes that they were given."""
+    """Appends come back in order, once, with their record indexes."""
     bench = Bench(directory, durability)
     for number in range(50):
         bench.append(number % 3, bytes([number]) * (number + 1))
@@ -54,7 +54,7 @@ def test_appends_come_back(directory, durability):
 
 @pytest.mark.parametrize("call", ["pwrite", "fsync"])
 def test_a_log_that_cannot_begin_leaves_nothing_open(directory, monkeypatch, call):
-    """No descriptor stays behind, whatever failed."""
+    """A log that cannot be opened leaves no descriptor open, whatever failed."""
     Bench(directory).log.close()
 
     def fail(*_):
@@ -69,7 +69,7 @@ def test_a_log_that_cannot_begin_leaves_nothing_open(directory, monkeypatch, cal
 
 
 def test_what_is_read_back_is_written_once_more_before_it_is_synced(directory, monkeypatch):
-    """A sync that failed may have left pages that only seem to be on disk: the bytes of the last file come anew."""
+    """After a failed sync, pages may only seem to be on disk: the last file is written again before the sync."""
     bench = Bench(directory)
     for number in range(20):
         bench.append(0, bytes([number]) * 1000)
@@ -81,7 +81,7 @@ def test_what_is_read_back_is_written_once_more_before_it_is_synced(directory, m
 
     def pwrite(descriptor, data, at):
         calls.append((at, bytes(data)))
-        return real(descriptor, data[: len(data) // 2 + 1], at)  # as if the disk took a part
+        return real(descriptor, data[: len(data) // 2 + 1], at)  # as if the disk took only a part
 
     def fsync(_):
         calls.append("sync")
@@ -123,7 +123,7 @@ def test_many_threads_share_a_sync(directory, monkeypatch, plain):
 
 
 def test_published_after_sync_only(directory, monkeypatch, plain):
-    """Nobody sees what is not on the disk yet."""
+    """A batch is published only after its sync."""
     bench = Bench(directory)
     seen = []
     monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: seen.append(list(bench.published)))
@@ -133,7 +133,7 @@ def test_published_after_sync_only(directory, monkeypatch, plain):
 
 
 def test_files_follow_each_other(directory):
-    """A full file gets a successor; each defines its partitions itself; sealed ones go, oldest first."""
+    """A full file gets a successor; each defines its own partitions; sealed files are deleted, oldest first."""
     bench = Bench(directory, file_bytes=2000)
     for _ in range(10):
         bench.append(1, b"x" * 400)
@@ -156,7 +156,7 @@ def test_files_follow_each_other(directory):
 
 
 def test_opening_again_goes_on(directory):
-    """Positions and record indexes go on; what was there stays there."""
+    """A reopened log keeps its contents and continues positions and record indexes."""
     for round_ in range(4):
         bench = Bench(directory)
         bench.append(1, b"%d" % round_)
@@ -168,7 +168,7 @@ def test_opening_again_goes_on(directory):
 
 
 def test_closed(directory):
-    """A closed log takes nothing; closing twice is fine."""
+    """A closed log refuses appends; closing twice has no effect."""
     bench = Bench(directory)
     bench.log.close()
     bench.log.close()
@@ -180,7 +180,7 @@ def test_closed(directory):
 
 
 def test_failed_sync_is_never_retried(directory, monkeypatch, plain):
-    """The append is refused, so is every later one, and the disk is not asked again."""
+    """After a failed sync, this and all later appends are refused, and the sync is not retried."""
     bench = Bench(directory)
     bench.append(1, b"kept")
     calls = []
@@ -198,14 +198,14 @@ def test_failed_sync_is_never_retried(directory, monkeypatch, plain):
     assert decode_mark((directory / MARK_NAME).read_bytes()) < bench.log._files[-1].path.stat().st_size
     bench.log.close()
     monkeypatch.undo()
-    bench = Bench(directory)  # opened again: wholly there or not
+    bench = Bench(directory)  # opened again: wholly there or not at all
     assert bench.next[1] in (4, 8)
     bench.append(1, b"more")
     bench.log.close()
 
 
 def test_failed_sync_reaches_those_who_wait(directory, monkeypatch, plain):
-    """Appends that queue behind a sync that fails are refused too, none hangs."""
+    """Appends queued behind a failing sync are refused, too, and none hangs."""
     bench = Bench(directory)
 
     def fail(descriptor):
@@ -231,7 +231,7 @@ def test_failed_sync_reaches_those_who_wait(directory, monkeypatch, plain):
 
 
 def test_full_disk_is_survived(directory, monkeypatch, plain):
-    """A write that fails half-way leaves nothing behind, and appends go on when there is room again."""
+    """A write that fails halfway leaves nothing behind, and appends continue when there is room."""
     bench = Bench(directory)
     bench.append(1, b"before")
     real = os.writev
@@ -252,7 +252,7 @@ def test_full_disk_is_survived(directory, monkeypatch, plain):
 
 
 def test_a_mark_that_cannot_be_written(directory, monkeypatch, plain):
-    """The batch is refused and taken back: its record indexes are given again, once."""
+    """If the mark cannot be written, the batch is refused and taken back; its record indexes are used again."""
     bench = Bench(directory)
     bench.append(1, b"before")
 
@@ -270,7 +270,7 @@ def test_a_mark_that_cannot_be_written(directory, monkeypatch, plain):
 
 
 def test_what_is_read_back_is_synced(directory, monkeypatch):
-    """A crash between write and sync leaves frames that only the kernel has: who is told of them must not lose them."""
+    """Frames read back after a crash are synced first: a reader must not lose what it saw."""
     bench = Bench(directory, "none")
     bench.append(1, b"unsynced")
     (_, path), synced = list_files(directory)[-1], []
@@ -283,7 +283,7 @@ def test_what_is_read_back_is_synced(directory, monkeypatch):
 
 
 def test_short_writes_are_completed(directory, monkeypatch, plain):
-    """The kernel may take less than it is given."""
+    """Short writes are completed."""
     real = os.writev
     monkeypatch.setattr(log_module.os, "writev", lambda fd, buffers: real(fd, [b"".join(buffers)[:10]]))
     bench = Bench(directory)
@@ -294,7 +294,7 @@ def test_short_writes_are_completed(directory, monkeypatch, plain):
 
 
 def test_short_header_is_completed(directory, monkeypatch):
-    """On a disk that is nearly full the kernel takes a part of a new file's header; the rest follows."""
+    """A short write of a new file's header, as on an almost full disk, is completed."""
     real = os.write
     monkeypatch.setattr(log_module.os, "write", lambda fd, data: real(fd, data[:10]))
     bench = Bench(directory)
@@ -307,7 +307,7 @@ def test_short_header_is_completed(directory, monkeypatch):
 
 
 def test_no_room_for_a_new_file(directory, monkeypatch):
-    """The append is refused and the file before stays in use."""
+    """If there is no room for a new file, the append is refused, and the previous file stays in use."""
     bench = Bench(directory, file_bytes=100)
     bench.append(1, b"x" * 200)
 
@@ -325,7 +325,7 @@ def test_no_room_for_a_new_file(directory, monkeypatch):
 
 
 def test_placing_that_fails_concerns_its_own_append(directory):
-    """An entry that cannot be placed raises for its thread; the log goes on."""
+    """An entry that cannot be placed raises in its own thread; the log continues."""
     bench = Bench(directory)
     entry = bench.entry(1, b"bad")
 
@@ -341,7 +341,7 @@ def test_placing_that_fails_concerns_its_own_append(directory):
 
 
 def test_interval_syncs_on_demand(directory, monkeypatch):
-    """An append does not wait for the disk; the next sync takes all that was written, and only where there is some."""
+    """With "interval" appends do not wait for the disk; the next sync covers all of them, and no sync is needless."""
     syncs = []
     monkeypatch.setattr(log_module, "sync_file", syncs.append)
     bench = Bench(directory, "interval")
@@ -367,7 +367,7 @@ def _written(directory):
 
 
 def test_torn_tail_at_each_length(tmp_path):
-    """Cut anywhere, the log gives the batches that are whole, and appends go on behind them."""
+    """Cut anywhere, the log returns the whole batches, and appends continue after them."""
     path, published = _written(tmp_path / "whole")
     stored = path.read_bytes()
     for length in range(0, len(stored), 7):
@@ -384,7 +384,7 @@ def test_torn_tail_at_each_length(tmp_path):
 
 
 def test_damage_in_the_middle_is_reported(directory):
-    """A flipped byte in an older batch costs that batch, is told, and is not taken for a torn tail."""
+    """A flipped byte in an older batch loses that batch, is reported, and is not taken for a torn tail."""
     path, published = _written(directory)
     stored = bytearray(path.read_bytes())
     at = stored.index(b"2" * 20)
@@ -407,7 +407,7 @@ def test_torn_group_is_dropped_whole(directory, monkeypatch, plain):
     monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: (syncing.set(), all_wait.wait(WAIT_S)))
     threads = [threading.Thread(target=bench.append, args=(number, b"payload%d" % number)) for number in range(2, 8)]
     threads[0].start()
-    assert syncing.wait(WAIT_S)  # whoever came before that would be written with it
+    assert syncing.wait(WAIT_S)  # an earlier arrival would be written with it
     for thread in threads[1:]:
         thread.start()
     until(lambda: len(bench.log._queue) == len(threads) - 1, WAIT_S)
@@ -431,7 +431,7 @@ def test_torn_group_is_dropped_whole(directory, monkeypatch, plain):
 
 
 def test_missing_file_is_reported(directory):
-    """A log file that is gone leaves a gap that is told."""
+    """A missing log file leaves a gap that is reported."""
     bench = Bench(directory, file_bytes=100)
     for number in range(4):
         bench.append(1, b"%d" % number * 100)
@@ -445,7 +445,7 @@ def test_missing_file_is_reported(directory):
 
 
 def test_damaged_header_costs_nothing(directory):
-    """Frames know their places."""
+    """A damaged file header loses nothing, because frames contain their positions."""
     path, published = _written(directory)
     stored = bytearray(path.read_bytes())
     stored[9] ^= 1
@@ -471,7 +471,7 @@ while True:
 
 @pytest.mark.parametrize("durability", ["fsync", "interval", "none"])
 def test_killed_process_loses_nothing_acknowledged(directory, durability):
-    """Kill -9 in full run, three times over the same log: what was acknowledged is there, once."""
+    """Over three kills of the same log, what was acknowledged is there once."""
     root = Path(__file__).parents[4]
     for _ in range(3 if ALL else 1):
         with subprocess.Popen(
@@ -497,7 +497,7 @@ def test_recover_of_nothing(tmp_path):
 
 
 class Turn:
-    """The turn of an entry whose thread is interrupted when it waits first, at `interrupt`."""
+    """The turn of an entry whose thread is interrupted at its first wait, at `interrupt`."""
 
     def __init__(self):
         self.interrupt = threading.Event()
@@ -515,7 +515,7 @@ class Turn:
 
 
 class Numbered(Entry):
-    """A batch of one event, told apart by a number that is its record index."""
+    """A batch of one event whose record index is its number."""
 
     def __init__(self, published, number, before):
         super().__init__(0, 1, defines=0)
@@ -539,13 +539,13 @@ def entry(published, number, before=lambda: None):
 
 
 def appending(log, entry):
-    """A thread that appends; what it raised, when it has ended."""
+    """Append in a thread. Returns it and the list of what it raised."""
     raised = []
 
     def append():
         try:
             log.append(entry)
-        except BaseException as error:  # noqa: BLE001  also an interrupt
+        except BaseException as error:  # noqa: BLE001  including interrupts
             raised.append(error)
 
     thread = threading.Thread(target=append, daemon=True)
@@ -561,7 +561,7 @@ def queued(log, count):
 
 
 def test_an_interrupt_while_another_writes_for_it(directory):
-    """Who waits behind an append that is interrupted just when its batch is taken is served all the same."""
+    """An append behind one that is interrupted just as its batch is taken completes anyway."""
     log = Bench(directory).log
     published = []
     placing, go = [threading.Event(), threading.Event()], [threading.Event(), threading.Event()]
@@ -582,7 +582,7 @@ def test_an_interrupt_while_another_writes_for_it(directory):
     threads.append(appending(log, interrupted))
     queued(log, 2)
     go[0].set()
-    assert placing[1].wait(WAIT_S)  # whoever leads has taken the third
+    assert placing[1].wait(WAIT_S)  # the leader has taken the third
     threads.append(appending(log, entry(published, 3)))
     queued(log, 1)
     interrupted.turn.interrupt.set()
@@ -597,7 +597,7 @@ def test_an_interrupt_while_another_writes_for_it(directory):
 
 
 def test_an_interrupt_before_leading(directory, monkeypatch):
-    """An append that is interrupted when it is about to lead keeps nobody waiting."""
+    """An append that is interrupted when about to lead blocks no other."""
     log = Bench(directory).log
     published = []
     lead = log._lead
@@ -618,7 +618,7 @@ def test_an_interrupt_before_leading(directory, monkeypatch):
 
 
 def test_partitions_that_come_while_the_log_is_looked_at(directory):
-    """Who appends to new partitions does not disturb those who look at what the log holds."""
+    """Appends to new partitions may run while the log's contents are examined."""
     bench = Bench(directory)
     bench.append(0, b"x")
     (file,) = bench.log._files
@@ -634,7 +634,7 @@ def test_partitions_that_come_while_the_log_is_looked_at(directory):
 
 
 def test_an_interrupt_while_syncing(directory, monkeypatch, plain):
-    """Nothing of the batch is kept, and the next one is taken in."""
+    """After an interrupt during the sync nothing of the batch is kept, and the next one is accepted."""
     bench = Bench(directory)
     bench.append(0, b"first")
     sync = os.fdatasync
@@ -656,7 +656,7 @@ def test_an_interrupt_while_syncing(directory, monkeypatch, plain):
 
 
 def test_an_interrupt_that_hides_a_failed_sync(directory, monkeypatch):
-    """The log refuses what comes all the same: the disk is not asked again."""
+    """If an interrupt hides a failed sync, the log still refuses appends without retrying the sync."""
     bench = Bench(directory)
     bench.append(0, b"first")
 
@@ -680,7 +680,7 @@ def test_an_interrupt_that_hides_a_failed_sync(directory, monkeypatch):
 
 
 def test_an_interrupt_behind_the_mark(directory, monkeypatch):
-    """What is acknowledged stays, and is seen; the interrupt is raised."""
+    """An interrupt after the mark is raised, and the acknowledged batch stays and is visible."""
     bench = Bench(directory)
 
     class Interrupted(PlainCommits):
@@ -699,7 +699,7 @@ def test_an_interrupt_behind_the_mark(directory, monkeypatch):
 
 
 def test_who_was_told_already_does_not_lead(directory):
-    """An interrupt may leave a batch in the queue whose thread has gone: the next one leads."""
+    """If an interrupt left a batch in the queue whose thread is gone, the next append leads."""
     bench = Bench(directory)
     gone = bench.entry(0, b"gone")
     gone.state = DONE

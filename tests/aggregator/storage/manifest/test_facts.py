@@ -1,4 +1,4 @@
-"""The bytes of `catalog.facts`: the table and the example of `spec/facts.md`; what becomes of damage and forgeries."""
+"""The bytes of `catalog.facts`: table and example of `spec/facts.md`, damage and forgeries."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def lines(facts):
 
 
 def test_fields():
-    """The code has the fields of the table, in its order and types, at the offsets that the table gives; its bounds."""
+    """The code's fields have the order, types, offsets and limits of the specification's table."""
     assert facts_module._HEADER.format == struct_format("facts file", TEXT)
     at = 0
     for row in tables(TEXT)["facts file"]:
@@ -63,7 +63,7 @@ def test_fields():
 
 
 def test_kinds():
-    """Each kind of line has the members that the page names."""
+    """Each kind of line has the members that the specification names."""
     rows = [line.split("|")[1:4] for line in TEXT.splitlines() if line.startswith("| `")]
     told = {kind.strip(" `"): members for kind, members, _ in rows}
     assert set(told) == set(KINDS)
@@ -73,7 +73,7 @@ def test_kinds():
 
 
 def test_file_bytes():
-    """The example and the file that the code writes are the same thing, read either way."""
+    """The example encodes to the specification's bytes and decodes from them."""
     ((name, said, stored),) = examples(TEXT)
     assert name == "facts file"
     settings_of = Settings(said["identity"])
@@ -83,14 +83,14 @@ def test_file_bytes():
 
 
 def test_there_and_back():
-    """Everything comes back as it was."""
+    """All facts decode to themselves."""
     found, change = decode_lines(encode_facts(lines(FACTS), 1 << 40))
     assert change == 1 << 40
     assert decode_facts(found) == FACTS
 
 
 def test_later_versions():
-    """Kinds of line that nobody knows yet are passed over; another major version is refused."""
+    """Unknown kinds of lines are skipped; another major version is refused."""
     later = lines(FACTS) + b'{"replica": {"where": "s3://x"}}\n'
     assert decode_facts(later).passed_over == 1
     stored = bytearray(encode_facts(lines(FACTS), 1))
@@ -100,7 +100,7 @@ def test_later_versions():
 
 
 def test_damage_is_refused():
-    """Every cut, and every flipped bit."""
+    """Every cut and every flipped bit is refused."""
     stored = encode_facts(line_of("catalog", FACTS.settings), 1)
     for damaged in (*cuts(stored), *flips(stored)):
         with pytest.raises((CorruptManifestError, UnknownVersionError)):
@@ -112,8 +112,8 @@ WRONG = [None, True, 0, -1, 1.5, 2**31, 2**63, 10**40, "", "x", "\ud800", [], [1
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_forged_members(kind):
-    """A member that is missing, or of another type or out of bounds, is refused or is one that can be; never an error
-    of another kind. What is accepted can be written again.
+    """A missing member, or one of another type or out of bounds, raises only CorruptManifestError or is a possible
+    value. Accepted facts can be encoded again.
     """
     whole = [json.loads(line) for line in lines(FACTS).splitlines()]
     place = next(number for number, line in enumerate(whole) if kind in line)
@@ -141,7 +141,7 @@ JSON = st.recursive(
 @effort.examples(100)
 @given(kind=st.sampled_from(KINDS), member=st.integers(0, 9), value=JSON)
 def test_forgeries(kind, member, value):
-    """Any JSON in the place of any member."""
+    """Any JSON as the value of any member is accepted or raises CorruptManifestError."""
     whole = [json.loads(line) for line in lines(FACTS).splitlines()]
     line = next(line for line in whole if kind in line)
     line[kind][list(line[kind])[member % len(line[kind])]] = value
@@ -172,13 +172,13 @@ def test_forgeries(kind, member, value):
     ids=range(14),
 )
 def test_lines_that_are_none(extra):
-    """Not ended, too long, too deep, no object, said twice."""
+    """Lines that are unterminated, too long, too deep, not objects, or repeated are refused."""
     with pytest.raises(CorruptManifestError):
         decode_facts(lines(FACTS) + extra)
 
 
 def test_a_file_that_is_too_large(tmp_path):
-    """It is not read as a whole."""
+    """A file that is too large is not read whole."""
     path = tmp_path / "catalog.facts"
     with path.open("wb") as file:
         file.truncate(1 << 30)
@@ -187,13 +187,13 @@ def test_a_file_that_is_too_large(tmp_path):
 
 
 def test_changes_beyond_count():
-    """No manifest could go on counting from there."""
+    """A number of changes from which no manifest could count on is refused."""
     assert decode_lines(encode_facts(b"", 2**62))[1] == 2**62
     with pytest.raises(CorruptManifestError, match="changes"):
         decode_lines(encode_facts(b"", 2**62 + 1))
 
 
 def test_what_is_hidden_by_an_erasure():
-    """Its last time and record index are those that the page says."""
+    """The last time that an erasure hides is the one in the specification."""
     line = line_of("tombstone", Tombstone(1, b"a", 5, 0))
     assert json.loads(line)["tombstone"]["time_us"] == LAST == 2**63 - 1

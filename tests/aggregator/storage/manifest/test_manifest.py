@@ -1,4 +1,4 @@
-"""The manifest: what goes in comes out, a change is whole, damage and strangers are told apart."""
+"""The manifest: contents come back, changes are atomic, damage and foreign files are distinguished."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def manifest(path):
 
 
 def test_contents_come_back(manifest, path):
-    """Everything, from another connection too; a name that looks like a number stays a name."""
+    """All contents come back, also over another connection; a name that looks like a number stays text."""
     stone = Tombstone(1, b"ada", 7, 9)
     manifest.add_schema(SchemaInfo(0, 1, 1, SCHEMA, (("deep", 2),)))
     manifest.add_schema(SchemaInfo(0, 1, 0, SCHEMA))
@@ -71,7 +71,7 @@ def test_contents_come_back(manifest, path):
 
 
 def test_names_are_taken_once(manifest):
-    """Two topics never share a name; a partition that is there is given again."""
+    """Topic names are unique; adding an existing partition returns it."""
     with pytest.raises(TopicExistsError):
         manifest.add_topic(TOPIC)
     assert manifest.add_partition(1, "0").number == 1
@@ -79,7 +79,7 @@ def test_names_are_taken_once(manifest):
 
 
 def test_an_edit_is_whole(manifest):
-    """If any part of it cannot be, nothing of it is."""
+    """If any part of an edit fails, nothing of it is applied."""
     manifest.apply(Edit(added=[segment(1)], sealed={1: 10}))
     before = manifest.load()
     with pytest.raises(sqlite3.IntegrityError):
@@ -89,7 +89,7 @@ def test_an_edit_is_whole(manifest):
 
 
 def test_retired_segments(manifest):
-    """They leave the segments at once and are known until their files are gone."""
+    """Retired segments leave the list immediately and are known until their files are deleted."""
     manifest.apply(Edit(added=[segment(1), segment(2)]))
     change = manifest.apply(Edit(retired=[1], reason="retention"))
     assert [s.number for s in manifest.load().segments] == [2]
@@ -99,7 +99,7 @@ def test_retired_segments(manifest):
 
 
 def test_producers_keep_what_is_named(manifest):
-    """The newest batches of a producer replace those that are older than the oldest of them."""
+    """The newest batches of a producer replace those older than the oldest of them."""
     entries = [ProducerEntry(1, "web-1", sequence, 2**64 - sequence, sequence * 10, 10) for sequence in (1, 2, 3)]
     other = ProducerEntry(1, "web-2", -5, 1, 0, 3)
     manifest.apply(Edit(producers=[*entries[:2], other]))
@@ -108,7 +108,7 @@ def test_producers_keep_what_is_named(manifest):
 
 
 def test_facts_and_problems(manifest):
-    """Facts are replaced, problems pile up."""
+    """Facts are replaced, problems accumulate."""
     assert manifest.get("clean") is None
     manifest.put("clean", "no")
     manifest.put("clean", "yes")
@@ -120,7 +120,7 @@ def test_facts_and_problems(manifest):
 
 
 def test_readers_see_nothing_half_done(manifest, path):
-    """A reader that began before a change sees what was before it, and does not hinder the writer."""
+    """A reader that began before a change sees the state before it and does not block the writer."""
     reader = Manifest(path, read_only=True)
     with reader.reading() as db:
         assert db.execute("SELECT count(*) FROM segments").fetchone() == (0,)
@@ -133,7 +133,7 @@ def test_readers_see_nothing_half_done(manifest, path):
 
 
 def test_tables_are_strict(manifest):
-    """Every table says what it holds, and SQLite holds it to that."""
+    """All tables are STRICT, the journal is a WAL, and migrations are numbered without gaps."""
     db = manifest._connection
     tables = db.execute("SELECT name, strict FROM pragma_table_list WHERE schema = 'main' AND name NOT LIKE 'sqlite_%'")
     assert {strict for _, strict in tables} == {1}
@@ -143,7 +143,7 @@ def test_tables_are_strict(manifest):
 
 
 def test_newer_manifest_is_refused(manifest, path):
-    """With a hint, and untouched."""
+    """A newer manifest is refused with a hint and left unchanged."""
     manifest._connection.execute("PRAGMA user_version = 1000")
     manifest.close()
     with pytest.raises(UnknownVersionError, match="version 1000"):
@@ -152,7 +152,7 @@ def test_newer_manifest_is_refused(manifest, path):
 
 @pytest.mark.parametrize("damage", ["zeros", "text", "cut", "stranger", "page"])
 def test_damage_is_refused(manifest, path, damage):
-    """What is no manifest, or no longer one, is an error that names the way out, and stays as it is."""
+    """A file that is no longer a manifest, or never was, raises an error with a hint and is left unchanged."""
     manifest.apply(Edit(added=[segment(number) for number in range(1, 500)]))
     manifest._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     manifest.close()
@@ -177,7 +177,7 @@ def test_damage_is_refused(manifest, path, damage):
 
 
 def test_a_closed_manifest_is_not_a_damaged_one(path):
-    """Who comes too late is told that it is closed."""
+    """Using a closed manifest raises ClosedError, not an error of damage."""
     manifest = Manifest(path)
     manifest.close()
     for use in (manifest.retired, manifest.scrub, lambda: manifest.put("a", "b")):
@@ -186,14 +186,14 @@ def test_a_closed_manifest_is_not_a_damaged_one(path):
 
 
 def test_absent_manifest_is_not_made_by_readers(path):
-    """A reader never creates anything."""
+    """A reader does not create a missing manifest."""
     with pytest.raises(FileNotFoundError):
         Manifest(path, read_only=True)
     assert not path.exists()
 
 
 def test_wider_schemas_store_what_they_add(manifest, path):
-    """A schema that extends another one costs as much as its own columns, and comes back whole."""
+    """A schema that extends another stores only its own columns, and comes back complete."""
     info = manifest.add_schema(SchemaInfo(0, 1, 0, SCHEMA))
     infos = [info]
     for number in range(50):

@@ -1,4 +1,4 @@
-"""Copies of a manifest by blocks: the same file again, from any copy of before, or none at all."""
+"""Copies of a manifest by blocks: the same file again, from any earlier copy or none."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from aggregator.storage.manifest.copying import BLOCK_BYTES, block_sums, differi
 
 
 def sent(path, known):
-    """What goes over for a copy: pieces, how many blocks there are, the checksum of their sums."""
+    """What is transferred for a copy: pieces, the number of blocks, and the checksum of their sums."""
     sums = block_sums(path)
     return list(differing(path, sums, known)), len(sums) // 8, checksum64(sums)
 
 
 def test_only_what_changed_goes_over(tmp_path):
-    """A copy is put together from the last one, and opens as a manifest by itself, beside nothing."""
+    """Only changed blocks are transferred; the copy opens as a manifest without any other file."""
     with aggregator.open(tmp_path / "data") as catalog:
         for number in range(100):
             catalog.create_topic(f"topic {number}")

@@ -1,4 +1,4 @@
-"""Unsealed events: tiny batches are put together, lookups find what a plain search finds."""
+"""The memtable: tiny batches are joined, and lookups equal a plain search."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def piece(first, spaces, schema=SCHEMAS[0], *, as_message=False):
 
 
 def add(unsealed, some):
-    """Take a piece in, and put small ones together, as the state of a catalog does."""
+    """Add a batch and join small ones, as a catalog's state does."""
     unsealed.add(some)
     end = None
     while few := unsealed.small_ones(end):
@@ -58,7 +58,7 @@ def add(unsealed, some):
     ),
 )
 def test_lookups(given_as, steps):
-    """Every event once, in order, whatever the sizes, the schemas and the gaps between record indexes."""
+    """Lookups find every event once, in order, whatever the sizes, schemas and gaps between record indexes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MERGED", 3)
         patch.setattr(lookup_module, "MAX_LOOKUP_ROWS", 5)
@@ -119,7 +119,7 @@ def test_lookups(given_as, steps):
 
 
 def rows_of(taken):
-    """Each row that was taken, with its record index."""
+    """Each row taken, with its record index."""
     batch, numbers = taken
     return zip(batch.to_pylist(), numbers, strict=True)
 
@@ -130,7 +130,7 @@ def groups(lookups):
 
 
 def test_newest_pieces_stand_apart():
-    """The newest pieces of many that came have a lookup of their own; none is opened, and there are few of them."""
+    """The newest of many batches have a separate lookup; none is built before its use, and there are few of them."""
     unsealed = Unsealed.empty()
     for number in range(0, 60_000, 1000):
         unsealed.add(replace(piece(number, ["a"] * 1000), size_bytes=1 << 20))
@@ -147,7 +147,7 @@ def test_newest_pieces_stand_apart():
 
 
 def test_tiny_batches_are_put_together():
-    """Thousands of them are a handful of pieces, and nothing of them is lost."""
+    """Thousands of tiny batches become a few, without losing an event."""
     unsealed, count = Unsealed.empty(), 10_000 if ALL else 2_000
     for number in range(count):
         add(unsealed, piece(number, ["a"]))
@@ -158,7 +158,7 @@ def test_tiny_batches_are_put_together():
 
 
 def test_more_came_meanwhile():
-    """Batches that come while others are put together stay behind them; what is being sealed is left alone."""
+    """Batches that arrive while others are joined stay after them; batches being sealed are not joined."""
     unsealed = Unsealed.empty()
     for number in range(module.MERGED + 3):
         unsealed.add(piece(number, ["a"]))
@@ -172,12 +172,12 @@ def test_more_came_meanwhile():
     assert unsealed.replace(few, join(few)) == 1
     assert [p.rows for p in unsealed.pieces] == [module.MERGED, 1, 1, 1]
     assert unsealed.small_ones(1) is None
-    assert unsealed.small_ones(module.MERGED + 3) is None  # of a time when there were more
+    assert unsealed.small_ones(module.MERGED + 3) is None  # from a time when there were more
 
 
 @pytest.mark.parametrize("batches", [1, 40])
 def test_batches_that_come_at_once_are_put_together(batches):
-    """Also where several came before anybody looked: joined ones are joined again, and single ones wait behind them."""
+    """If several batches arrive before joining, joined ones are joined again, and single ones follow them."""
     unsealed, count = Unsealed.empty(), 4000 if ALL else 1000
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MERGED", 5)
@@ -191,7 +191,7 @@ def test_batches_that_come_at_once_are_put_together(batches):
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.integers(0, 3000))
 def test_split(counts, size_bytes):
-    """The first batches that have the bytes, at least one, and the others: nothing lost, nothing counted twice."""
+    """A split returns the first batches that reach the size, at least one, and the others; counts add up."""
     whole = Unsealed.empty()
     for count in counts:
         add(whole, piece(whole.rows, ["a"] * count))
@@ -213,14 +213,14 @@ def test_split(counts, size_bytes):
 @examples(60)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=40), st.integers(1, 400), st.integers(0, 3))
 def test_splits_fall_between_batches(sizes, size_bytes, passed):
-    """Parts hold all events in order and end where a batch ended; none has a batch more than it needs for its size."""
+    """Parts contain all events in order, end at the end of a batch, and are not larger than their size requires."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MERGED", 3)
         left = Unsealed.empty()
         ends = np.cumsum(sizes)
         for rows, end in zip(sizes, ends, strict=True):
             add(left, piece(int(end) - rows, ["a"] * rows))
-        left = left.after(min(passed, int(ends[-1]) - 1))  # as a reader does, who need not know where batches end
+        left = left.after(min(passed, int(ends[-1]) - 1))  # like a reader, which may not know where batches end
         seen, most = [], max(size // rows for size, rows in ((p.size_bytes, p.rows) for p in left.pieces))
         while left.pieces:
             first, left = left.split(size_bytes)

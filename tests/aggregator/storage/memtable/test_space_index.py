@@ -1,4 +1,4 @@
-"""Spaces of many rows found by marks of their keys: the same rows as by comparing every key."""
+"""Finding the rows of a space by hashes of keys returns the same rows as comparing every key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compared(keys, key):
     [(pa.string(), st.text(max_size=20)), (pa.binary(), st.binary(max_size=40) | st.binary(min_size=40, max_size=70))],
 )
 def test_the_rows_of_every_space(kind, texts):
-    """Any keys, empty ones and absent ones too, slices of arrays, and indexes that were put together."""
+    """Any keys work, including empty and null ones, slices of arrays, and combined indexes."""
 
     @given(st.lists(texts, max_size=60), texts, st.integers(0, 5), st.integers(0, 60))
     def check(keys, other, skipped, cut):
@@ -40,14 +40,14 @@ def test_the_rows_of_every_space(kind, texts):
 
 
 def test_long_keys():
-    """Of a long key only its head, its tail and its length count: what differs elsewhere is found with it."""
+    """For long keys only head, tail and length are hashed: keys that differ elsewhere are found together."""
     keys = [b"a" * 100, b"a" * 60 + b"b" + b"a" * 39, b"a" * 101, b"b" + b"a" * 99, b"a" * 99 + b"b"]
     index = SpaceIndex.of(pa.array(keys))
     assert [index.find(key).tolist() for key in keys] == [[0, 1], [0, 1], [2], [3], [4]]
 
 
 def test_keys_of_the_same_hash():
-    """Hashes have 32 bits: with 200,000 keys few share one, and each key finds its row."""
+    """Hashes have 32 bits: of 200,000 keys few share one, and each key finds its row."""
     keys = [b"space-%d" % n for n in range(200_000)]
     index = SpaceIndex.of(pa.array(keys))
     found = [index.find(keys[n]).tolist() for n in range(0, 200_000, 50)]
@@ -56,7 +56,7 @@ def test_keys_of_the_same_hash():
 
 
 def test_lookups_that_are_asked_often():
-    """The answer does not change when the index takes over."""
+    """The result does not change when repeated lookups build the index."""
     schema = SchemaInfo(1, 1, 1, default_schema((), binary_keys=False))
     spaces = [f"s{n % 997}" for n in range(INDEXED_ROWS)]
     columns = {"space": spaces, "timestamp": pa.array(range(len(spaces)), pa.timestamp("us", "UTC"))}

@@ -1,4 +1,4 @@
-"""More segments than a process may have files open: all of them overlap in time, and are merged at once."""
+"""More overlapping segments than a process may have open files, all merged in one scan."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ print("fine")
 
 @long
 def test_more_overlapping_segments_than_handles(tmp_path, request):
-    """Embedded, through the server while appends go on, and as files: every event, in order."""
+    """All events come in order when embedded, through the server during appends, and as files."""
     helpers = request.config.rootpath / "tests" / "support"
     command = [sys.executable, "-c", CHILD, str(tmp_path / "data"), str(helpers)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""A page by record index reads what it gives, not its segment."""
+"""A page by record index reads what it returns, not the whole segment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aggregator.server.plateau.paging import Pager, Wanted
 from aggregator.storage.segments.row_indexes import NEAR_ROWS, RowIndexes, rows_near
 
 PLACES = {"times out of order": 3000, "as appended": 0}
-ROWS = 140_000  # more bytes than are put into order as a whole
+ROWS = 140_000  # more bytes than are sorted at once
 IO = Path("/proc/self/io")
 PEAK = Path("/proc/self/clear_refs")
 
@@ -29,7 +29,7 @@ PEAK = Path("/proc/self/clear_refs")
     st.booleans(), st.integers(1, 7), st.data(),
 )  # fmt: skip
 def test_rows_are_those_that_are_wanted(indexes, in_order, size, data):
-    """All rows with record indexes in the span, ascending, and no others; whatever the order and the holes."""
+    """Exactly the rows with record indexes in the span are found, ascending, whatever the order and the gaps."""
     of_row = np.array(sorted(indexes) if in_order else indexes, np.int64) + 1000
     known = RowIndexes(
         (of_row[at : at + size] for at in range(0, len(of_row), size)), len(of_row), min(of_row), max(of_row)
@@ -45,7 +45,7 @@ def test_rows_are_those_that_are_wanted(indexes, in_order, size, data):
     st.lists(st.integers(0, 2**40), unique=True, min_size=1, max_size=40) | st.permutations(range(40)), st.data(),
 )  # fmt: skip
 def test_rows_near_hold_all_that_are_wanted(indexes, data):
-    """A row that is wanted lies in the span, at most `NEAR_ROWS` others do; or the segment is said to be too mixed."""
+    """All wanted rows are in the span, with at most `NEAR_ROWS` others, or None says that the order is too mixed."""
     of_row = np.array(indexes, np.int64) + 1000
     ahead = of_row - np.arange(len(of_row))
     bound = st.integers(int(min(of_row)) - 5, int(max(of_row)) + 5)
@@ -60,7 +60,7 @@ def test_rows_near_hold_all_that_are_wanted(indexes, data):
 
 
 def read_bytes() -> int:
-    """What this process has read by system calls so far."""
+    """The bytes this process has read by system calls so far."""
     return int(IO.read_text().split("rchar: ")[1].split()[0])
 
 
@@ -79,13 +79,13 @@ def stored(tmp_path_factory, request):
         catalog.seal()
         (file,) = (path / "segments").rglob("*.esdb")
         blocks = esformat.open(file).scan().blocks()[1]
-        topic.read(from_index=0, limit=1).to_table()  # what is kept of a segment is read now
+        topic.read(from_index=0, limit=1).to_table()  # what is cached of a segment is read now
         yield topic, payloads.to_pylist(), file.stat().st_size / blocks, ROWS / blocks
 
 
 @pytest.fixture(scope="module")
 def moved(tmp_path_factory):
-    """A catalog on disk whose segments were merged and then had events erased; nothing of them is open."""
+    """A catalog whose segments were merged and then had events erased; none of them is open."""
     path = tmp_path_factory.mktemp("catalog")
     chance = np.random.default_rng(7)
     with aggregator.open(path, durability="none") as catalog:
@@ -103,7 +103,7 @@ def moved(tmp_path_factory):
 
 
 def test_the_first_page_reads_no_column_of_a_segment(moved, monkeypatch):
-    """Where record indexes nearly follow the rows, the manifest tells which rows a page needs, after each rewriting."""
+    """If record indexes nearly follow the rows, the manifest suffices to find a page's rows, also after rewriting."""
     with aggregator.open(moved) as catalog:
         scanned = []
         scan = esformat.Segment.scan
@@ -118,7 +118,7 @@ def test_the_first_page_reads_no_column_of_a_segment(moved, monkeypatch):
 @pytest.mark.parametrize("limit", [10, 10_000])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_page_reads_its_blocks(stored, limit, reverse):
-    """Of a page of any size, forward and back, the blocks that hold it are read, and one at each end."""
+    """A page of any size, forward or backward, reads its own blocks and at most one more at each end."""
     topic, payloads, block_bytes, block_rows = stored
     start = ROWS // 2
     before = read_bytes()
@@ -131,7 +131,7 @@ def test_a_page_reads_its_blocks(stored, limit, reverse):
 
 @pytest.mark.skipif(not IO.exists(), reason="counts what a process reads, where the system tells")
 def test_a_page_of_a_time_reads_its_blocks(stored):
-    """Blocks without events of the times that are asked for are not read, nor those behind the last."""
+    """Blocks without events in the requested time are not read, nor those after the last."""
     topic, payloads, block_bytes, _ = stored
     span = {"start": 100_000_000, "end": 100_050_000}
     before = read_bytes()
@@ -144,7 +144,7 @@ def test_a_page_of_a_time_reads_its_blocks(stored):
 
 @pytest.mark.skipif(not PEAK.exists(), reason="asks the system for the most memory that was used")
 def test_memory_of_a_page(tmp_path):
-    """A page takes little memory whatever lies around it, and ends with the record that fills its bytes."""
+    """A page takes little memory whatever is around it, and ends with the record that fills its bytes."""
     rows = 45_000
     text = "x" * 2900
     with aggregator.open(tmp_path, durability="none") as catalog:
@@ -157,7 +157,7 @@ def test_memory_of_a_page(tmp_path):
         pager, wanted = Pager(Definitions(catalog)), Wanted(10_000, 10_240_000)
         pager.page(topic, {"0": 0}, Wanted(1, 1000))
         pa.default_memory_pool().release_unused()
-        PEAK.write_text("5")  # from here on
+        PEAK.write_text("5")  # count from here on
         idle = memory("VmRSS")
         found = pager.page(topic, {"0": rows // 3}, wanted)
         assert memory("VmHWM") - idle < 80 << 20
@@ -168,6 +168,6 @@ def test_memory_of_a_page(tmp_path):
 
 
 def memory(name):
-    """Bytes of this process, as the system tells."""
+    """The memory of this process in bytes, as the system reports it."""
     line = next(line for line in PEAK.with_name("status").read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) << 10

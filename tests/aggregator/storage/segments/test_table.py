@@ -1,4 +1,4 @@
-"""Choosing segments: the same as looking at each, whatever came and went before."""
+"""Selecting segments equals checking each, whatever was added and removed before."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BOUNDS = st.builds(
 
 @pytest.fixture(autouse=True, scope="module")
 def small():
-    """A table that grows and is cleaned up after a few segments."""
+    """Make the table grow and compact after a few segments."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment_table, "_LEAST_CAPACITY", 4)
         patch.setattr(segment_table, "_MANY_GONE", 4)
@@ -42,7 +42,7 @@ def small():
 
 
 def overlaps(info, bounds):
-    """The rule, for one segment."""
+    """Whether a segment satisfies the bounds, checked directly."""
     return (
         (bounds.space is None or info.min_space <= bounds.space <= info.max_space)
         and (bounds.start is None or info.max_timestamp >= bounds.start)
@@ -56,7 +56,7 @@ def overlaps(info, bounds):
 @examples(60)
 @given(st.data())
 def test_selection(data):
-    """After any additions and removals; views show what was there when they were taken."""
+    """Selection is right after any additions and removals; views show the segments at their creation."""
     table = SegmentTable()
     there = {}
     views = []
@@ -73,7 +73,7 @@ def test_selection(data):
         for place in gone:
             there.pop(place, None)
         views.append((table.view(), list(there.values())))
-        if data.draw(st.booleans()):  # from then on the columns of these are there, and grow
+        if data.draw(st.booleans()):  # from now on their columns exist and grow
             table.view().select(data.draw(BOUNDS))
         assert len(table) == len(there)
         assert all(number in table for number in there)
@@ -88,15 +88,13 @@ def test_selection(data):
 
 @given(KEYS, KEYS, st.binary(max_size=12))
 def test_prefixes_order_as_keys(left, right, common):
-    """A smaller key never has the larger number."""
+    """A smaller key never has a larger prefix number."""
     if left <= right:
         assert key_prefix(left, common) <= key_prefix(right, common)
 
 
 def test_what_keys_begin_with_becomes_shorter():
-    """Segments that were looked for before are found after others came whose keys begin otherwise, and by views of
-    before.
-    """
+    """Segments are still found, also by earlier views, after segments with another common key prefix arrive."""
     keys = [b"customer-%06d" % number for number in range(20)]
     older = [SegmentInfo(n, 1, 1, 0, 9, 0, 9, key, key, 1, 1, 1, 0, 0) for n, key in enumerate(keys)]
     newer = [SegmentInfo(n + 20, 1, 1, 0, 9, 0, 9, key[3:], key[3:], 1, 1, 1, 0, 0) for n, key in enumerate(keys)]
@@ -112,7 +110,7 @@ def test_what_keys_begin_with_becomes_shorter():
 
 
 def test_segments_without_the_space_are_passed_over():
-    """Of segments that all span the same keys, those of few spaces are chosen by what they hold, others always."""
+    """Among segments with the same key range, those with few spaces are selected by their signature, others always."""
     infos = []
     for number in range(200):
         spaces = [b"customer-%03d-%d" % (number, place) for place in range(20)]
@@ -134,14 +132,14 @@ def test_segments_without_the_space_are_passed_over():
 
 @given(st.lists(st.binary(max_size=12), max_size=MAX_SPACES))
 def test_signatures_hold_what_they_were_made_of(spaces):
-    """No space is ever passed over where it is."""
+    """A signature never excludes a space that it contains."""
     columns = columns_of([signature_of_spaces(spaces)])
     assert all(can_hold(columns, space)[0] for space in spaces)
 
 
 @pytest.mark.parametrize("spaces", [3, MAX_SPACES + 1])
 def test_catalogs_find_every_space(tmp_path, spaces):
-    """As sealed, after segments of other spaces were merged, after reopening, and from a rebuilt manifest."""
+    """Every space is found after sealing, merging with other spaces, reopening and rebuilding the manifest."""
 
     def counts(topic):
         names = [f"{segment}-{place}" for segment in range(3) for place in range(spaces)]
@@ -169,7 +167,7 @@ def test_catalogs_find_every_space(tmp_path, spaces):
 @examples(100)
 @given(BOUNDS, st.lists(st.tuples(st.integers(-6, 6), st.integers(-6, 6)), min_size=1, max_size=6))
 def test_rows_within_bounds(bounds, rows):
-    """The masks keep the rows inside, and what may have any overlaps: no row is lost by passing over a batch."""
+    """Masks keep the rows within the bounds, and skipping a batch loses no row."""
     times, indexes = (np.array(column) for column in zip(*rows, strict=True))
     kept = [bool(all(mask[row] for mask in bounds.masks(times, indexes))) for row in range(len(rows))]
     limits = ((bounds.start, bounds.end), (bounds.first_index, bounds.end_index))

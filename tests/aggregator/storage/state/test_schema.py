@@ -1,4 +1,4 @@
-"""What becomes of a topic's schema when other columns arrive: decided by types alone."""
+"""How a topic's schema changes when other columns arrive, decided by types alone."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ BASE = schema(("n", pa.int64()), ("s", pa.string()), ("data", pa.binary(), False
     ],
 )
 def test_fit(given, same):
-    """What a schema can hold of other types without losing anything fits; nothing else does."""
+    """A type fits if the schema can represent all its values without loss, otherwise not."""
     assert fit(BASE, schema(*given)) == (BASE if same else None)
 
 
 def test_new_columns_are_added_at_the_end():
-    """They may be null, since older events lack them; one without values tells no type and waits."""
+    """New columns come last and are nullable, since older events lack them; all-null columns are not added yet."""
     found = fit(
         BASE, schema(("new", pa.list_(pa.int8()), False), ("nothing", pa.null()), ("i", pa.string()), indexes=["i"])
     )
@@ -50,7 +50,7 @@ def test_new_columns_are_added_at_the_end():
 
 
 def test_the_family_of_the_same_types_comes_first():
-    """Whole numbers go on where they were, although floats would take them; others to the newest that takes them."""
+    """Integers stay in their family although a float family would accept them; others go to the newest that fits."""
     infos = [
         SchemaInfo(n, 1, n, schema(("n", kind))) for n, kind in enumerate((pa.int64(), pa.float64(), pa.bool_()), 1)
     ]
@@ -61,7 +61,7 @@ def test_the_family_of_the_same_types_comes_first():
 
 
 def test_sparse_batches_share_families_of_few_columns():
-    """Many sets of few columns make families of up to 64; each set finds the one that has it, and none is widened."""
+    """Many sparse sets of columns share families of up to 64; each set finds its own again and widens none."""
     infos, given = [], []
     for number in range(1, 101):
         given.append(pa.schema([("data", pa.binary()), *((f"c{number}.{place}", pa.int64()) for place in range(3))]))
@@ -80,13 +80,13 @@ def test_sparse_batches_share_families_of_few_columns():
 
 
 def test_columns_that_must_be_there():
-    """A batch without a column that may not be null does not fit, `data` apart."""
+    """A batch without a required column does not fit, except for `data`."""
     strict = schema(("must", pa.int8(), False))
     assert fit(strict, schema(("other", pa.int8()))) is None
 
 
 def test_reserved_and_indexed_columns():
-    """The aggregator's own names are refused; an index without a column has no type yet."""
+    """The aggregator's own column names are refused; an index without a column has no type yet."""
     for name in ("record_index", "partition"):
         with pytest.raises(InvalidEventError, match=name):
             schema((name, pa.int64()))
@@ -94,7 +94,7 @@ def test_reserved_and_indexed_columns():
 
 
 def test_union():
-    """All columns of all families; the widest type; text where no type holds both."""
+    """The union has all columns of all families with the widest type, or text if no type fits."""
     infos = [
         SchemaInfo(1, 1, 1, schema(("a", pa.int8(), False), ("b", pa.int64()), ("c", pa.int64()))),
         SchemaInfo(2, 1, 1, schema(("a", pa.int8(), False), ("b", pa.int64()), ("c", pa.int64()), ("d", pa.bool_()))),

@@ -1,4 +1,4 @@
-"""Objects in a store: what conditional puts promise, also where answers are lost."""
+"""Objects in a store: the guarantees of conditional puts, even if answers are lost."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["s3", "file"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """A store of each kind, empty."""
+    """An empty store of each kind."""
     if request.param == "s3":
         return Store(f"s3://{request.getfixturevalue('bucket')}/a prefix/of it", patience_s=5)
     return Store((tmp_path / "a store").as_uri(), patience_s=5)
 
 
 def test_what_was_put_is_read(store: Store):
-    """Whole, in ranges, in pieces; and listed with its size and ETag."""
+    """An object is read whole, in ranges and in pieces, and listed with its size and ETag."""
     etag = store.put("log/1", b"some bytes")
     assert (store.get("log/1"), store.get_range("log/1", 5, 10)) == (b"some bytes", b"bytes")
     assert b"".join(store.stream("log/1")) == b"some bytes"
@@ -52,11 +52,11 @@ def test_what_was_put_is_read(store: Store):
     assert list(store.list("log")) == list(store.list())
     (listed,) = store.list()
     assert (listed.name, listed.size_bytes) == ("log/1", 10)
-    assert abs(found.modified_us - listed.modified_us) < 2_000_000  # of some stores, a list tells whole seconds
+    assert abs(found.modified_us - listed.modified_us) < 2_000_000  # in some stores, a list has whole seconds
 
 
 def test_names_after_another(store: Store):
-    """Of a folder, those behind a name: a log is read on from there. Neighbours with a like name are not in it."""
+    """A list may begin after a name, to continue reading a log; folders with a similar name are not in it."""
     for number in range(5):
         store.put(f"log/{number:020d}", b"x")
     store.put("logs/1", b"x")
@@ -66,7 +66,7 @@ def test_names_after_another(store: Store):
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path):
-    """Reading makes none; the first object does."""
+    """Reading does not create the directory; the first object does."""
     root = tmp_path / "no" / "store"
     store = Store(root.as_uri())
     assert list(store.list()) == list(store.list("log")) == list(store.folders()) == []
@@ -80,14 +80,14 @@ def test_a_directory_that_is_not_there(tmp_path: Path):
 
 
 def test_a_directory_that_cannot_be_made(tmp_path: Path):
-    """A file is there: it is told at once."""
+    """If a file is in the directory's place, the error is raised immediately."""
     (tmp_path / "store").write_bytes(b"")
     with pytest.raises(InvalidRequestError, match="cannot be used"):
         Store((tmp_path / "store").as_uri()).put("x", b"1", create=True)
 
 
 def test_a_large_file_is_put_in_parts(store: Store, tmp_path: Path):
-    """Of any size, in the place of another; read back in pieces."""
+    """A file of any size is uploaded in parts, replacing another, and read back in pieces."""
     path = tmp_path / "large"
     path.write_bytes(bytes(range(256)) * (2 * PART_BYTES // 256 + 7))
     store.put("segments/1", b"before")
@@ -101,7 +101,7 @@ def test_a_large_file_is_put_in_parts(store: Store, tmp_path: Path):
 
 
 def test_an_upload_whose_end_was_lost(s3: S3Endpoint, bucket: str, tmp_path: Path):
-    """It is completed again, of which the store knows nothing any more: the file is put once more."""
+    """If the completion of an upload is lost and the store no longer knows the upload, the file is uploaded again."""
     path, answers = tmp_path / "large", iter([404])
     path.write_bytes(bytes(range(256)) * (2 * PART_BYTES // 256))
     store = Store(f"s3://{bucket}")
@@ -113,17 +113,17 @@ def test_an_upload_whose_end_was_lost(s3: S3Endpoint, bucket: str, tmp_path: Pat
 
 @long
 def test_a_large_object_may_take_long(s3: S3Endpoint, bucket: str, tmp_path: Path):
-    """Longer than one request may: each piece is one of its own."""
+    """A large object may take longer than one request, because each piece is a separate request."""
     path = tmp_path / "large"
     path.write_bytes(bytes(range(256)) * (3 * PART_BYTES // 256))
     Store(f"s3://{bucket}").put_file("segments/1", path)
-    with BreakingProxy(s3.url, lambda number: Fate(delay_s=0.006)) as proxy:  # 10 MB/s: 2.4 s in all
+    with BreakingProxy(s3.url, lambda number: Fate(delay_s=0.006)) as proxy:  # 10 MB/s: 2.4 s in total
         store = Store(f"s3://{bucket}", settings={"endpoint": proxy.url}, timeout_s=1.5, patience_s=0.5)
         assert b"".join(store.stream("segments/1")) == path.read_bytes()
 
 
 class _Denying(BaseHTTPRequestHandler):
-    """Deletes nothing, and says so for each object, in an answer that is none of a refusal."""
+    """Deletes nothing, and reports that for each object in a successful answer."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
@@ -135,11 +135,11 @@ class _Denying(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def test_a_delete_that_is_denied(s3: S3Endpoint):
-    """It is told as a refusal, at once: to ask again would not help."""
+    """A denied deletion raises immediately, because a retry would not help."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Denying) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         store = Store("s3://bucket/p", settings={"endpoint": f"http://127.0.0.1:{server.server_port}"})
@@ -151,7 +151,7 @@ def test_a_delete_that_is_denied(s3: S3Endpoint):
 
 
 def test_a_delete_whose_answer_is_lost(s3: S3Endpoint, bucket: str):
-    """It is asked again: there is no harm in that."""
+    """A deletion whose answer is lost is retried, which is harmless."""
     Store(f"s3://{bucket}").put("a", b"1")
     within_the_body = Fate(down_bytes=400)
     with BreakingProxy(s3.url, lambda number: within_the_body if number < 3 else Fate()) as proxy:
@@ -162,7 +162,7 @@ def test_a_delete_whose_answer_is_lost(s3: S3Endpoint, bucket: str):
 
 
 def test_a_list_that_breaks_off(s3: S3Endpoint, bucket: str):
-    """It is asked again."""
+    """A truncated list is requested again."""
     Store(f"s3://{bucket}/x").put("log/1", b"1")
     within_the_body = Fate(down_bytes=700)
     with BreakingProxy(s3.url, lambda number: Fate() if number % 2 else within_the_body) as proxy:
@@ -174,7 +174,7 @@ def test_a_list_that_breaks_off(s3: S3Endpoint, bucket: str):
 
 
 def test_a_list_that_breaks_off_after_each_page(s3: S3Endpoint, bucket: str, monkeypatch: pytest.MonkeyPatch):
-    """It goes on behind what it showed: no name is there twice, and none is lacking."""
+    """A list that breaks off after each page continues after the last name: none is repeated or missing."""
     monkeypatch.setattr("aggregator.storage.store.client.PAGE", 2)
     listed = obstore.list
 
@@ -192,7 +192,7 @@ def test_a_list_that_breaks_off_after_each_page(s3: S3Endpoint, bucket: str, mon
 
 
 def test_an_object_is_created_once(store: Store):
-    """Another one is refused; the same bytes again are the same put."""
+    """Creating an existing object is refused, unless the bytes are the same."""
     etag = store.put("log/1", b"one", create=True)
     with pytest.raises(ObjectConflictError):
         store.put("log/1", b"two", create=True)
@@ -201,7 +201,7 @@ def test_an_object_is_created_once(store: Store):
 
 
 def test_a_put_that_is_read_back_damaged(store: Store, monkeypatch: pytest.MonkeyPatch):
-    """Nobody else's object is there, which would end a writer for good: it is read again."""
+    """If a put is read back damaged, it is read again instead of reporting a conflict, which would end a writer."""
     etag = store.put("log/1", b"one", create=True)
     read, damaged = Store._get, iter([True, True])
     monkeypatch.setattr(Store, "_get", lambda self, name: (b"o", etag) if next(damaged, False) else read(self, name))
@@ -209,7 +209,7 @@ def test_a_put_that_is_read_back_damaged(store: Store, monkeypatch: pytest.Monke
 
 
 def test_an_object_is_replaced_by_who_saw_it(store: Store):
-    """By its ETag: of two who saw the same one, the second is refused; so is who saw one that is gone."""
+    """An object is replaced only with its current ETag; a second writer with the same one is refused."""
     first = store.put("lease", b"first", create=True)
     second = store.put("lease", b"second", etag=first)
     assert second != first
@@ -226,7 +226,7 @@ def test_an_object_is_replaced_by_who_saw_it(store: Store):
 
 
 def test_one_of_many_wins(store: Store):
-    """However many put at once, one creates and one replaces."""
+    """Of many concurrent puts, one creates the object and one replaces it."""
     for round_, etag in enumerate([None, store.put("replaced", b"before")]):
         won: list[int] = []
 
@@ -247,11 +247,11 @@ def test_one_of_many_wins(store: Store):
 
 
 def test_a_process_that_is_paused(tmp_path: Path):
-    """While it replaces an object in a directory: others put new ones and whole ones, and replace when it goes on."""
+    """While a process pauses in replacing an object in a directory, others can create and overwrite objects."""
     store = Store(tmp_path.as_uri())
     etag = store.put("lease", b"1")
     descriptor = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as such a process has it
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as such a process holds it
     with ThreadPoolExecutor(3) as threads:
         made = threads.submit(store.put, "new", b"2", create=True)
         put = threads.submit(store.put, "whole", b"3")
@@ -276,7 +276,7 @@ def test_a_process_that_is_paused(tmp_path: Path):
     ],
 )
 def test_a_missing_object(store: Store, ask: Callable[[Store], object]):
-    """It is told which one, also as a FileNotFoundError."""
+    """A missing object's error names it and is also a FileNotFoundError."""
     with pytest.raises(ObjectMissingError, match="no such object") as caught:
         ask(store)
     assert caught.value.path == store.path_of("no")
@@ -289,7 +289,7 @@ def _through(proxy: BreakingProxy, bucket: str, **options: float) -> Store:
 
 @pytest.mark.parametrize("replaces", [False, True])
 def test_an_answer_that_is_lost(s3: S3Endpoint, bucket: str, replaces: bool):
-    """The put came through, and nobody said so: it is read back, and counts as done, once."""
+    """A put whose answer is lost is read back and counts as done, once."""
     straight = Store(f"s3://{bucket}/x")
     etag = straight.put("lease", b"first") if replaces else None
     with BreakingProxy(s3.url, lambda number: Fate(down_bytes=1) if number == 0 else Fate()) as proxy:
@@ -300,7 +300,7 @@ def test_an_answer_that_is_lost(s3: S3Endpoint, bucket: str, replaces: bool):
 
 @pytest.mark.parametrize("replaces", [False, True])
 def test_a_request_that_is_lost(s3: S3Endpoint, bucket: str, replaces: bool):
-    """The put did not come through: it is put again. Where another one came first, that is told."""
+    """A put that did not arrive is repeated; if another was faster, ObjectConflictError is raised."""
     straight = Store(f"s3://{bucket}/x")
     etag = straight.put("lease", b"first") if replaces else None
     with BreakingProxy(s3.url, lambda number: Fate(up_bytes=20) if number == 0 else Fate()) as proxy:
@@ -319,7 +319,7 @@ def test_a_request_that_is_lost(s3: S3Endpoint, bucket: str, replaces: bool):
 
 
 def test_a_request_cut_in_its_headers(s3: S3Endpoint, bucket: str):
-    """The endpoint of these tests takes it for none: it would put an empty object."""
+    """The test endpoint refuses a request cut off in its headers, instead of storing an empty object."""
     store = Store(f"s3://{bucket}")
     store.put("a", b"1")
     host, _, port = s3.url.removeprefix("http://").partition(":")
@@ -331,7 +331,7 @@ def test_a_request_cut_in_its_headers(s3: S3Endpoint, bucket: str):
 
 
 def test_a_store_that_is_busy(s3: S3Endpoint, bucket: str):
-    """503 for a while: it is tried again. For longer than one has patience for: it is told."""
+    """503 is retried for a while, then raised."""
     refusals = iter([503, 503, 503])
     s3.refuse = lambda method, path, query: next(refusals, None)
     store = Store(f"s3://{bucket}/x", patience_s=10)
@@ -345,14 +345,14 @@ def test_a_store_that_is_busy(s3: S3Endpoint, bucket: str):
 
 
 def test_a_store_that_refuses(s3: S3Endpoint, bucket: str):
-    """Without rights nothing is tried again."""
+    """A refusal for lack of rights is not retried."""
     s3.refuse = lambda method, path, query: 403
     with pytest.raises(StoreError, match="refuses"):
         Store(f"s3://{bucket}/x").put("a", b"1", create=True)
 
 
 def test_names_that_cannot_be_read(s3: S3Endpoint, bucket: str):
-    """As others may have put them: what to do is told, and not to try again. A slash at the beginning is no folder."""
+    """Unreadable names of other writers raise an error that says what to do; a leading slash is not a folder."""
     for key in ("/logs/x", "y/a//b", "z/./b"):
         s3.client.put_object(Bucket=bucket, Key=key, Body=b"")
     assert sorted(Store(f"s3://{bucket}").folders()) == ["y", "z"]
@@ -364,19 +364,19 @@ def test_names_that_cannot_be_read(s3: S3Endpoint, bucket: str):
 
 @pytest.mark.parametrize("address", ["", "/tmp/x", "ftp://host/x", "s3://"])
 def test_what_is_no_address(address: str):
-    """It says what addresses look like."""
+    """An invalid address is refused with the format of addresses."""
     with pytest.raises(InvalidRequestError, match="address"):
         Store(address)
 
 
 def test_a_setting_that_is_unknown():
-    """It is refused before anything is asked of the store."""
+    """An unknown setting is refused before any request."""
     with pytest.raises(InvalidRequestError, match="nonsense"):
         Store("s3://bucket/x", settings={"nonsense": "1"})
 
 
 def test_traffic_is_counted(store: Store):
-    """Requests and bytes: what a store takes money for."""
+    """Requests and bytes, which stores charge for, are counted."""
     store.put("a", b"12345")
     store.get("a")
     list(store.list())
@@ -387,7 +387,7 @@ def test_traffic_is_counted(store: Store):
 
 
 def test_a_bucket_that_is_not_there(s3: S3Endpoint, tmp_path: Path):
-    """Whatever is put, it is the bucket that is missing, and the error says so."""
+    """For every kind of put, the error says that the bucket is missing."""
     store = Store("s3://never-made/x", settings={"endpoint": s3.url}, patience_s=1)
     path = tmp_path / "a"
     path.write_bytes(b"1")

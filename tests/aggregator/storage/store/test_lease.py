@@ -1,4 +1,4 @@
-"""The lease of a catalog in a store: one holder, who knows when its time is over by its own clock alone."""
+"""The lease of a catalog in a store: one holder, who knows by its own clock when it has expired."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Seconds that a test moves on."""
+    """Seconds, advanced by tests."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -36,7 +36,7 @@ def taken(store: Store, clock: Clock, *, length_s: float = 10.0, in_store: bool 
 
 
 def test_each_taking_has_an_epoch_of_its_own(store: Store):
-    """Counted up, with another run each time; renewals change neither."""
+    """Each lease has the next epoch and another run; renewals change neither."""
     first = taken(store, Clock())
     first.renew()
     second = taken(store, Clock())
@@ -49,7 +49,7 @@ def test_each_taking_has_an_epoch_of_its_own(store: Store):
 
 
 def test_who_was_quicker_has_it(store: Store):
-    """Of two who saw the same, the second gets nothing."""
+    """Of two that saw the same lease, the second is refused."""
     for seen in (None, look(store)):
         terms = [new_terms(seen, 10, in_store=False) for _ in range(2)]
         Lease(store, seen, terms[0])
@@ -59,7 +59,7 @@ def test_who_was_quicker_has_it(store: Store):
 
 
 def test_the_old_holder_is_told(store: Store):
-    """When it renews: for ever, whatever its clock says."""
+    """The former holder gets FencedError on every renewal, whatever its clock shows."""
     old = taken(store, Clock())
     taken(store, Clock())
     for _ in range(2):
@@ -70,19 +70,19 @@ def test_the_old_holder_is_told(store: Store):
 
 
 def test_the_holder_counts_from_before_it_asked(store: Store):
-    """What is left to it is over when whoever watches can take it, or before."""
+    """The holder counts from before its request, so that its time ends no later than a watcher's."""
     clock = Clock(100)
     lease = taken(store, clock)
     clock.now += 9
     assert lease.left_s == 1
     clock.now += 2
     assert lease.left_s == -1
-    lease.renew()  # nobody took it
+    lease.renew()  # nobody else took it
     assert lease.left_s == 10
 
 
 def test_it_lapses_by_the_clock_of_who_watches(store: Store):
-    """Seen unchanged for longer than it lasts, from the first look on: whatever the holder's clock is."""
+    """For a watcher, a lease expires once it was unchanged for its duration, by the watcher's own clock."""
     lease = taken(store, Clock(10_000_000))
     clock = Clock()
     watch = LeaseWatch(store, clock)
@@ -99,7 +99,7 @@ def test_it_lapses_by_the_clock_of_who_watches(store: Store):
 
 
 def test_what_was_given_back_is_free_at_once(store: Store):
-    """So is one that nobody ever had."""
+    """A released lease is free immediately, and so is one that nobody ever held."""
     assert LeaseWatch(store).look()
     lease = taken(store, Clock())
     assert not LeaseWatch(store).look()
@@ -108,7 +108,7 @@ def test_what_was_given_back_is_free_at_once(store: Store):
 
 
 def test_terms_that_cannot_be_read(store: Store):
-    """Are told as something wrong with the store, not taken for a lease that is free."""
+    """Unreadable terms raise StoreError and are not taken for a free lease."""
     for stored in (b"", b"{}", b"[1]", b"\xff"):
         with pytest.raises(StoreError, match="cannot be read"):
             Terms.decode(stored)
@@ -118,7 +118,7 @@ def test_terms_that_cannot_be_read(store: Store):
 
 
 def test_an_answer_that_was_lost(store: Store):
-    """A renewal that came through though nobody heard of it is the holder's own: it renews on, also in other words."""
+    """A renewal whose answer was lost is recognised as the holder's own, and later renewals work."""
     lease = taken(store, Clock())
     seen = look(store)
     assert seen is not None

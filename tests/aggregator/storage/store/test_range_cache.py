@@ -1,4 +1,4 @@
-"""What was read of objects, kept on the disk: bounded, checked, there again after a restart."""
+"""Cached ranges of objects on disk: bounded, checked, available after a restart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def files(directory: Path) -> list[Path]:
 
 @pytest.fixture
 def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks are found in files alone."""
+    """Find chunks in files only."""
     monkeypatch.setattr(range_cache, "MEMORY_BYTES", 0)
 
 
@@ -42,7 +42,7 @@ def test_a_chunk_is_found_after_a_restart(tmp_path):
     "damage", [lambda b: b[:-1], lambda b: b"", lambda b: b[:20] + b"?" + b[21:], lambda b: b + b"?"]
 )
 def test_a_damaged_file_is_not_taken(tmp_path, damage):
-    """It is read from the store again."""
+    """A damaged file is ignored, and its chunk is read from the store again."""
     cache = RangeCache(tmp_path / "cache", LIMIT)
     cache.keep("a", 0, bytes(1000))
     (path,) = files(tmp_path)
@@ -55,7 +55,7 @@ def test_a_damaged_file_is_not_taken(tmp_path, damage):
 
 @pytest.mark.usefixtures("no_memory")
 def test_a_file_of_another_name_is_not_taken(tmp_path):
-    """Whole as it is: it holds other bytes."""
+    """An intact file under another's name is ignored, because it contains other bytes."""
     cache = RangeCache(tmp_path / "cache", LIMIT)
     cache.keep("a", 0, b"one")
     cache.keep("a", 1, b"two")
@@ -66,7 +66,7 @@ def test_a_file_of_another_name_is_not_taken(tmp_path):
 
 @pytest.mark.usefixtures("no_memory")
 def test_it_stays_within_its_limit(tmp_path):
-    """What was not used for longest goes first, also at the next opening with a lower limit."""
+    """The least recently used chunks are removed first, also on reopening with a lower limit."""
     cache = RangeCache(tmp_path / "cache", 10_000)
     for number in range(20):
         cache.keep("a", number, bytes(1000))
@@ -85,7 +85,7 @@ def test_none_at_all(tmp_path):
 
 @pytest.mark.usefixtures("no_memory")
 def test_a_full_disk(tmp_path, monkeypatch):
-    """Costs what is kept, nothing else; the cache then makes room."""
+    """A full disk only costs cached data; the cache then makes room."""
     cache = RangeCache(tmp_path / "cache", LIMIT)
     for number in range(8):
         cache.keep("a", number, bytes(1000))
@@ -125,7 +125,7 @@ def test_an_object_is_forgotten(tmp_path):
 
 
 def test_leftovers_of_a_crash_go(tmp_path):
-    """What was half written is known as it is read; what has no name of ours goes at once."""
+    """Half-written files are recognised when read; files with other names are deleted immediately."""
     cache = RangeCache(tmp_path / "cache", LIMIT)
     cache.keep("a", 0, bytes(1000))
     half = tmp_path / "cache" / "a" / "000001-1"
@@ -138,13 +138,13 @@ def test_leftovers_of_a_crash_go(tmp_path):
 
 
 def stretch(count: int, last_bytes: int = CHUNK_BYTES) -> bytes:
-    """Chunks that differ, the last of which may be short."""
+    """Chunks with different contents, of which the last may be short."""
     return b"".join(bytes([number]) * CHUNK_BYTES for number in range(1, count)) + bytes([count]) * last_bytes
 
 
 @pytest.mark.usefixtures("no_memory")
 def test_a_stretch_is_one_file(tmp_path):
-    """Of which any part is found, and no more is read than is asked for."""
+    """A row of chunks is one file, of which any part can be found without reading more."""
     cache, data = RangeCache(tmp_path / "cache", 16 * LIMIT), stretch(5, 77)
     cache.keep("a", 10, memoryview(data))
     assert [path.name for path in files(tmp_path)] == ["000010-5"]
@@ -159,7 +159,7 @@ def test_a_stretch_is_one_file(tmp_path):
 @pytest.mark.usefixtures("no_memory")
 @pytest.mark.parametrize("at", [3, 17, 55, 56, 57 + 2 * CHUNK_BYTES])
 def test_a_stretch_with_a_byte_flipped(tmp_path, at):
-    """In what tells of it, nothing of it is taken; in a chunk, that one is not."""
+    """A flipped byte in the file's description invalidates all of it; in a chunk, that chunk."""
     cache = RangeCache(tmp_path / "cache", 16 * LIMIT)
     cache.keep("a", 0, stretch(5))
     (path,) = files(tmp_path)
@@ -175,7 +175,7 @@ def test_a_stretch_with_a_byte_flipped(tmp_path, at):
 
 @pytest.mark.usefixtures("no_memory")
 def test_a_small_cache_has_small_files(tmp_path):
-    """So that what goes is never all that there is."""
+    """A small cache has small files, so that an eviction never removes everything."""
     cache, data = RangeCache(tmp_path / "cache", 16 * CHUNK_BYTES), stretch(20)
     cache.keep("a", 0, data)
     assert {path.name.partition("-")[2] for path in files(tmp_path)} == {"2"}
@@ -184,7 +184,7 @@ def test_a_small_cache_has_small_files(tmp_path):
 
 
 def test_stretches_that_overlap(tmp_path, monkeypatch):
-    """Each chunk is found in one of them, and in the other when that is gone."""
+    """With overlapping files each chunk is found in one, and in the other once that is gone."""
     monkeypatch.setattr(range_cache, "MEMORY_BYTES", 0)
     cache, data = RangeCache(tmp_path / "cache", 16 * LIMIT), stretch(6)
     cache.keep("a", 0, data[: 4 * CHUNK_BYTES])
@@ -195,7 +195,7 @@ def test_stretches_that_overlap(tmp_path, monkeypatch):
 
 
 def slowly(monkeypatch: pytest.MonkeyPatch) -> tuple[Event, Event]:
-    """Files are written when the second event is set; the first one tells that one is about to be."""
+    """Files are written when the second event is set; the first event signals that a write is about to start."""
     begun, go, write = Event(), Event(), os.writev
 
     def writev(file, parts):
@@ -208,7 +208,7 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> tuple[Event, Event]:
 
 
 def test_nobody_waits_for_the_disk(tmp_path, monkeypatch):
-    """What is kept later is found at once, and written by another thread; `settle` waits for that."""
+    """Chunks are found immediately and written by another thread; `settle` waits for that."""
     cache = RangeCache(tmp_path / "cache", 16 * LIMIT)
     begun, go = slowly(monkeypatch)
     for number in range(3):
@@ -223,7 +223,7 @@ def test_nobody_waits_for_the_disk(tmp_path, monkeypatch):
 
 
 def test_readers_go_first(tmp_path, monkeypatch):
-    """Nothing is written before they have had a moment, unless somebody waits for it."""
+    """Writing leaves readers a moment first, unless somebody waits for it."""
     monkeypatch.setattr(range_cache, "LULL_S", 3600.0)
     cache = RangeCache(tmp_path / "cache", 16 * LIMIT)
     cache.keep_later("a", 0, b"bytes")
@@ -234,7 +234,7 @@ def test_readers_go_first(tmp_path, monkeypatch):
 
 
 def test_a_writer_that_fails(tmp_path, monkeypatch):
-    """As for want of memory: nobody waits for it for ever, and what is read later is kept."""
+    """If the writing thread fails, as for lack of memory, nobody waits forever, and later chunks are kept."""
     cache = RangeCache(tmp_path / "cache", 16 * LIMIT)
 
     def fail(*_):
@@ -252,7 +252,7 @@ def test_a_writer_that_fails(tmp_path, monkeypatch):
 
 
 def test_what_waits_is_bounded(tmp_path, monkeypatch):
-    """Where more is read than can be written, who reads it writes it."""
+    """The queue of writes is bounded: if reading is faster than writing, the reader writes."""
     monkeypatch.setattr(range_cache, "MEMORY_BYTES", 2 * CHUNK_BYTES)
     cache = RangeCache(tmp_path / "cache", 16 * LIMIT)
     begun, go = slowly(monkeypatch)
@@ -272,7 +272,7 @@ def test_what_waits_is_bounded(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("forget", [lambda cache: cache.forget("a"), lambda cache: cache.clear()])
 def test_what_is_forgotten_is_not_written(tmp_path, monkeypatch, forget):
-    """Neither what waits, nor what is being written; what is read of the object from then on is."""
+    """A forgotten object's chunks are not written, neither queued ones nor the one in progress; later ones are."""
     cache = RangeCache(tmp_path / "cache", 16 * LIMIT)
     begun, go = slowly(monkeypatch)
     for number in range(3):
@@ -290,7 +290,7 @@ def test_what_is_forgotten_is_not_written(tmp_path, monkeypatch, forget):
 
 @pytest.mark.usefixtures("no_memory")
 def test_who_only_reads_leaves_damage_alone(tmp_path):
-    """It may be a file that the other process is writing."""
+    """A cache opened only for reading leaves damaged files, which another process may be writing."""
     cache = RangeCache(tmp_path / "cache", LIMIT)
     cache.keep("a", 0, b"bytes")
     reader = RangeCache(tmp_path / "cache", LIMIT, read_only=True)

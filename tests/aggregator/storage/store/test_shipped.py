@@ -30,19 +30,19 @@ FENCE = LogObject(3, 6, "another run", 1_000_001, 120)
 
 @pytest.mark.parametrize("one", [FULL, FENCE, dataclasses.replace(FULL, manifest=None)])
 def test_it_is_read_as_it_was_written(one: LogObject):
-    """With pieces, a manifest, or neither."""
+    """An object decodes to itself, with pieces, a manifest or neither."""
     assert LogObject.decode(one.encode(), one.sequence) == dataclasses.replace(one, pieces=list(one.pieces))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**63), st.binary(max_size=50)), max_size=4))
 def test_any_pieces(pieces: list[tuple[int, bytes]]):
-    """Whatever they hold."""
+    """Pieces may contain anything."""
     one = dataclasses.replace(FULL, pieces=pieces)
     assert LogObject.decode(one.encode(), 5).pieces == pieces
 
 
 def test_an_object_cut_short():
-    """At any byte it is told."""
+    """An object cut at any byte is refused."""
     stored = FULL.encode()
     for length in range(len(stored)):
         with pytest.raises(CorruptLogError):
@@ -50,7 +50,7 @@ def test_an_object_cut_short():
 
 
 def test_an_object_with_a_byte_flipped():
-    """Each is told, but those of the version, which says that another reads it."""
+    """An object with any flipped byte is refused, except in the version, which then names another reader."""
     stored = FULL.encode()
     for at in range(len(stored)):
         flipped = stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :]
@@ -59,7 +59,7 @@ def test_an_object_with_a_byte_flipped():
 
 
 def forged(pieces: list[list[int]], frames: bytes) -> bytes:
-    """An object whose head says that of its pieces, with a checksum that is right."""
+    """An object whose head describes these pieces, with a correct checksum."""
     facts = json.loads(FENCE.encode()[16:-8]) | {"pieces": pieces}
     head = json.dumps(facts).encode()
     stored = struct.pack("<8sHHI", MAGIC, 1, 0, len(head)) + head + frames
@@ -91,26 +91,26 @@ ZEROS = zstandard.ZstdCompressor().compress(bytes(PIECES_BYTES))
     ],
 )
 def test_pieces_that_cannot_be(pieces: list[list[int]], frames: bytes):
-    """Whoever wrote them, they are told, and nothing larger than an object may hold is made room for."""
+    """Impossible pieces are refused, and no more memory is allocated than an object may have."""
     assert LogObject.decode(forged([[7, 5, len(FRAME)]], FRAME), 6).pieces == [(7, b"bytes")]
     with pytest.raises(CorruptLogError, match="the head of the object cannot be read"):
         LogObject.decode(forged(pieces, frames), 6)
 
 
 def test_what_repeats_itself_is_small():
-    """The log goes to the store compressed."""
+    """The log is compressed in the store."""
     one = dataclasses.replace(FULL, pieces=[(0, b"the same again. " * 10_000)])
     assert len(one.encode()) < 2000
 
 
 def test_an_object_under_another_name():
-    """It is not taken for the one of that name."""
+    """An object under another name is refused."""
     with pytest.raises(CorruptLogError, match="number 5"):
         LogObject.decode(FULL.encode(), 6)
 
 
 def test_names():
-    """They sort as their numbers do; a copy of the manifest has another one each time."""
+    """Names sort as their numbers do; each manifest copy has another name."""
     assert sorted(map(log_name, [10, 9, 100])) == [log_name(9), log_name(10), log_name(100)]
     names = [manifest_name(12, 3) for _ in range(2)]
     assert names[0] != names[1]

@@ -1,4 +1,4 @@
-"""Pipes: what matches is copied once, whatever happens in between, and nobody waits for them."""
+"""Pipes copy each matching record once, whatever happens, and block nobody."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def facts(catalog, name):
 
 
 def level(catalog, *names):
-    """Wait until pipes have looked at everything."""
+    """Wait until pipes have processed everything."""
     until(lambda: all(facts(catalog, name)["lag"] == 0 for name in names))
 
 
@@ -37,7 +37,7 @@ def copies(catalog, name):
 
 
 def test_from_and_where(tmp_path):
-    """What matches both is copied, from now on; its fields are kept, and the tags of its stream become fields."""
+    """New records that match both clauses are copied with their fields; the tags of their stream become fields."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"app": "web"}, [{"ts": 1, "msg": "ERROR before"}])
         made = catalog.query("CREATE PIPE errors FROM app = web WHERE msg PREFIX ERROR").to_pylist()
@@ -53,7 +53,7 @@ def test_from_and_where(tmp_path):
 
 
 def test_backfill_of_all_that_is_there(tmp_path):
-    """Sealed or not, over several topics, partitions and rounds."""
+    """BACKFILL copies existing records, sealed or not, over several topics, partitions and rounds."""
     with aggregator.open(tmp_path / "c", tuning=Tuning(pipe_round_records=150, pipe_slice_rows=64)) as catalog:
         expected = []
         for number in range(6):
@@ -75,10 +75,10 @@ def test_backfill_of_all_that_is_there(tmp_path):
 
 @pytest.mark.usefixtures("quiet")
 def test_saved_at_once_and_caught_up(tmp_path):
-    """A pipe is there after a crash right behind its creation, and copies what came without waiting for a write."""
+    """A pipe survives a crash right after its creation and copies earlier records without waiting for a write."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.query("CREATE PIPE p")
-        with mock.patch.object(pipes.Pipes, "_append", return_value=0.01):  # no room, ever
+        with mock.patch.object(pipes.Pipes, "_append", return_value=0.01):  # never any room
             catalog.write({"a": "1"}, [{"msg": str(i)} for i in range(10)])
             until(lambda: facts(catalog, "p")["state"] == "waiting")
             assert facts(catalog, "p")["lag"] == 10
@@ -102,7 +102,7 @@ def test_exactly_once_over_crashes(tmp_path):
         receipt = append(self, topic, given, partition, producer, sequence, note)
         if producer is not None and producer.startswith("pipe") and sequence % 5 == 3:
             images.append(crash_image(root, tmp_path / f"after{len(images)}"))
-        if sequence == 6:  # from here on what it tells stands in segments alone
+        if sequence == 6:  # from here on only segments contain its note
             catalog.seal()
             catalog._backend.log.roll()
             catalog._backend.sealer.release_log()
@@ -129,7 +129,7 @@ def test_exactly_once_over_crashes(tmp_path):
 
 
 def test_what_passed_unmatched_is_not_read_again(tmp_path):
-    """Progress without copies is kept when the catalog closes."""
+    """Progress without copies is saved when the catalog closes."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.query("CREATE PIPE p WHERE msg = never")
         catalog.write({"a": "1"}, [{"msg": "x"}] * 100)
@@ -139,7 +139,7 @@ def test_what_passed_unmatched_is_not_read_again(tmp_path):
 
 
 def test_pipes_do_not_feed_pipes(tmp_path):
-    """Not even one that asks for the stream of another, or for everything."""
+    """Pipes do not copy copies, not even with another pipe's stream or everything as their source."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.query("CREATE PIPE one")
         catalog.query("CREATE PIPE two FROM logrange.pipe = one")
@@ -152,7 +152,7 @@ def test_pipes_do_not_feed_pipes(tmp_path):
 
 
 def test_create_again_show_describe_delete(tmp_path):
-    """The same pipe again is no error, another of its name is; what it copied outlives it; names may be odd."""
+    """Creating the same pipe again has no effect, another of its name is an error; copies survive; names may be odd."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.query("CREATE PIPE p FROM a = 1 WHERE msg CONTAINS x")
         catalog.query("CREATE PIPE p FROM a=1 WHERE msg contains 'x'")
@@ -176,7 +176,7 @@ def test_create_again_show_describe_delete(tmp_path):
                 catalog.query(text)
         level(catalog, 'odd "name"=,{}')
         assert copies(catalog, "p") == ["x1"]
-        catalog.query("CREATE PIPE p FROM a = 1")  # a new one, which goes on from now
+        catalog.query("CREATE PIPE p FROM a = 1")  # a new one, which starts now
         catalog.write({"a": "1"}, [{"msg": "x3"}])
         until(lambda: copies(catalog, "p") == ["x1", "x3"])
     with aggregator.open(tmp_path / "c", read_only=True) as catalog:
@@ -187,7 +187,7 @@ def test_create_again_show_describe_delete(tmp_path):
 
 
 def test_a_condition_that_means_nothing_is_refused(tmp_path):
-    """A pipe is not made where its condition cannot be."""
+    """A pipe with an invalid condition is not created."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"msg": "x"}])
         with pytest.raises(LqlError, match="missing"):
@@ -200,7 +200,7 @@ LATE_COLUMNS = [pa.array([7]), pa.array([True]), pa.array([[1]]), pa.array([0], 
 
 @pytest.mark.parametrize("late", LATE_COLUMNS, ids=lambda late: str(late.type))
 def test_a_column_that_cannot_be_compared_comes_later(tmp_path, late):
-    """Its values are looked at as text, as fields of the map are; records with the field in the map match as before."""
+    """Values of a column that cannot be compared are treated as text, like fields in the map, which match as before."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"app": "web"}, [{"msg": "first", "level": "error"}])
         for name, condition in {"p": "level = error", "q": "level != error", "r": "level < 5 OR app = db"}.items():
@@ -221,7 +221,7 @@ def test_a_column_that_cannot_be_compared_comes_later(tmp_path, late):
     ids=["float", "whole", "list"],
 )
 def test_values_that_the_topic_of_copies_does_not_take(tmp_path, there, comes, text):
-    """Become text among the fields, as those of other records: no column of another topic stops a pipe."""
+    """Values that the copies' topic cannot store become text fields: no column of another topic stops a pipe."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.create_topic("logs", STREAM_SCHEMA, indexes=["kind"])
         name = "kind" if text == "[1,2]" else "n"
@@ -235,7 +235,7 @@ def test_values_that_the_topic_of_copies_does_not_take(tmp_path, there, comes, t
 
 
 def test_columns_become_fields():
-    """The last comes first, before the fields that were there; what a column has goes before a field of its name."""
+    """Columns become fields in reverse order before the existing ones; a column replaces a field of its name."""
     there = pa.array([[("a", "was"), ("z", "stays")], None, [], [("b", "was")]], FIELD_MAP)
     columns = {"a": pa.array([1, None, 3, None]), "b": pa.array(["x", None, None, "y"]), "c": pa.array([None] * 4)}
     found = with_fields(pa.table({"space": ["s"] * 4, **columns, FIELDS: there}), ["a", "b", "c"])
@@ -244,7 +244,7 @@ def test_columns_become_fields():
 
 
 def test_a_record_of_as_many_columns_as_there_may_be(tmp_path):
-    """Is copied with fields beside it: those that the topic of copies has not are text among them."""
+    """A record with the maximum of columns is copied: columns that the copies' topic lacks become text fields."""
     with aggregator.open(tmp_path / "c") as catalog:
         columns = {f"c{n}": [n] for n in range(MAX_COLUMNS - 4)}
         catalog.create_topic("other", pa.schema([("data", pa.binary())]))
@@ -256,7 +256,7 @@ def test_a_record_of_as_many_columns_as_there_may_be(tmp_path):
 
 
 def test_overload_makes_a_pipe_lag_and_nobody_else(tmp_path):
-    """While there is no room for copies, writers go on, the lag shows, and everything arrives once there is."""
+    """Without room for copies, writers continue, the lag shows, and everything is copied once there is room."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.query("CREATE PIPE p")
         append = Ingest.append
@@ -272,7 +272,7 @@ def test_overload_makes_a_pipe_lag_and_nobody_else(tmp_path):
                 catalog.write({"a": "1"}, [{"ts": number, "msg": str(number)}])
             until(lambda: facts(catalog, "p")["state"] == "waiting")
             assert facts(catalog, "p")["lag"] == 20
-            time.sleep(0.2)  # it lets go of its files, and takes them up again
+            time.sleep(0.2)  # the pipe releases its files and reopens them
             assert facts(catalog, "p")["copied"] == 0
             full = False
             level(catalog, "p")
@@ -280,7 +280,7 @@ def test_overload_makes_a_pipe_lag_and_nobody_else(tmp_path):
 
 
 def test_pipes_leave_writers_room(tmp_path):
-    """A backlog larger than the memory for unsealed events passes through a pipe, and writers are never refused."""
+    """A pipe can copy more than fits in memory unsealed, and writers are never refused."""
     limits = {"memory_bytes": "4 MiB", "log_bytes": "8 MiB"}
     with aggregator.open(tmp_path / "c", limits=limits, durability="none") as catalog:
         for _ in range(6):
@@ -288,14 +288,14 @@ def test_pipes_leave_writers_room(tmp_path):
             catalog.seal()
         catalog.query("CREATE PIPE p BACKFILL")
         while facts(catalog, "p")["copied"] < 9000:
-            catalog.write({"b": "1"}, [{"msg": "y" * 1000}] * 100)  # raises where there is no room
+            catalog.write({"b": "1"}, [{"msg": "y" * 1000}] * 100)  # raises if there is no room
             catalog.seal()
         catalog.query("DELETE PIPE p")
         assert catalog.query("SELECT COUNT FROM logrange.pipe = p WHERE msg PREFIX x").to_pylist() == [{"count": 9000}]
 
 
 def test_a_failing_pipe_tells_and_tries_again(tmp_path):
-    """An error of reading shows as the pipe's problem; when it is over, nothing is missing."""
+    """A read error is shown as the pipe's problem; once it is over, no record is missing."""
     with aggregator.open(tmp_path / "c", tuning=Tuning(pipe_back_off_s=(0.01, 30.0))) as catalog:
         catalog.query("CREATE PIPE p")
         with mock.patch.object(pipes, "begin_round", side_effect=OSError(5, "the disk")):
@@ -314,13 +314,13 @@ def test_a_failing_pipe_tells_and_tries_again(tmp_path):
 
 @pytest.mark.usefixtures("quiet")
 def test_a_segment_of_another_topic_is_missing(tmp_path):
-    """A pipe that does not read it goes on, though it cannot tell how many of its records are gone."""
+    """If a segment of a topic that a pipe does not read is missing, the pipe continues, uncounted losses aside."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"app": "web"}, [{"ts": 1, "msg": "before"}])
         catalog.write({"app": "db"}, [{"ts": 1}] * 10, "other")
         catalog.write({"app": "gone"}, [{"ts": 1}], "other")
         catalog.query("CREATE PIPE p FROM app = web")
-        with mock.patch.object(pipes.Pipes, "_keep"):  # a crash comes before
+        with mock.patch.object(pipes.Pipes, "_keep"):  # as if a crash came first
             catalog.write({"app": "db"}, [{"ts": 2}] * 10, "other")
             catalog.topic("other").erase("{app=gone}")
             catalog.compact()
@@ -339,7 +339,7 @@ def test_a_segment_of_another_topic_is_missing(tmp_path):
 
 
 def test_what_retention_took_is_counted(tmp_path):
-    """Records that go before a pipe could look at them are told, neither more nor less."""
+    """Records removed before a pipe could read them are counted exactly."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.query("CREATE PIPE p")
         catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(5)])
@@ -353,14 +353,14 @@ def test_what_retention_took_is_counted(tmp_path):
             until(lambda: facts(catalog, "p")["state"] == "waiting")
             catalog.retain()
             before = refused.call_count
-            until(lambda: refused.call_count > before + 1)  # the round that began before, and the next
+            until(lambda: refused.call_count > before + 1)  # the round in progress and the next
         level(catalog, "p")
         assert facts(catalog, "p")["gone"] == 20
         assert copies(catalog, "p")[-10:] == [str(i) for i in range(30, 40)]
 
 
 def test_idle_pipes_cost_nothing(tmp_path):
-    """Pipes that have nothing to do take next to no time of the processor, and a catalog without any has no thread."""
+    """Idle pipes take almost no CPU time, and a catalog without pipes has no thread."""
     with aggregator.open(tmp_path / "c") as catalog:
         assert catalog._pipes._thread is None
         for number in range(20):
@@ -373,11 +373,11 @@ def test_idle_pipes_cost_nothing(tmp_path):
             time.sleep(0.5)
             return time.process_time() - start
 
-        until(lambda: spent() < 0.05)  # on a busy machine it takes a while until all is done
+        until(lambda: spent() < 0.05)  # a busy machine takes a while to finish
 
 
 def test_only_pipes_of_a_stream_that_got_records_are_asked(tmp_path, monkeypatch):
-    """The others pass the records by together: none of them takes a look, and all are level."""
+    """Only pipes of a stream with new records read; the others skip these records together, and none lags."""
     asked = []
     original = pipes.begin_round
 
@@ -406,7 +406,7 @@ def test_only_pipes_of_a_stream_that_got_records_are_asked(tmp_path, monkeypatch
 
 
 def test_a_pipe_that_is_woken_as_its_lag_is_asked_for(tmp_path, monkeypatch):
-    """It is not told to have looked at what it was woken for."""
+    """The lag of a pipe that is woken meanwhile includes what it was woken for."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.query("CREATE PIPE p")
         until(lambda: catalog._pipes.all()[0].resting)
@@ -415,7 +415,7 @@ def test_a_pipe_that_is_woken_as_its_lag_is_asked_for(tmp_path, monkeypatch):
         before = vars(catalog._pipes).pop("_passed")
 
         def passed(mine):
-            """As the thread of pipes does, at this moment."""
+            """Act like the pipe thread at this moment."""
             for pipe in mine.all():
                 pipe.resting = False
             return {**before, **pipes.visible_ends(catalog._backend)}
@@ -427,7 +427,7 @@ def test_a_pipe_that_is_woken_as_its_lag_is_asked_for(tmp_path, monkeypatch):
 
 
 def test_after_long_idling_a_pipe_is_quick(tmp_path):
-    """However long nothing came, what comes is copied soon."""
+    """However long nothing arrived, a new record is copied soon."""
     waits = []
 
     class Recording(threading.Event):
@@ -446,7 +446,7 @@ def test_after_long_idling_a_pipe_is_quick(tmp_path):
 
 
 def test_copied_events_by_hand():
-    """Fields stay, tags join them unless a field has the name; columns without values are left out; any batch slice."""
+    """Fields stay, and tags are added unless a field has the name; all-null columns are omitted; any slice works."""
     rows = [
         ("{a=1,b=2}", [("a", "own"), ("x", "y")], 5, None),
         ("{}", None, None, None),
@@ -476,7 +476,7 @@ def test_copied_events_by_hand():
 
 
 def test_no_thread_for_pipes(tmp_path, monkeypatch):
-    """Where the system has none the catalog can be opened later, and the pipe copies as soon as there is one."""
+    """If the system has no thread, the catalog opens anyway, and the pipe starts once there is one."""
     start = threading.Thread.start
 
     def refuse(thread):
