@@ -469,7 +469,7 @@ def test_the_same_retry_from_many_threads(catalog):
     assert {receipt.first for receipt in receipts} == {0}
 
 
-# ------------------------------------------------------------ sealing by itself
+# ------------------------------------------------------------ automatic sealing
 
 
 def test_sealing_what_is_large(catalog):

@@ -229,7 +229,7 @@ class CatalogMachine(RuleBasedStateMachine):
         self.catalog = aggregator.open(root, tuning=MERGING)
         self.topic = self.catalog.topic("t")
 
-    # ------------------------------------------------------------ what is asked
+    # ------------------------------------------------------------ queries
 
     def _facts(self, event):
         return (event.space, event.grouping, event.timestamp, event.indexes.get("kind"), event.data)

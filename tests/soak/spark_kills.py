@@ -186,7 +186,7 @@ def add_inputs(folder: Path, chance: random.Random, number: int) -> int:
     return number
 
 
-# ------------------------------------------------------------ what must hold
+# ------------------------------------------------------------ the promises
 
 
 def _of_segments(folder: Path) -> list[bytes]:

@@ -280,7 +280,7 @@ class Campaign:
             )
             self._writer(site, "b+2", durability, 12, standby=not owns, off_s=off_s)
 
-    # ------------------------------------------------------------ what is there
+    # ------------------------------------------------------------ the contents
 
     def _look(self, site: Path, durability: str) -> None:
         """Read the store during writes: everything acknowledged before is there once, in its place."""

@@ -46,7 +46,7 @@ class Notes:
         self._file = path.open("a")
 
     def note(self, *words: object) -> None:
-        """Note what is true now."""
+        """Append these words to the notes, with the time."""
         self._file.write(" ".join(map(str, (f"{time.time():.3f}", *words))) + "\n")
         self._file.flush()
 

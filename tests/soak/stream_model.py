@@ -147,7 +147,7 @@ class Model:
         if answer != expected:
             self.wrong.append(f"{asked}: {len(answer)} records, not {len(expected)}: {_differs(answer, expected)}")
 
-    # ------------------------------------------------------------ a catalog held against it
+    # ------------------------------------------------------------ comparison with a catalog
 
     def compare(self, catalog: aggregator.Catalog) -> None:
         """Resolve what a kill left open, let pipes catch up, and compare everything."""

@@ -1,4 +1,4 @@
-"""A slice of `python -m tests.soak.kills`."""
+"""A few of the kills of `python -m tests.soak.kills`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slice of the power cuts; `python -m tests.soak.power_cuts` makes many."""
+"""A few of the power cuts; `python -m tests.soak.power_cuts` makes many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slice of the long run of damaged files; `python -m tests.soak.salvage` runs 10,000 cases."""
+"""A few of the cases of damaged files; `python -m tests.soak.salvage` runs 10,000."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slice of the long run of a server under load; `python -m tests.soak.server` takes minutes and measures."""
+"""A short run of a server under load; `python -m tests.soak.server` takes minutes and measures."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _SYNCS = frozenset(tracing.SYNCS.values())
 
 
 def came_back(fault: Fault | None, *, settled: bool) -> tuple[bool, Run]:
-    """Make a change under a fault and be killed, after another change if it is to be settled."""
+    """Make a change under a fault and exit as if killed. Returns whether the change is found later, and the run."""
     with tempfile.TemporaryDirectory(prefix="unsynced-") as folder:
         root = Path(folder).resolve()
         path = root / "manifest.sqlite"

@@ -55,7 +55,7 @@ class Machine:
 
 
 def test_a_leap_while_open():
-    """Time that did not pass ages nothing. A clock set back makes things younger and may be set forward again."""
+    """A leap of the clock ages nothing. A clock set back makes things younger and may be set forward again."""
     machine = Machine()
     assert machine.run(5 * HOUR_US) == NOW + 5 * HOUR_US
     assert machine.set(machine.wall + 3650 * DAY_US) == NOW + 5 * HOUR_US

@@ -58,7 +58,7 @@ def test_width(length, buckets, width):
 
 
 def test_few_times_in_a_long_time_are_looked_at_again():
-    """If all times lie in a small part of the range, they are counted again around it, unless the caller set bounds."""
+    """If all times fall in a small part of the range, they are counted again around it, unless bounds are given."""
     times = np.arange(100, dtype=np.int64) + 5 * 10**9
     looks = []
 
@@ -73,7 +73,7 @@ def test_few_times_in_a_long_time_are_looked_at_again():
 
 
 def test_whole_spans():
-    """Times that all lie in one span can be counted without being read."""
+    """Times that all fall in one span can be counted without being read."""
     counter = TimeCounter(0, 999, 10)
     assert counter.whole(0, 99)
     assert not counter.whole(199, 200)

@@ -22,7 +22,7 @@ from tests.aggregator.cli.conftest import CLICKS, HOW
 
 
 def test_init_and_topics(command):
-    """`init` and `topics` create a catalog and a topic with its policies; repeating them has no effect."""
+    """`init` and `topics` create, alter, rename and delete; `init` in an existing catalog changes nothing."""
     assert command("init", "data").text == "data: 0 topics\n"
     made = command(
         "topics", "data", "--create", "t", "--index", "type", "--keys", "binary", "--retention", "bytes=1GiB",

@@ -1,4 +1,4 @@
-"""What works on a catalog while another process, such as a server, writes to it; and on paths that are not catalogs."""
+"""Commands on a catalog to which another process, such as a server, writes; and on paths that are not catalogs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Appending batches from a file: what is retried, and what ends it."""
+"""Appending batches from a file: errors that are retried, and errors that end it."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_closing_a_writer_while_the_server_hangs():
 
 
 def test_writer(server, catalog):
-    """Over a breaking line a writer stores each event once, in order, in bounded memory; refused events come back."""
+    """Over a breaking connection a writer stores each event once, in order; unwritable events raise an error."""
 
     async def run(url):
         async with AsyncClient(url) as client:

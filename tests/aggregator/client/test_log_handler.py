@@ -131,7 +131,7 @@ def test_nor_does_it_tell_its_own_handlers_that_nobody_answers(caplog):
 
 
 def test_no_server(capfd):
-    """Without a server, logging stays fast and raises nothing; drops are counted and reported once at the end."""
+    """Without a server, logging stays fast and raises nothing; drops are counted and reported at the end."""
     handler = LogHandler("http://127.0.0.1:9", TAGS, queue_bytes=50_000, exit_timeout_s=0.05)
     began = time.monotonic()
     with logger_with(handler) as logger:

@@ -805,7 +805,7 @@ def test_records_of_several_lines(rig):
 
 
 def test_long_lines_are_cut_and_counted(rig):
-    """A line above the limit keeps its beginning, over any number of batches, and is counted; the rest goes on."""
+    """A line above the limit is cut and counted, over any number of batches; other lines are unaffected."""
     rig.files["max_line_bytes"] = 100
     rig.write("a.log", "a" * 5000 + "\nshort\n" + "b" * 101 + "\n" + "c" * 3000)
     counts = rig.collect(batch_bytes=1024).counts

@@ -37,7 +37,7 @@ def rows_of(lines, *, file="/var/log/a.log", counted=False, **files):
 
 @pytest.mark.parametrize("wrap", [lambda text: docker(text + "\n"), cri])
 def test_formats_inside(wrap):
-    """A wrapped line is parsed as if it were not wrapped; without a time of its own it has the runtime's."""
+    """A wrapped line is parsed as if it were not wrapped; if it contains no time, the runtime's is used."""
     line = 'level=warn msg="a \\"b\\" c" took=7'
     (row,) = rows_of([wrap(line)], format="logfmt", fields=("level", "msg"), columns={"took": "integer"})
     assert (row["data"], row["took"]) == (line.encode(), 7)

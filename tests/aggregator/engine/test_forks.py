@@ -1,4 +1,4 @@
-"""Forked processes while a catalog is open: the child gets an error, holds nothing and harms nothing."""
+"""Forked processes while a catalog is open: the child gets an error, holds no lock and does no harm."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def sets(scan):
     ], 2),
 )  # fmt: skip
 def test_scans_are_those_of_one_catalog(fleet, asked):
-    """Scans equal those of one catalog by time, forward and backward, with limits, as events, batches and counts."""
+    """Scans equal those of one catalog by time, forward and backward, with limits, in rows and counts."""
     many, whole, _ = fleet
     mine, its = many.topic("t").scan(**asked), whole.topic("t").scan(**asked)
     table = mine.to_table()

@@ -59,7 +59,7 @@ CASES = {
 @pytest.mark.parametrize(("few", "told"), [(0, 1 << 14), (300, 1), (1 << 18, 1 << 14)])
 @pytest.mark.parametrize("streams", share_of(["", "FROM s LIKE '*'", "FROM s = 7 OR s = 8", "FROM s != 9"], 2))
 def test_answers_are_those_of_filtering_everything(catalog, monkeypatch, few, told, streams):
-    """Answers equal filtering everything, sorted at once or in windows, newest first or last."""
+    """Answers equal filtering everything, whether sorted together or in windows, newest first or last."""
     monkeypatch.setattr(source, "FEW_KEPT_ROWS", few)
     monkeypatch.setattr(source, "TOLD_ROWS", told)
     monkeypatch.setattr(scans, "BATCH_BLOCKS", 1)
@@ -77,7 +77,7 @@ def test_answers_are_those_of_filtering_everything(catalog, monkeypatch, few, to
 
 @pytest.mark.parametrize("span", ["", ' AND ts < "1970-01-01T00:00:00.005"'])
 def test_many_rows_are_soon_told(tmp_path, monkeypatch, span):
-    """If the first blocks promise more rows than are sorted at once, reading stops there; the following windows are as
+    """If the first blocks promise more rows than are sorted together, reading stops there; the following windows are as
     large as the memory allows.
     """
     monkeypatch.setattr(source, "TOLD_ROWS", 10)

@@ -114,7 +114,7 @@ def test_few_are_few(described, limit):
 
 
 def test_long_histories_are_merged_as_they_are_read(monkeypatch):
-    """Once as many events as are sorted at once were read, further parts are streamed."""
+    """After as many events as are sorted together, further parts are streamed."""
     monkeypatch.setattr(history, "SORTED_EVENTS", 3)
     asked = []
     parts, expected = make_parts([(0, [0, 1]), (0, [2, 3]), (0, [4, 5]), (0, [6, 7])], reverse=False)

@@ -29,7 +29,7 @@ def web(server: RunningServer) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def web_of() -> Iterator[Callable[[RunningServer], httpx.Client]]:
-    """Make clients of servers that a test starts."""
+    """A function that returns a client of a server that a test starts."""
     with contextlib.ExitStack() as clients:
         yield lambda running: clients.enter_context(httpx.Client(base_url=running.url, timeout=120))
 

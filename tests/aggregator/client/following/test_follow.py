@@ -256,7 +256,7 @@ def test_a_clock_that_is_set_back_holds_up_nobody(tmp_path, monkeypatch):
 
 
 def test_another_catalog_is_not_followed_into_the_same_directory(tmp_path):
-    """A directory is not used to follow another catalog; nor is one that contains a catalog of its own."""
+    """A follower refuses a directory that follows another catalog or contains a separate one."""
     with served(tmp_path / "first") as server, following(server.url, tmp_path / "copy") as follower:
         caught_up(follower, server.catalog)
     with served(tmp_path / "second") as server:

@@ -1,4 +1,4 @@
-"""The load generator: what it counts, against real servers and against sockets that misbehave."""
+"""The load generator: its counts, against real servers and against sockets that misbehave."""
 
 from __future__ import annotations
 

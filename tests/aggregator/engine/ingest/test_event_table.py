@@ -108,7 +108,7 @@ def test_a_retry_after_another_family_came(catalog):
     ],
 )
 def test_truth_is_no_number(catalog, values, read):
-    """Booleans among numbers of one batch are read as text, as over several batches; Arrow would make them ones."""
+    """Booleans among the numbers of a batch are read as text, as across batches; Arrow would turn them into ones."""
     topic = catalog.create_topic("t")
     topic.append([row(n=value) for value in values])
     assert topic.read().to_table()["n"].to_pylist() == read

@@ -108,7 +108,7 @@ SAME = {frozenset(("1", "1.0"))}
 
 
 def test_retries_of_json_values(tmp_path):
-    """Whichever came first, true never repeats 1, and 1.0 always does."""
+    """In either order, true is never a retry of 1, and 1.0 always is."""
     with aggregator.open(tmp_path, durability="none") as catalog:
         for number, (first, again) in enumerate(itertools.permutations(VALUES, 2)):
             topic = catalog.create_topic(f"t{number}")

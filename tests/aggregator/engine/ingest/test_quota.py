@@ -133,7 +133,7 @@ def test_a_scan_that_stays_open(tmp_path, caplog):
         assert report.waiting_bytes == catalog.stats()["disk"]["waiting_for_scans"] > LIMIT / 2
         assert "open scans" in caplog.text
         kept = topic.stats()["sealed_bytes"]
-        assert 0.8 * LIMIT < kept <= LIMIT  # waiting files are no reason to remove others
+        assert 0.8 * LIMIT < kept <= LIMIT  # waiting files do not cause others to be removed
         assert len(first) + sum(map(len, scan)) > 0
         catalog.retain()
         assert catalog.stats()["disk"]["waiting_for_scans"] == 0

@@ -103,7 +103,7 @@ def test_a_log_that_lost_what_was_acknowledged(root, how):
 
 @pytest.mark.usefixtures("quiet")
 def test_an_undamaged_log_is_no_problem(root):
-    """A log as a crash leaves it is no problem for readers or writers, nor without a newest file or a mark."""
+    """A log as a crash leaves it is not a problem for readers or writers, even without its last file or its mark."""
     for _ in range(3):
         with aggregator.open(root, read_only=True) as reader:
             assert reader.problems() == []

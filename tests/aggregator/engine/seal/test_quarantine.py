@@ -39,7 +39,7 @@ def row(space, timestamp, data=b""):
 
 
 def poisoned(root, rows, topic="t", before=3, **options):
-    """Give a topic good events, sealed and unsealed, then put these rows in its log. Returns their first index."""
+    """Append good events, sealed and unsealed, then write these rows to the topic's log. Returns their first index."""
     with aggregator.open(root) as catalog:
         made = catalog.create_topic(topic) if topic not in catalog.topics() else catalog.topic(topic)
         made.append([row("good", 1, b"sealed")])
@@ -90,7 +90,7 @@ def test_neighbours_are_sealed(root, sealing, caplog):
 
 @pytest.mark.background
 def test_by_itself(root):
-    """Background work quarantines events without a call, and no trouble is left that would make a server unready."""
+    """Background work quarantines events without a call and leaves no trouble that would make a server unready."""
     poisoned(root, MIXED)
     with aggregator.open(root, tuning=Tuning(tick_s=0.05)) as catalog:
         topic = catalog.topic("t")

@@ -63,7 +63,7 @@ def seen(catalog: aggregator.Catalog) -> dict[str, Any]:
 
 def test_a_catalog_as_it_was(tmp_path: Path, address: str):
     """Topics, policies, record indexes, producers, erasures, streams and pipes come back; the next events get the next
-    record indexes. The directory is a catalog of its own.
+    record indexes, and the store is unaffected.
     """
     before = filled(tmp_path, address)
     told: list[tuple[int, int]] = []

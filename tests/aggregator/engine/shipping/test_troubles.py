@@ -521,7 +521,7 @@ def test_a_writer_that_was_paused_tells_of_no_change(tmp_path: Path, address: st
 
 
 def test_a_disk_that_is_full_where_the_store_is_noted(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch):
-    """If the disk is too full to note what was uploaded, the store's contents count anyway, and the log continues."""
+    """If the disk is too full to note what was uploaded, the uploads count anyway, and the log continues."""
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space left")

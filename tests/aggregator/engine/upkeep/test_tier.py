@@ -34,7 +34,7 @@ EVENTS = 200
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Failing stores are given up soon."""
+    """Give up on failing stores soon."""
     monkeypatch.setattr(stored_objects, "PATIENCE_S", 0.5)
 
 

@@ -62,7 +62,7 @@ def test_shared_values_become_plain(column):
 
 @pytest.mark.parametrize("file", [False, True])
 def test_compressed_bomb(file):
-    """A kilobyte that would decompress to a hundred megabytes is refused without decompressing."""
+    """A body under 10 kB that would decompress to 7.2 MB is refused without decompressing."""
     body = one(pa.array(np.zeros(12_500_000, np.int64)[:900_000]), compression="zstd", file=file)
     assert len(body) < 10_000
     with pytest.raises(InvalidEventError, match="decompressed"):
@@ -88,7 +88,7 @@ def test_claimed_length_of_a_buffer(file):
                            pa.py_buffer(b"x" * 10_000)]),
 ])  # fmt: skip
 def test_repeated_values_bomb(column):
-    """A value that stands for a hundred thousand counts that often before it is unpacked."""
+    """A repeated value is counted as often as it occurs, before it is unpacked."""
     with pytest.raises(InvalidEventError, match="unpacked"):
         read(one(column), limit=4 << 20)
 
@@ -220,7 +220,7 @@ def follow(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     (lambda a, b: [a, (-8, *b[1:])], False),
 ])  # fmt: skip
 def test_the_index_of_a_file(change, is_read):
-    """A file whose index does not name each batch once is refused: what was counted would not be what is read."""
+    """A file whose index does not name each batch once is refused: the batches counted would not be those read."""
     body = file_with(lambda two: change(*two))
     if is_read:
         assert read(body).num_rows == 2

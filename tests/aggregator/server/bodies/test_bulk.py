@@ -252,7 +252,7 @@ def test_passwords_and_keys(elasticsearch, server, web):
 
 
 def test_errors_are_of_its_kind(web, web_of, tmp_path):
-    """Every refusal on its paths has Elasticsearch's shape and header, also those made before routing."""
+    """Every refusal on Elasticsearch's paths has its shape and header, also refusals made before routing."""
     small = Settings(http=Http(max_append_bytes=1000))
     with served(tmp_path / "small", small) as server:
         asked = [

@@ -37,7 +37,7 @@ def test_json(text, found, escaped):
 
 @pytest.mark.parametrize("text", [b"", b"{", b"NaN", b'{"a": \xff}', b"[" * 100_000, b'"\\ud800" x', b"\xff"])
 def test_no_json(text):
-    """Invalid JSON is refused as before."""
+    """Other invalid JSON is refused."""
     with pytest.raises(orjson.JSONDecodeError):
         read_json(text)
 
@@ -75,7 +75,7 @@ def test_whole_numbers_of_any_length(digits):
 
 
 def test_numbers_that_python_does_not_read():
-    """Integers of more than 4,300 digits, which Python refuses, are treated as before."""
+    """An integer of more than 4,300 digits, which Python does not read, is refused as invalid JSON."""
     text = b"9" * 5_000
     with pytest.raises(orjson.JSONDecodeError):
         read_json(text)

@@ -142,7 +142,7 @@ def test_defaults_written_down(as_plateau):
     ignored = {name for name, known in NAMES.items() if known.key is None and known.default is not None}
     assert {told.partition(" ")[0] for told in found.ignored} == ignored - set(BY_ITSELF)
     assert found.retention.partition_segments == 10_000
-    assert found.roll.age_us == 86_400_000_000  # with a segment count limit, segments are not made every few minutes
+    assert found.roll.age_us == 86_400_000_000  # with a segment limit, not sealed every few minutes
 
 
 def test_what_takes_a_default_away(as_plateau):

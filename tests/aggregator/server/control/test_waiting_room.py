@@ -98,7 +98,7 @@ def test_a_look_lets_few_in(monkeypatch):
 
 
 def test_patience():
-    """An append that waited in vain gets the reason; those after it keep waiting."""
+    """An append that waited in vain gets the reason; a later one can still enter."""
     memory = Memory(0)
 
     async def work():

@@ -17,7 +17,7 @@ STORED = {"gzip": gzip.compress(PLAIN), "zstd": pa.compress(PLAIN, "zstd", asbyt
 
 @pytest.mark.parametrize("encoding", STORED)
 def test_up_to_the_limit(encoding):
-    """A body up to the limit comes back whole; one more byte is refused."""
+    """A body up to the limit is returned whole; one more byte is refused."""
     assert decompress(STORED[encoding], encoding, len(PLAIN)) == pa.py_buffer(PLAIN)
     with pytest.raises(ProblemError) as refusal:
         decompress(STORED[encoding], encoding, len(PLAIN) - 1)

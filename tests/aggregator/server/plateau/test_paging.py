@@ -18,7 +18,7 @@ SCHEMAS = 150
 
 
 def calls(work: Callable[[], Any]) -> int:
-    """The number of function calls that some work makes."""
+    """Count the function calls of some work."""
     profile = cProfile.Profile()
     profile.runcall(work)
     return sum(entry.callcount for entry in profile.getstats())

@@ -482,7 +482,7 @@ def test_questions_that_are_refused(web):
 
 
 def test_reads_make_nothing(web):
-    """What is absent is empty, as plateau's programs expect before they append; reading creates nothing."""
+    """Reading what does not exist returns nothing, as plateau expects before an append, and creates nothing."""
     send(web, records(1))
     assert web.get("/topic/none").json() == {"partitions": {}, "bytes": 0}
     for method, path in [

@@ -208,7 +208,7 @@ def test_refused_for_now(tmp_path):
 
 
 def test_calls_that_are_cancelled_leave_nothing(tmp_path):
-    """Clients that leave before they send a message, at any moment, hold no place and no memory."""
+    """Clients that leave before they send a message, at any moment, occupy neither a place nor memory."""
     few = Work(body_bytes=20_480_000, patience_s=60)
     with (
         listening(tmp_path / "data", work=few) as (server, address),

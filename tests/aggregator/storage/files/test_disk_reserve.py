@@ -189,7 +189,7 @@ def test_without_the_reserve(full):
 
 
 def test_from_the_command_line(full):
-    """`retain`, `erase` and `compact` each make room."""
+    """On a full disk `erase`, `retain` and `compact` work."""
 
     def command(*arguments):
         done = CliRunner().invoke(main, [str(argument) for argument in arguments])

@@ -35,7 +35,7 @@ def directory(tmp_path):
 
 @pytest.fixture
 def plain(monkeypatch):
-    """Make logs use calls of `os`, which tests can let fail."""
+    """Make logs call functions of `os`, which tests can let fail."""
     monkeypatch.setattr(log_module, "Commits", PlainCommits)
 
 

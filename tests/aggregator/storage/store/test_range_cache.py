@@ -184,7 +184,7 @@ def test_a_small_cache_has_small_files(tmp_path):
 
 
 def test_stretches_that_overlap(tmp_path, monkeypatch):
-    """With overlapping files each chunk is found in one, and in the other once that is gone."""
+    """With overlapping files every chunk is found, and the size counts all files."""
     monkeypatch.setattr(range_cache, "MEMORY_BYTES", 0)
     cache, data = RangeCache(tmp_path / "cache", 16 * LIMIT), stretch(6)
     cache.keep("a", 0, data[: 4 * CHUNK_BYTES])
