@@ -157,7 +157,8 @@ class CatalogMachine(RuleBasedStateMachine):
     @rule(rows=st.integers(1, 10**6), policy=POLICIES, crashed=st.booleans())
     def rebuild(self, rows, policy, crashed):
         """The manifest is lost: segments, log and backup restore everything, including policies, record indexes and
-        pending erasures. (Events that retention removed come back if the log still has them: not here.)
+        pending erasures. (Events that retention removed would come back if the log still had them, but here it does
+        not.)
         """
         self.catalog.seal()
         self.catalog._backend.log.roll()

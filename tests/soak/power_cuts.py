@@ -1,4 +1,4 @@
-"""Power cuts: what was acknowledged with `durability="fsync"` is on disk, whatever else was on its way there.
+"""Power cuts: what was acknowledged with `durability="fsync"` is on disk, whatever other writes were in flight.
 
     python -m tests.soak.power_cuts --cuts 200 (as root, on Linux)
 

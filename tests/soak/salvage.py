@@ -1,4 +1,4 @@
-"""Damage to files of every kind that disks and people cause, and what verify, reading and repair make of it.
+"""Damage to files of every kind that disks and people cause, and how verify, reading and repair handle it.
 
     python -m tests.soak.salvage --cases 10000
 

@@ -56,7 +56,7 @@ def test_topics_appends_and_scans(catalog, server):
 
 
 def test_breaking_line(server, catalog):
-    """Over a breaking line appends are stored once and truncated answers raise; an absent server raises, too."""
+    """Over a breaking connection appends are stored once and truncated answers raise; an absent server raises, too."""
     catalog.topic("activity").append(events(100_000, 20_000))
 
     async def run(url):

@@ -51,7 +51,7 @@ def test_a_directory_of_another_program(tmp_path, how):
 
 
 def test_a_catalog_with_a_directory_of_that_name(tmp_path):
-    """A directory `topics` in a catalog has no effect."""
+    """A directory `topics` in a catalog does not prevent opening it."""
     aggregator.open(tmp_path).close()
     (tmp_path / "topics").mkdir()
     aggregator.open(tmp_path).close()

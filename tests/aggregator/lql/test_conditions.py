@@ -134,7 +134,7 @@ CONDITIONS = [
     ("big > -1", [0, 1, 3, 4, 5]),
     ("took > 1", [4, 5]),
     ("took != 2", [0, 1, 2, 3, 5]),
-    ("far = 1e400", []),  # an infinity is not a number
+    ("far = 1e400", []),  # infinity is not equal to it
     ("far != 1e400", [0, 1, 2, 3, 4, 5]),
     ("far < 1e400", [0, 1, 3, 5]),
     ("far <= 1e400", [0, 1, 3, 5]),
@@ -142,7 +142,7 @@ CONDITIONS = [
     ("far >= 1e400", [4]),
     ("far <= -1e400", [5]),
     ("far > -1e400", [0, 1, 3, 4]),
-    ("far = 1e-400", []),  # nor is this 0
+    ("far = 1e-400", []),  # 0 is not equal to it
     ("far < 1e-400", [0, 1, 5]),
     ("far >= 1e-400", [3, 4]),
     ("far > -1e-400", [0, 1, 3, 4]),

@@ -188,7 +188,7 @@ def test_substrings_that_are_sought_text_by_text(monkeypatch):
 
 
 def segment_answers(segment, wanted):
-    """The wanted payloads of all."""
+    """The payloads that `wanted` selects from a segment."""
     batch = segment.scan(columns=["data"]).to_table().combine_chunks().to_batches()[0]
     return batch.filter(wanted(batch)).column(0).to_pylist()
 

@@ -82,7 +82,7 @@ class Data:
                 found = catalog.problems()
                 assert len(found) == problems, found
                 assert {problem.action.split(":")[0] for problem in found} == set(actions)
-        with aggregator.open(self.root) as catalog:  # later, no index is reused and retries are known
+        with aggregator.open(self.root) as catalog:  # writing works: no index is reused, retries are known
             topic = catalog.topic("t")
             known = {event.columns["record_index"] for event in topic.read("0")}
             self.append(topic, 10_000, "0", 3)

@@ -598,7 +598,7 @@ def test_a_reader_that_comes_while_the_manifest_is_replaced(root, monkeypatch):
         append(catalog.create_topic("t"))
     away = (root / "manifest.sqlite").rename(root / "away")
     lock = WriterLock(Layout(root).writer_lock)
-    # Only where the reader waits: other threads of this process sleep, too.
+    # Replace `sleep` for the reader only, because other threads of this process sleep, too.
     monkeypatch.setattr(following, "time", SimpleNamespace(sleep=lambda _: away.rename(root / "manifest.sqlite")))
     with aggregator.open(root, read_only=True) as reader:
         lock.release()

@@ -383,7 +383,7 @@ def test_what_was_told_is_in_the_store_whoever_copied_it(tmp_path: Path, address
 
 
 def test_a_copy_names_what_is_there(tmp_path: Path, address: str):
-    """A manifest copy that names a segment merged away before its upload is not announced."""
+    """If a segment that a manifest copy names is gone before its upload, publishing the copy raises an error."""
     with aggregator.open(tmp_path / "a", store=address, **SLOWLY) as catalog:
         topic = catalog.create_topic("t")
         topic.append(events(0))

@@ -178,7 +178,7 @@ def test_a_clock_of_another_year(root, monkeypatch):
 
 
 def test_by_itself(root):
-    """A topic's bytes stay below its limit while events arrive."""
+    """Background retention brings a topic below its limit: its newest events stay, and so does the other topic."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", retention={"bytes": 60_000}, roll={"rows": 50})
         other = catalog.create_topic("other")

@@ -132,7 +132,7 @@ async def until(holds):
 
 
 def asking(pool, call):
-    """A call for its own request, and that request."""
+    """Start a call as a separate request. Returns its task and the request."""
 
     async def nothing():
         await asyncio.Event().wait()

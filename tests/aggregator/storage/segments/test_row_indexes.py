@@ -19,7 +19,7 @@ from aggregator.server.plateau.paging import Pager, Wanted
 from aggregator.storage.segments.row_indexes import NEAR_ROWS, RowIndexes, rows_near
 
 PLACES = {"times out of order": 3000, "as appended": 0}
-ROWS = 140_000  # more bytes than are sorted at once
+ROWS = 140_000  # more bytes than are sorted together
 IO = Path("/proc/self/io")
 PEAK = Path("/proc/self/clear_refs")
 
@@ -79,7 +79,7 @@ def stored(tmp_path_factory, request):
         catalog.seal()
         (file,) = (path / "segments").rglob("*.esdb")
         blocks = esformat.open(file).scan().blocks()[1]
-        topic.read(from_index=0, limit=1).to_table()  # what is cached of a segment is read now
+        topic.read(from_index=0, limit=1).to_table()  # read what is cached of a segment
         yield topic, payloads.to_pylist(), file.stat().st_size / blocks, ROWS / blocks
 
 

@@ -123,7 +123,7 @@ def test_a_large_object_may_take_long(s3: S3Endpoint, bucket: str, tmp_path: Pat
 
 
 class _Denying(BaseHTTPRequestHandler):
-    """Deletes nothing, and reports that for each object in a successful answer."""
+    """A store that deletes nothing and reports that for each object in a successful answer."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
@@ -345,7 +345,7 @@ def test_a_store_that_is_busy(s3: S3Endpoint, bucket: str):
 
 
 def test_a_store_that_refuses(s3: S3Endpoint, bucket: str):
-    """A refusal for lack of rights is not retried."""
+    """A refusal for lack of rights raises an error that says so."""
     s3.refuse = lambda method, path, query: 403
     with pytest.raises(StoreError, match="refuses"):
         Store(f"s3://{bucket}/x").put("a", b"1", create=True)
@@ -370,7 +370,7 @@ def test_what_is_no_address(address: str):
 
 
 def test_a_setting_that_is_unknown():
-    """An unknown setting is refused before any request."""
+    """An unknown setting is refused by name."""
     with pytest.raises(InvalidRequestError, match="nonsense"):
         Store("s3://bucket/x", settings={"nonsense": "1"})
 
