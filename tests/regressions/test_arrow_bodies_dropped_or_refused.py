@@ -58,7 +58,7 @@ def test_a_stream_behind_one_without_an_end(client):
     """So is a body with a second stream after one without an end."""
     answer = send(client, "unended", arrow(TABLE).removesuffix(END) + arrow(TABLE))
     assert answer.status_code == 400
-    assert "begins before the first one has ended" in answer.json()["detail"]
+    assert "begins before the first one ends" in answer.json()["detail"]
     assert len(stored(client, "unended")) == 0
 
 

@@ -28,7 +28,7 @@ def send(client, path: str, body: str, media: str) -> httpx.Response:
 def test_csv_without_line_ends(client, body):
     """A CSV body without a line end is refused, and the hint says how to send it."""
     problem = send(client, EVENTS, body, "text/csv").json()
-    assert (problem["status"], problem["detail"]) == (400, "the body has no line end: a header alone came")
+    assert (problem["status"], problem["detail"]) == (400, "the body has no line ends, so it has only a header")
     assert "--data-binary" in problem["hint"]
 
 

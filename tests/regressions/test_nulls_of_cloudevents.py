@@ -35,5 +35,5 @@ def test_bytes_beside_a_null(members, payload):
 
 def test_a_null_time_is_none_with_a_key():
     """With an idempotency key, a null time is refused: a retried batch needs times."""
-    with pytest.raises(InvalidEventError, match="event 0: it has no time"):
+    with pytest.raises(InvalidEventError, match="event 0: the time is missing"):
         read_cloud_events(json.dumps(EVENT | {"time": None}).encode(), ONE, None)

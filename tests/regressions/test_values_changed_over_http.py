@@ -52,7 +52,7 @@ def test_an_export_that_ends_early(client):
 ])  # fmt: skip
 def test_a_key_that_is_there_twice(client, body):
     answer = send(client, "twice", body, JSON)
-    assert (answer.status_code, "is there twice" in answer.text) == (400, True)
+    assert (answer.status_code, "duplicate key" in answer.text) == (400, True)
 
 
 def test_long_whole_numbers(client):

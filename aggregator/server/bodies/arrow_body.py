@@ -55,7 +55,7 @@ def _read(body: pa.Buffer, max_bytes: int, *, is_file: bool) -> pa.Table:
     table.validate(full=True)  # before its offsets and indices are used
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        _refuse(f"two columns are called {twice[:100]!r}")
+        _refuse(f"duplicate column {twice[:100]!r}")
     return _unpacked(table, max_bytes * _TIMES_LARGER) if any(_repeats(field.type) for field in table.schema) else table
 
 
@@ -88,9 +88,9 @@ def _check_claims(messages: Iterable[pa.ipc.Message], max_bytes: int) -> None:
         rows += length
         claimed += sum(sizes)
         if rows > MAX_ROWS:
-            _refuse(f"the body has more than {MAX_ROWS:,} rows", "send it in smaller ones")
+            _refuse(f"the body has more than {MAX_ROWS:,} rows", "split it into smaller ones")
         if claimed > max_bytes:
-            _refuse(f"the body has more than {max_bytes:,} bytes, decompressed", "send it in smaller ones")
+            _refuse(f"the body has more than {max_bytes:,} bytes when decompressed", "split it into smaller ones")
 
 
 def _messages_of_stream(body: pa.Buffer) -> Iterator[pa.ipc.Message]:
@@ -98,7 +98,7 @@ def _messages_of_stream(body: pa.Buffer) -> Iterator[pa.ipc.Message]:
     source = pa.BufferReader(body)
     for place, message in enumerate(pa.ipc.MessageReader.open_stream(source)):
         if message.type == "schema" and place:
-            _refuse_more("an Arrow stream begins before the first one has ended", "stream")
+            _refuse_more("a second Arrow stream begins before the first one ends", "stream")
         yield message
     if left := body.size - source.tell():
         _refuse_more(f"{left:,} bytes follow the end of the Arrow stream", "stream")
@@ -114,26 +114,26 @@ def _messages_of_file(body: pa.Buffer) -> Iterator[pa.ipc.Message]:
     length, magic = _FOOTER_LENGTH.unpack_from(body, end)
     start = end - length
     if magic != _FILE_MAGIC.rstrip(b"\0") or not 0 < length <= end - len(_FILE_MAGIC):
-        _refuse_form("its end is missing, or something follows it", is_file=True)
+        _refuse_form("its end is missing, or data follows it", is_file=True)
     footer = body.slice(start, length).to_pybytes()
     index = _Table(footer, _u32(footer, 0))
     blocks = sorted([*index.structs(2, _BLOCK), *index.structs(3, _BLOCK)])
     at = len(_FILE_MAGIC)
     behind = start - sum(blocks[-1]) if blocks else start - at - length  # the schema is about as long as the footer
     if behind > _MOST_BEHIND:
-        _refuse_more("more lies in the Arrow file than its index names", "file")
+        _refuse_more("the Arrow file contains more than its footer lists", "file")
     for offset, head, size in blocks:
         if offset < at or head < 8 or size < 0 or offset + head + size > start:
-            _refuse_form("its index names a batch outside of it, or within another one", is_file=True)
+            _refuse_form("its footer lists a batch outside the file, or inside another batch", is_file=True)
         first, second = struct.unpack_from("<ii", body, offset)
         if (second + 8 if first == _CONTINUES else first + 4) != head:
-            _refuse_form("its index has another length of a message than that message", is_file=True)
+            _refuse_form("its footer has the wrong length for a message", is_file=True)
         at = offset + head + size
         yield pa.ipc.read_message(body.slice(offset, head + size))
 
 
 def _refuse_more(message: str, form: str) -> NoReturn:
-    _refuse(message, f"nothing was stored; a body is one {form}: send each by itself")
+    _refuse(message, f"nothing was stored; send one {form} per body")
 
 
 def _claims(metadata: bytes, body: pa.Buffer | None) -> tuple[int, list[int]]:
@@ -152,7 +152,7 @@ def _claims(metadata: bytes, body: pa.Buffer | None) -> tuple[int, list[int]]:
     buffers = list(batch.structs(2, _BUFFER))
     size = 0 if body is None else body.size
     if length < 0 or any(offset < 0 or stored < 0 or offset + stored > size for offset, stored in buffers):
-        _refuse_form("a batch has buffers outside of it")
+        _refuse_form("a batch has buffers outside its bounds")
     if not batch.field(3):
         return length, [stored for _, stored in buffers]
     return length, [_decompressed(body.slice(offset, stored)) for offset, stored in buffers if body is not None]
@@ -164,7 +164,7 @@ def _decompressed(buffer: pa.Buffer) -> int:
         return 0
     (claimed,) = struct.unpack_from("<q", buffer)
     if claimed < _STORED_PLAIN:
-        _refuse_form("a buffer of negative length")
+        _refuse_form("a buffer has a negative length")
     return buffer.size - 8 if claimed == _STORED_PLAIN else int(claimed)
 
 
@@ -240,10 +240,10 @@ def _unpacked(table: pa.Table, max_bytes: int) -> pa.Table:
             continue
         kind = normalise_type(column.type)
         if _repeats(kind):  # for example unions
-            _refuse(f"values of type {str(kind)[:100]} cannot be stored", "send plain lists, texts and numbers")
+            _refuse(f"values of type {str(kind)[:100]} cannot be stored", "send lists, texts and numbers")
         total += sum(_bytes(chunk) for chunk in column.chunks)
         if total > max_bytes:
-            _refuse(f"column {name[:100]!r} has more than {max_bytes:,} bytes, unpacked", "send smaller bodies")
+            _refuse(f"column {name[:100]!r} has more than {max_bytes:,} bytes when unpacked", "send smaller bodies")
         try:
             columns.append(pa.chunked_array([plain_array(chunk, kind) for chunk in column.chunks], kind))
         except pa.ArrowException as error:
@@ -261,7 +261,7 @@ def _bytes(array: pa.Array) -> int:
         return _weighed(array.dictionary, used.field("counts"), used.field("values"))
     if pa.types.is_run_end_encoded(kind):
         if len(array) > MAX_ROWS:
-            _refuse(f"run ends of {len(array):,} values in lists are too many", "send plain lists")
+            _refuse(f"{len(array):,} run-end-encoded values in lists are too many", "send plain lists")
         return _weighed(array.values, _run_lengths(array))
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         size = _size(array.values)

@@ -77,7 +77,7 @@ def read_actions(body: bytes, index: str | None) -> Iterator[Action]:
             raise InvalidEventError(f"line {number}: the document of this action is missing")
         name = options.get("_index", index)
         if not isinstance(name, str) or not name:
-            raise InvalidEventError(f"line {number}: index is missing")
+            raise InvalidEventError(f"line {number}: the index is missing")
         given = options.get("_id")
         yield Action(verb, name, None if given is None else str(given), document, number)
 
@@ -87,7 +87,8 @@ def _header(line: bytes, number: int) -> tuple[str, Mapping[str, Any]]:
         return _remembered_header(line) if len(line) <= _SHORT_BYTES else _parsed_header(line)
     except ValueError as error:
         raise InvalidEventError(
-            f"line {number}: no action: {str(error)[:100]}", hint="put each action, and each document, on one line"
+            f"line {number}: no action: {str(error)[:100]}",
+            hint="put each action and each document on its own line",
         ) from None
 
 
@@ -108,7 +109,7 @@ def _parsed_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
     """Parse an action. Only the first member counts, as in Elasticsearch: winston adds members of its own."""
     found = orjson.loads(line)
     if not isinstance(found, dict) or not found:
-        raise ValueError("an object with an action is expected")
+        raise ValueError("expected an object with one action")
     verb, options = next(iter(found.items()))
     if not isinstance(options, dict):
         raise ValueError(f"the options of {verb[:20]!r} are not an object")
@@ -131,7 +132,7 @@ def _record_of(action: Action, tell: Tell) -> TAGS_AND_RECORD | Wrong:
             "illegal_argument_exception", f"invalid action {action.verb[:20]!r}: expected one of {', '.join(_ACTIONS)}"
         )
     if action.verb not in _STORING:
-        return Wrong("illegal_argument_exception", f"{action.verb} is not supported: events are never changed")
+        return Wrong("illegal_argument_exception", f"{action.verb} is not supported: events cannot be changed")
     try:
         document, escaped = read_json(action.document or b"")
     except orjson.JSONDecodeError as error:

@@ -54,9 +54,9 @@ def read_cloud_events(body: bytes, media: str, now_us: int | None, tell: Tell = 
     if media == ONE:
         found = [found]
     if not isinstance(found, list):
-        raise InvalidEventError("a batch is a JSON array of events")
+        raise InvalidEventError("a batch must be a JSON array of events")
     if len(found) > MAX_EVENTS:
-        raise InvalidEventError(f"the batch has more than {MAX_EVENTS:,} events", hint="send it in smaller ones")
+        raise InvalidEventError(f"the batch has more than {MAX_EVENTS:,} events", hint="split it into smaller ones")
     events = [_checked(event, number) for number, event in enumerate(found)]
     written = _written(body, media, events)
     data = [_data(event, written[number], number) for number, event in enumerate(events)]
@@ -77,7 +77,7 @@ def read_binary_event(
         elif name.startswith(PREFIX):
             attribute = name.removeprefix(PREFIX).decode("latin-1")
             if attribute in event or attribute in ("data", "data_base64", "datacontenttype"):
-                raise InvalidEventError(f"the header {name.decode('latin-1')[:40]!r} is not allowed, or there twice")
+                raise InvalidEventError(f"the header {name.decode('latin-1')[:40]!r} is not allowed, or occurs twice")
             event[attribute] = _header_text(value, attribute)
     return _table([_checked(event, 0)], [body], now_us, tell)
 
@@ -107,13 +107,13 @@ def _table(events: Sequence[Mapping[str, Any]], data: Sequence[bytes], now_us: i
 
 def _checked(event: Any, number: int) -> Mapping[str, Any]:
     if not isinstance(event, dict):
-        raise InvalidEventError(f"event {number}: a JSON object is expected")
+        raise InvalidEventError(f"event {number}: expected a JSON object")
     for name in _REQUIRED:
         value = event.get(name)
         if not isinstance(value, str) or not value:
-            raise InvalidEventError(f"event {number}: {name} must be non-empty text")
+            raise InvalidEventError(f"event {number}: {name} must be a non-empty text")
     if not event["specversion"].startswith("1."):
-        raise InvalidEventError(f"event {number}: specversion {event['specversion'][:20]!r} is not known; give 1.0")
+        raise InvalidEventError(f"event {number}: specversion {event['specversion'][:20]!r} is not supported; use 1.0")
     for name, value in event.items():
         if name in _OWN:
             continue
@@ -121,12 +121,12 @@ def _checked(event: Any, number: int) -> Mapping[str, Any]:
             value = event[name] = int(value)
         if not _NAME.fullmatch(name) or len(name) > 100:
             raise InvalidEventError(
-                f"event {number}: attribute {name[:40]!r} must have lower-case letters and digits only"
+                f"event {number}: attribute {name[:40]!r} may have only lower-case letters and digits"
             )
         if value is not None and not isinstance(value, str | bool | int):
             raise InvalidEventError(f"event {number}: attribute {name!r} is not a string, boolean or integer")
         if isinstance(value, int) and not -(2**31) <= value < 2**31:
-            raise InvalidEventError(f"event {number}: attribute {name!r} is larger than CloudEvents allow")
+            raise InvalidEventError(f"event {number}: attribute {name!r} is outside the range that CloudEvents allow")
     for name in ("subject", "datacontenttype"):
         if event.get(name) is not None and not isinstance(event[name], str):
             raise InvalidEventError(f"event {number}: {name} must be a text")
@@ -145,9 +145,11 @@ def _key(text: str, tell: Tell) -> str:
 def _time(event: Mapping[str, Any], number: int, now_us: int | None) -> int:
     given = event.get("time", now_us)
     if given is None:
-        raise InvalidEventError(f"event {number}: it has no time", hint="with an Idempotency-Key each event needs one")
+        raise InvalidEventError(
+            f"event {number}: the time is missing", hint="with an Idempotency-Key each event needs a time"
+        )
     if "time" in event and not isinstance(given, str):
-        raise InvalidEventError(f"event {number}: time must be a text of RFC 3339")
+        raise InvalidEventError(f"event {number}: time must be an RFC 3339 text")
     return read_iso(given, f"event {number}: time") if isinstance(given, str) else int(given)
 
 

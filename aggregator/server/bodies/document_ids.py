@@ -50,7 +50,7 @@ class DocumentIds:
                 pass  # nothing is stored in it
             except EsdbError as error:  # continue with fewer ids; refusing documents would lose more
                 _log.warning(
-                    "ids of documents in topic %r, partition %r cannot be read back: %s",
+                    "cannot read the ids of stored documents in topic %r, partition %r: %s",
                     topic,
                     partition,
                     error.message,
@@ -75,7 +75,7 @@ class DocumentIds:
             there = set()
         except EsdbError as error:  # storing duplicates would be worse
             _log.warning(
-                "ids of documents in topic %r, partition %r cannot be checked: %s", topic, partition, error.message
+                "cannot check the ids of documents in topic %r, partition %r: %s", topic, partition, error.message
             )
             return
         with self._lock:

@@ -31,7 +31,7 @@ from esformat.parts import as_text
 _COMPRESSED = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"BZh")
 _BINARY_DATA = re.compile(rb'"data"\s*+:\s*+\{\s*+"base64"')
 _JOINED = re.compile(rb"\}\s*+\{")
-_CURL = "`curl -d` removes line ends: send the body with `curl --data-binary`, which keeps them"
+_CURL = "`curl -d` removes line ends: use `curl --data-binary`, which keeps them"
 _NO_EVENTS = pa.table({"space": pa.array([], pa.string()), "timestamp": pa.array([], pa.int64())})
 
 
@@ -48,7 +48,7 @@ class _Refuse:
         for row in rows:
             reason = re.sub(r"[;:,] (?:give|say|mend)\b.*", "", row.reason)  # the rest is about command-line options
             hint = f"; {TIMES_HINT}" if reason.startswith("timestamp ") else ""
-            raise InvalidEventError(f"{row.unit} {row.number}: {reason}", hint=f"nothing of the body was stored{hint}")
+            raise InvalidEventError(f"{row.unit} {row.number}: {reason}", hint=f"nothing in the body was stored{hint}")
 
     def close(self) -> None:
         """Do nothing."""
@@ -68,7 +68,7 @@ class Names:
 
 
 OURS = Names()
-_ONE_A_LINE = "put one object on each line, or send an object or an array of them as application/json"
+_ONE_A_LINE = "write one object per line, or send an object, or an array of objects, as application/json"
 
 
 def read_events(
@@ -98,7 +98,7 @@ def read_events(
         raise ValueError(media)
     text = body.to_pybytes()
     if text.startswith(_COMPRESSED):
-        raise InvalidEventError("the body is compressed", hint="say so with Content-Encoding: gzip, or zstd")
+        raise InvalidEventError("the body is compressed", hint="send the header Content-Encoding: gzip, or zstd")
     if media == JSON:
         text = _as_lines(text)
     if not text or text.isspace():
@@ -109,7 +109,7 @@ def read_events(
 def _read_text(text: bytes, media: str, roles: convert.Roles, times: TimeReader) -> pa.Table:
     if media == CSV:
         if b"\n" not in text and b"\r" not in text:
-            raise InvalidEventError("the body has no line end: a header alone came", hint=_CURL)
+            raise InvalidEventError("the body has no line ends, so it has only a header", hint=_CURL)
         return _load(text, "csv", _with_grouping(roles, text), times)
     roles = replace(roles, grouping="grouping" if b'"grouping"' in text else None)
     with _told_of_line_ends(text):
@@ -147,7 +147,7 @@ def _renamed(table: pa.Table, ours: Mapping[str, str]) -> pa.Table:
     made = [ours.get(name, name) for name in names]
     taken = next((name for name in ours.values() if made.count(name) > max(1, names.count(name))), None)
     if taken is not None:
-        raise InvalidEventError(f"the body has a column {taken!r} already", hint="name that one, or leave it out")
+        raise InvalidEventError(f"the body already has a column {taken!r}", hint="use that one, or leave it out")
     return table.rename_columns(made)
 
 
@@ -161,16 +161,16 @@ def _as_lines(text: bytes) -> bytes:
     except orjson.JSONDecodeError as error:
         raise InvalidEventError(
             f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}",
-            hint="send an object, or an array of objects; JSON lines are application/x-ndjson",
+            hint="send an object or an array of objects; for JSON lines, use application/x-ndjson",
         ) from None
     except ValueError as error:
-        raise InvalidEventError(f"the body has an object in which {error}") from None
+        raise InvalidEventError(f"the body has an invalid object: {error}") from None
     objects = found if isinstance(found, list) else [found]
     if len(objects) > MAX_ROWS:
-        raise InvalidEventError(f"the body has more than {MAX_ROWS:,} objects", hint="send it in smaller ones")
+        raise InvalidEventError(f"the body has more than {MAX_ROWS:,} objects", hint="split it into smaller ones")
     odd = next((number for number, each in enumerate(objects, 1) if not isinstance(each, dict)), None)
     if odd is not None:
-        raise InvalidEventError(f"object {odd} of the body is not a JSON object")
+        raise InvalidEventError(f"item {odd} of the array is not a JSON object")
     return b"\n".join([as_json(each, f"object {number}") for number, each in enumerate(objects, 1)])
 
 
@@ -222,7 +222,7 @@ def _load(text: bytes, format_: str, roles: convert.Roles, times: TimeReader) ->
         raise InvalidEventError(f"the body cannot be read: {' '.join(str(error).split())[:200]}") from None
     table = pa.Table.from_batches(batches) if batches else _NO_EVENTS
     if len(table) > MAX_ROWS:
-        raise InvalidEventError(f"the body has more than {MAX_ROWS:,} events", hint="send it in smaller ones")
+        raise InvalidEventError(f"the body has more than {MAX_ROWS:,} events", hint="split it into smaller ones")
     return table
 
 
@@ -296,7 +296,7 @@ def read_lines(body: pa.Buffer) -> pa.Table:
 def split_lines(text: bytes) -> list[bytes]:
     """Split a body into lines. Raises InvalidEventError if there are too many."""
     if text.count(b"\n") > MAX_ROWS:
-        raise InvalidEventError(f"the body has more than {MAX_ROWS:,} lines", hint="send it in smaller ones")
+        raise InvalidEventError(f"the body has more than {MAX_ROWS:,} lines", hint="split it into smaller ones")
     return text.split(b"\n")
 
 
@@ -309,5 +309,5 @@ def parse_object(line: bytes, number: int) -> dict[str, Any]:
             f"line {number}: broken JSON: {error.msg} at column {error.colno}", hint=_ONE_A_LINE
         ) from None
     if not isinstance(found, dict):
-        raise InvalidEventError(f"line {number}: a JSON object is expected", hint=_ONE_A_LINE)
+        raise InvalidEventError(f"line {number}: expected a JSON object", hint=_ONE_A_LINE)
     return found

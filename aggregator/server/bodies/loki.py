@@ -58,7 +58,7 @@ def read_json_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
         tell("text_escaped")
     streams = parsed.get("streams") if isinstance(parsed, dict) else None
     if not isinstance(streams, list):
-        raise InvalidEventError('the body is not a push request: an object with a list of "streams" is expected')
+        raise InvalidEventError('the body is not a push request: expected an object with a list "streams"')
     items = (item for number, stream in enumerate(streams) for item in _values(stream, number))
     found = list(islice(items, MAX_PARTS + 1))
     if len(found) > MAX_PARTS:
@@ -74,13 +74,13 @@ def unpack_snappy(stored: bytes, max_bytes: int) -> bytes:
         if byte < 0x80:
             break
     else:
-        raise _no_snappy("its size is missing")
+        raise _no_snappy("the uncompressed size is missing")
     if size > max_bytes:
         raise ProblemError(
             413,
             "body-too-large",
-            f"the body has more than {max_bytes:,} bytes, decompressed",
-            "send it in smaller ones",
+            f"the body has more than {max_bytes:,} bytes when decompressed",
+            "split it into smaller ones",
         )
     try:
         return pa.Codec("snappy").decompress(stored, decompressed_size=size, asbytes=True) if size else b""
@@ -120,7 +120,7 @@ def _check_parts(body: bytes) -> None:
 
 def _too_many() -> InvalidEventError:
     return InvalidEventError(
-        f"the request has more than {MAX_PARTS:,} entries and metadata", hint="send them in smaller ones"
+        f"the request has more than {MAX_PARTS:,} entries and metadata fields", hint="split it into smaller ones"
     )
 
 
@@ -135,7 +135,7 @@ def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
         elif wire in _FIXED:
             size = _FIXED[wire]
         else:
-            raise ValueError(f"wire type {wire}")
+            raise ValueError(f"invalid wire type {wire}")
         if wire == _NUMBER:
             continue
         if at + size > len(message):
@@ -199,12 +199,12 @@ def _values(stream: Any, number: int) -> Iterator[TAGS_AND_RECORD]:
     labels = stream.get("stream", {}) if isinstance(stream, dict) else None
     values = stream.get("values") if isinstance(stream, dict) else None
     if not isinstance(labels, dict) or not isinstance(values, list):
-        raise InvalidEventError(f'stream {number}: an object with "stream" and a list of "values" is expected')
+        raise InvalidEventError(f'stream {number}: expected an object with "stream" and a list "values"')
     tags = {name: as_text(value) for name, value in labels.items()}
     for place, value in enumerate(values):
         where = f"stream {number}, value {place}"
         if not isinstance(value, list) or not 2 <= len(value) <= 3 or not isinstance(value[1], str):
-            raise InvalidEventError(f'{where}: ["nanoseconds", "line"] is expected, perhaps with metadata')
+            raise InvalidEventError(f'{where}: expected ["nanoseconds", "line"], optionally with metadata')
         made: dict[str, Any] = {"msg": value[1]}
         add_times(made, _nanoseconds(value[0], where))
         for name, item in _metadata(value, where).items():

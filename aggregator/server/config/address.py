@@ -12,7 +12,7 @@ def split_address(bind: str) -> tuple[str, int]:
     host, _, port = bind.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or int(port) > 65_535:
-        raise InvalidRequestError(f"invalid address {bind!r}", hint="give host:port, such as 127.0.0.1:3030")
+        raise InvalidRequestError(f"invalid address {bind!r}", hint="expected host:port, such as 127.0.0.1:3030")
     return host, int(port)
 
 

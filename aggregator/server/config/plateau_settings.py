@@ -36,9 +36,9 @@ class Name:
     implied: bool = True
 
 
-_QUEUE = "the write-ahead log takes the place of the queue before plateau's writer"
-_REPLICATION = "this server does not replicate by itself: let plateau's own replication, or a script, ask it"
-_CHECKS = "free space is looked at before every append"
+_QUEUE = "the write-ahead log replaces the queue in front of plateau's writer"
+_REPLICATION = "this server starts no replication: let plateau's replication, or a script, read from it"
+_CHECKS = "free space is checked before every append"
 
 NAMES: Mapping[str, Name] = {
     "data_path": Name("./data", "data_path"),
@@ -48,9 +48,9 @@ NAMES: Mapping[str, Name] = {
     "http.max_page.max_bytes": Name(10_240_000, "http.max_page_bytes"),
     "catalog.checkpoint_interval": Name("1s", "catalog.checkpoint_interval"),
     "catalog.retain.max_bytes": Name("99GiB", "catalog.retain.max_bytes"),
-    "catalog.retain.max_segment_count": Name(10_000, why="plateau itself does not look at it"),
-    "catalog.max_open_topics": Name(128, why="topics that nobody uses cost next to nothing here"),
-    "catalog.max_partition_bytes": Name("3500MiB", why="catalog.memory_bytes bounds what is in memory"),
+    "catalog.retain.max_segment_count": Name(10_000, why="plateau itself ignores it"),
+    "catalog.max_open_topics": Name(128, why="unused topics cost almost nothing here"),
+    "catalog.max_partition_bytes": Name("3500MiB", why="catalog.memory_bytes limits unsealed events in memory"),
     "catalog.partition.retain.max_bytes": Name("1GiB", "partition.retain.max_bytes"),
     # the default is out of reach: 10,000 segments of 100,000 rows exceed 1 GiB. A count prevents merging
     "catalog.partition.retain.max_segment_count": Name(10_000, _COUNT, implied=False),
@@ -62,8 +62,8 @@ NAMES: Mapping[str, Name] = {
     "catalog.partition.slog.chunk_limits.max_bytes": Name("1MiB", why=_QUEUE),
     "catalog.partition.slog.chunk_limits.max_rows": Name(1000, why=_QUEUE),
     "catalog.partition.slog.chunk_limits.max_duration": Name(None, why=_QUEUE),
-    "catalog.partition.slog.segment.durable_checkpoints": Name(True, why="catalog.durability says what is durable"),
-    "catalog.partition.slog.segment.arrow": Name(True, why="segments have the format of this program"),
+    "catalog.partition.slog.segment.durable_checkpoints": Name(True, why="see catalog.durability"),
+    "catalog.partition.slog.segment.arrow": Name(True, why="segments have another format here"),
     "catalog.storage.monitor": Name(True, "catalog.storage.monitor"),
     "catalog.storage.min_available": Name("1GB", "catalog.storage.min_available"),
     "catalog.storage.max_writes": Name(10_000, why=_CHECKS),
@@ -119,4 +119,4 @@ def with_durations(values: Values) -> Values:
 
 def without_effect(name: str) -> str:
     """Return why a name has no effect here, for the server's log."""
-    return f"{name} ({NAMES[name].why})" if name in NAMES else f"{name} (not known)"
+    return f"{name} ({NAMES[name].why})" if name in NAMES else f"{name} (unknown)"

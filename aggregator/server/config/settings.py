@@ -79,7 +79,7 @@ class Tls:
     def context(self) -> ssl.SSLContext:
         """Return a TLS context for a server. Raises OSError for unusable files, InvalidRequestError."""
         if self.certificate is None:
-            raise InvalidRequestError("TLS needs a certificate", hint="give tls.certificate and tls.key")
+            raise InvalidRequestError("TLS needs a certificate", hint="set tls.certificate and tls.key")
         made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         made.load_cert_chain(self.certificate, self.key)
         if self.client_ca is not None:

@@ -139,78 +139,100 @@ KEYS: Mapping[str, Key] = {
     "data_path": Key(("", "data_path"), _path, "directory of the catalog"),
     "http.bind": Key(("http", "bind"), _text, "host:port to listen on"),
     "http.public": Key(("http", "public"), _flag, "listen on public addresses without requiring tokens"),
-    "http.max_append_bytes": Key(("http", "max_append_bytes"), _size, "largest request body"),
+    "http.max_append_bytes": Key(
+        ("http", "max_append_bytes"), _size, "largest request body, as sent and as decompressed"
+    ),
     "http.max_page": Key(("http", "max_page"), _whole, "largest page of plateau's routes, in records"),
-    "http.max_page_bytes": Key(("http", "max_page_bytes"), _size, "likewise, in bytes"),
-    "http.max_header_bytes": Key(("http", "max_header_bytes"), _size, "largest headers of a request"),
-    "http.max_connections": Key(("http", "max_connections"), _whole, "connections at once"),
-    "http.stall": Key(("http", "stall_s"), _seconds, "time limit for headers, each piece of a body, each reader"),
-    "http.keep_alive": Key(("http", "keep_alive_s"), _seconds, "how long an idle connection stays"),
-    "http.drain": Key(("http", "drain_s"), _seconds, "time that open requests get when the server stops"),
+    "http.max_page_bytes": Key(("http", "max_page_bytes"), _size, "largest page of plateau's routes, in bytes"),
+    "http.max_header_bytes": Key(("http", "max_header_bytes"), _size, "largest total size of a request's headers"),
+    "http.max_connections": Key(("http", "max_connections"), _whole, "connections at the same time; more are refused"),
+    "http.stall": Key(
+        ("http", "stall_s"),
+        _seconds,
+        "time limit for a client to send headers or the next piece of a body, or to read on",
+    ),
+    "http.keep_alive": Key(("http", "keep_alive_s"), _seconds, "how long an idle connection stays open"),
+    "http.drain": Key(("http", "drain_s"), _seconds, "time for open requests when the server stops"),
     "http.cors_origins": Key(
-        ("http", "cors_origins"), _origins, "origins of pages that browsers may ask from; * is any"
+        ("http", "cors_origins"), _origins, "origins whose pages may use the server in a browser; * is any"
     ),
     "http.trusted_proxies": Key(
-        ("http", "trusted_proxies"), _networks, "proxies trusted to name the client: addresses, networks"
+        ("http", "trusted_proxies"), _networks, "addresses and networks of proxies that may name the client"
     ),
-    "work.append_threads": Key(("work", "append_threads"), _whole, "appends at once"),
-    "work.read_threads": Key(("work", "read_threads"), _whole, "reads at once"),
-    "work.waiting": Key(("work", "waiting"), _whole, "appends, and reads, that may wait; more are refused"),
-    "work.patience": Key(("work", "patience_s"), _seconds, "how long they may wait, about"),
-    "work.append_patience": Key(("work", "append_patience_s"), _seconds, "how long appends wait for room at most"),
-    "work.slow_reads": Key(("work", "slow_reads"), _whole, "slow reads at once, beside the others"),
-    "work.query_time": Key(("work", "query_s"), _seconds, "time a read may take for the next piece of its answer"),
-    "work.query_memory": Key(("work", "query_bytes"), _size, "memory that a read may take to sort and to group"),
-    "work.body_bytes": Key(("work", "body_bytes"), _size, "all request bodies in memory"),
+    "work.append_threads": Key(("work", "append_threads"), _whole, "appends at the same time"),
+    "work.read_threads": Key(("work", "read_threads"), _whole, "reads at the same time"),
+    "work.waiting": Key(("work", "waiting"), _whole, "how many appends, and how many reads, may wait for a thread"),
+    "work.patience": Key(("work", "patience_s"), _seconds, "about how long they may wait for a thread"),
+    "work.append_patience": Key(
+        ("work", "append_patience_s"), _seconds, "how long an append without room waits before it is refused"
+    ),
+    "work.slow_reads": Key(("work", "slow_reads"), _whole, "separate places for slow reads"),
+    "work.query_time": Key(("work", "query_s"), _seconds, "time that a read may take for the next piece of its answer"),
+    "work.query_memory": Key(("work", "query_bytes"), _size, "memory that a read may use to sort and to group"),
+    "work.body_bytes": Key(("work", "body_bytes"), _size, "limit on all request bodies in memory"),
     "tls.certificate": Key(("tls", "certificate"), _path, "certificate chain of the server, PEM"),
-    "tls.key": Key(("tls", "key"), _path, "its private key, PEM"),
-    "tls.client_ca": Key(("tls", "client_ca"), _path, "authorities of client certificates, which are then required"),
-    "tokens": Key(("", "tokens"), _path, "file of the bearer tokens; tokens.json beside the data"),
+    "tls.key": Key(("tls", "key"), _path, "private key of the certificate, PEM"),
+    "tls.client_ca": Key(("tls", "client_ca"), _path, "authorities, PEM; clients need a certificate from one of them"),
+    "tokens": Key(("", "tokens"), _path, "file of the bearer tokens; default: tokens.json in data_path"),
     "log.level": Key(("log", "level"), _choice("debug", "info", "warning", "error"), "lowest level that is logged"),
     "log.format": Key(("log", "format"), _choice("text", "json"), "one JSON object per line, or text"),
-    "log.requests": Key(("log", "requests"), _flag, "a line for each request"),
+    "log.requests": Key(("log", "requests"), _flag, "log a line for each request"),
     "catalog.durability": Key(("catalog", "durability"), _durability, "fsync, interval, interval:200ms, none or store"),
-    "catalog.store": Key(("catalog", "store"), _text, "address of its store, such as s3://bucket/prefix"),
-    "catalog.ship_interval": Key(("catalog", "ship_interval_s"), _seconds, "how often the log goes there"),
-    "catalog.lease": Key(("catalog", "lease_s"), _seconds, "how long nobody takes over, unless it is renewed"),
+    "catalog.store": Key(
+        ("catalog", "store"), _text, "address of the catalog's object store, such as s3://bucket/prefix"
+    ),
+    "catalog.ship_interval": Key(("catalog", "ship_interval_s"), _seconds, "how often the log is shipped to the store"),
+    "catalog.lease": Key(("catalog", "lease_s"), _seconds, "how long nobody else may take over the catalog"),
     "catalog.standby": Key(("catalog", "standby"), _flag, "follow the store, and take over when its writer is gone"),
-    "catalog.sealing": Key(("catalog", "sealing"), _choice("process", "thread"), "where segments are written"),
-    "catalog.file_mode": Key(("catalog", "file_mode"), _mode, "of its files, in octal: 0640 lets a group read"),
-    "catalog.memory_bytes": Key(("limits", "memory_bytes"), _size, "unsealed events in memory"),
-    "catalog.log_bytes": Key(("limits", "log_bytes"), _size, "the write-ahead log on disk"),
+    "catalog.sealing": Key(
+        ("catalog", "sealing"),
+        _choice("process", "thread"),
+        "where segments are written: a separate process, or a thread",
+    ),
+    "catalog.file_mode": Key(
+        ("catalog", "file_mode"), _mode, "mode of the catalog's files, in octal: 0640 lets a group read"
+    ),
+    "catalog.memory_bytes": Key(("limits", "memory_bytes"), _size, "limit on unsealed events in memory"),
+    "catalog.log_bytes": Key(("limits", "log_bytes"), _size, "limit on the write-ahead log on disk"),
     "catalog.retain.max_bytes": Key(
-        ("limits", "max_bytes"), _size, "everything on disk; beyond it the oldest events go"
+        ("limits", "max_bytes"), _size, "limit on everything on disk; beyond it the oldest events are removed"
     ),
     "catalog.min_free_bytes": Key(
-        ("limits", "min_free_bytes"), _size, "space kept free on the disk: the oldest events go"
+        ("limits", "min_free_bytes"), _size, "free space on the disk; with less, the oldest events are removed"
     ),
-    "catalog.disk_bytes": Key(("limits", "disk_bytes"), _size, "everything on disk; appends beyond it are refused"),
+    "catalog.disk_bytes": Key(
+        ("limits", "disk_bytes"), _size, "hard limit on everything on disk; appends beyond it are refused"
+    ),
     "catalog.storage.min_available": Key(
-        ("limits", "min_available_bytes"), _size, "appends are refused where less is free on the disk; nothing goes"
+        ("limits", "min_available_bytes"), _size, "free space on the disk; with less, appends are refused"
     ),
     "catalog.storage.monitor": Key(
-        ("catalog", "storage_monitor"), _flag, "false: catalog.storage.min_available is off"
+        ("catalog", "storage_monitor"), _flag, "false turns catalog.storage.min_available off"
     ),
-    "catalog.keep_local.bytes": Key(("keep_local", "bytes"), _size, "of sealed segments, what stays on the disk"),
-    "catalog.keep_local.age": Key(("keep_local", "age_us"), _age, "likewise, by the age of their events"),
-    "catalog.store_cache": Key(("catalog", "store_cache"), _size, "on the disk, what was read of the store"),
-    "catalog.checkpoint_interval": Key(("catalog", "checkpoint_interval_s"), _seconds, "how often health is checked"),
-    "partition.retain.max_bytes": Key(("retention", "partition_bytes"), _size, "of topics that an append makes"),
-    "partition.retain.max_segment_count": Key(("retention", "partition_segments"), _whole, "likewise, segments"),
-    "partition.retain.max_age": Key(("retention", "age_us"), _age, "likewise, age"),
-    "partition.roll.max_bytes": Key(("roll", "bytes"), _size, "when their events become a segment: bytes"),
-    "partition.roll.max_rows": Key(("roll", "rows"), _whole, "likewise, rows"),
-    "partition.roll.max_duration": Key(("roll", "age_us"), _age, "likewise, age"),
+    "catalog.keep_local.bytes": Key(("keep_local", "bytes"), _size, "bytes of sealed segments that stay on the disk"),
+    "catalog.keep_local.age": Key(("keep_local", "age_us"), _age, "age of the events whose segments stay on the disk"),
+    "catalog.store_cache": Key(("catalog", "store_cache"), _size, "disk cache for reads from the store"),
+    "catalog.checkpoint_interval": Key(("catalog", "checkpoint_interval_s"), _seconds, "interval of health checks"),
+    "partition.retain.max_bytes": Key(
+        ("retention", "partition_bytes"), _size, "what a partition keeps, for topics that an append creates: bytes"
+    ),
+    "partition.retain.max_segment_count": Key(("retention", "partition_segments"), _whole, "the same: segments"),
+    "partition.retain.max_age": Key(("retention", "age_us"), _age, "the same: age"),
+    "partition.roll.max_bytes": Key(
+        ("roll", "bytes"), _size, "when events of such topics are sealed into a segment: bytes"
+    ),
+    "partition.roll.max_rows": Key(("roll", "rows"), _whole, "the same: rows"),
+    "partition.roll.max_duration": Key(("roll", "age_us"), _age, "the same: age"),
     "otlp.grpc": Key(("otlp", "grpc"), _text, "host:port for OTLP over gRPC"),
-    "otlp.tags": Key(("otlp", "tags"), _names, "attributes of a resource that are tags of its stream"),
+    "otlp.tags": Key(("otlp", "tags"), _names, "attributes of a resource that become tags of its stream"),
     "follow.url": Key(("follow", "url"), _text, "address of the server whose catalog this one follows"),
-    "follow.token_file": Key(("follow", "token_file"), _path, "file that holds the access token of that server"),
-    "follow.ca": Key(("follow", "ca"), _path, "authorities to trust for it; the system's"),
+    "follow.token_file": Key(("follow", "token_file"), _path, "file with the access token of that server"),
+    "follow.ca": Key(("follow", "ca"), _path, "authorities to trust for it; default: the system's"),
     "syslog": Key(("", "syslog"), _text, "host:port for syslog over TCP and UDP"),
     "syslog_tls": Key(("", "syslog_tls"), _text, "host:port for syslog over TLS, with tls.certificate and tls.key"),
-    "syslog_buffer": Key(("", "syslog_buffer_bytes"), _size, "receive buffer of the kernel for datagrams"),
+    "syslog_buffer": Key(("", "syslog_buffer_bytes"), _size, "kernel's receive buffer for datagrams"),
     "metrics.prometheus": Key(("", "metrics_bind"), _text, "host:port of a second listener, for /metrics only"),
-    "metrics.plateau": Key(("", "plateau_metrics"), _flag, "give plateau's figures in /metrics as well"),
+    "metrics.plateau": Key(("", "plateau_metrics"), _flag, "also export plateau's metrics in /metrics"),
 }
 _ALIASES = {
     "catalog.retain": "catalog.retain.max_bytes",
@@ -221,14 +243,14 @@ _ALIASES = {
 def read_file(path: Path) -> Values:
     """Read the keys of a TOML or YAML file, chosen by its extension. Raises InvalidRequestError, OSError."""
     if path.stat().st_size > MAX_FILE_BYTES:
-        raise InvalidRequestError(f"more than {MAX_FILE_BYTES:,} bytes", path=str(path))
+        raise InvalidRequestError(f"the file has more than {MAX_FILE_BYTES:,} bytes", path=str(path))
     text = path.read_text("utf-8")
     try:
         found = _parse_yaml(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
     except ValueError as error:
-        raise InvalidRequestError(f"cannot be read: {' '.join(str(error).split())}", path=str(path)) from None
+        raise InvalidRequestError(f"the file cannot be read: {' '.join(str(error).split())}", path=str(path)) from None
     if not isinstance(found, dict | None):
-        raise InvalidRequestError("holds no keys", path=str(path))
+        raise InvalidRequestError("the file has no settings", path=str(path))
     return _known(_flat(found or {}, ""), str(path), plateaus=plateau_settings.is_plateaus(path))
 
 
@@ -325,11 +347,11 @@ def settings_of(values: Values) -> Settings:
     if "retention" in parts:
         settings = replace(settings, retention=Retention(**parts["retention"]))
     if (settings.tls.certificate is None) != (settings.tls.key is None):
-        raise InvalidRequestError("tls.certificate and tls.key go together")
+        raise InvalidRequestError("tls.certificate and tls.key must be set together")
     if settings.tls.client_ca is not None and settings.tls.certificate is None:
-        raise InvalidRequestError("client certificates need tls.certificate and tls.key")
+        raise InvalidRequestError("tls.client_ca needs tls.certificate and tls.key")
     if settings.syslog_tls is not None and settings.tls.certificate is None:
-        raise InvalidRequestError("syslog_tls needs a certificate", hint="give tls.certificate and tls.key")
+        raise InvalidRequestError("syslog_tls needs a certificate", hint="set tls.certificate and tls.key")
     return settings
 
 
@@ -351,7 +373,7 @@ def _known(values: Values, where: str, *, plateaus: bool = False) -> Values:
         name = _ALIASES.get(given, given)
         if name not in KEYS and name not in plateau_settings.NAMES and not plateaus:
             close = difflib.get_close_matches(given, [*KEYS, *_ALIASES], 1, 0.5)
-            hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(KEYS)}"
-            raise InvalidRequestError(f"{where}: no key {given!r}", hint=hint)
+            hint = f"did you mean {close[0]!r}?" if close else f"the settings are {', '.join(KEYS)}"
+            raise InvalidRequestError(f"{where}: unknown setting {given!r}", hint=hint)
         known[name] = value
     return known

@@ -45,7 +45,7 @@ class RequestFigures(Figures):
         context, requests = self._context, self._context.requests
         seconds = HistogramMetricFamily(
             "aggregator_request_seconds",
-            "From the headers of a request to the end of its answer",
+            "Time from the headers of a request to the end of its response",
             labels=["method", "route"],
         )
         for kind, times in list(requests.times.items()):
@@ -54,7 +54,7 @@ class RequestFigures(Figures):
         yield labelled(
             CounterMetricFamily,
             "aggregator_requests",
-            "Requests that ended",
+            "Finished requests",
             ["method", "route", "status"],
             [((method, route, str(status)), count) for (method, route, status), count in list(requests.ended.items())],
         )
@@ -63,18 +63,18 @@ class RequestFigures(Figures):
             (
                 GaugeMetricFamily,
                 "aggregator_open_requests_by_route",
-                "Requests that are not answered yet, by route: of /v1/tail, live tails",
+                "Open requests by route; those of /v1/tail are live tails",
                 context.open_by_route,
             ),
         ):
             yield labelled(family, name, help_, ["route"], [((of,), count) for of, count in list(by_route.items())])
-        yield CounterMetricFamily("aggregator_sent_bytes", "Bytes of answers", requests.sent_bytes)
+        yield CounterMetricFamily("aggregator_sent_bytes", "Bytes of responses", requests.sent_bytes)
         for name, help_, value in (
-            ("aggregator_open_requests", "Requests that are not answered yet", context.open_requests),
+            ("aggregator_open_requests", "Open requests", context.open_requests),
             ("aggregator_body_bytes", "Bytes of request bodies in memory", context.body_bytes),
             ("aggregator_append_calls", "Appends that run or wait for a thread", context.appends.busy),
-            ("aggregator_waiting_appends", "Appends that wait for room", context.waiting_room.waiting),
-            ("aggregator_read_calls", "Reads that run or wait for a thread", context.reads.busy),
-            ("aggregator_slow_read_calls", "Reads that take long, not among these", context.reads.slow),
+            ("aggregator_waiting_appends", "Appends that wait for memory or log space", context.waiting_room.waiting),
+            ("aggregator_read_calls", "Reads that run or wait for a thread, without slow ones", context.reads.busy),
+            ("aggregator_slow_read_calls", "Slow reads that run or wait for a place", context.reads.slow),
         ):
             yield GaugeMetricFamily(name, help_, value)

@@ -24,24 +24,33 @@ _Family = type[GaugeMetricFamily | CounterMetricFamily]
 _Facts = Mapping[str, Any]
 _PLACE = ("topic", "partition")
 _OF_TOPICS: tuple[tuple[str, str, str], ...] = (
-    ("aggregator_topic_bytes", "Bytes of a topic, unsealed ones included", "bytes"),
+    ("aggregator_topic_bytes", "Bytes of a topic, including unsealed events", "bytes"),
     ("aggregator_topic_rows", "Events of a topic", "rows"),
-    ("aggregator_topic_unsealed_rows", "Those of them that no segment holds yet", "unsealed_rows"),
+    ("aggregator_topic_unsealed_rows", "Events of a topic that are not in a segment yet", "unsealed_rows"),
     ("aggregator_topic_segments", "Segments of a topic", "segments"),
-    ("aggregator_topic_quarantined_rows", "Events that cannot be sealed, set aside", "quarantined_rows"),
-    ("aggregator_topic_quarantined_bytes", "Bytes of their files", "quarantined_bytes"),
+    (
+        "aggregator_topic_quarantined_rows",
+        "Events of a topic in quarantine because they could not be sealed",
+        "quarantined_rows",
+    ),
+    ("aggregator_topic_quarantined_bytes", "Bytes of files in quarantine", "quarantined_bytes"),
     ("aggregator_compaction_lag_segments", "Segments that are due to be merged", "segments_to_merge"),
 )
 _AGES_OF_TOPICS = (
     ("aggregator_topic_oldest_seconds", "Age of a topic's oldest event", "min_timestamp"),
-    ("aggregator_topic_newest_seconds", "Age of its newest event", "max_timestamp"),
-    ("aggregator_seal_lag_seconds", "How long its oldest unsealed batch has waited", "oldest_unsealed_us"),
+    ("aggregator_topic_newest_seconds", "Age of a topic's newest event", "max_timestamp"),
+    ("aggregator_seal_lag_seconds", "Age of a topic's oldest unsealed batch", "oldest_unsealed_us"),
 )
 _OF_PIPES: tuple[tuple[_Family, str, str, Callable[[_Facts], int]], ...] = (
-    (_GAUGE, "aggregator_pipe_lag_records", "Records that a pipe has not looked at yet", lambda facts: facts["lag"]),
-    (_COUNTER, "aggregator_pipe_copied_records", "Records that it has copied", lambda facts: facts["copied"]),
-    (_COUNTER, "aggregator_pipe_gone_records", "Records that it was too late for", lambda facts: facts["gone"]),
-    (_GAUGE, "aggregator_pipe_failing", "1 while it cannot copy", lambda facts: int(facts["state"] == "failing")),
+    (_GAUGE, "aggregator_pipe_lag_records", "Records that a pipe has not read yet", lambda facts: facts["lag"]),
+    (_COUNTER, "aggregator_pipe_copied_records", "Records that a pipe copied", lambda facts: facts["copied"]),
+    (
+        _COUNTER,
+        "aggregator_pipe_gone_records",
+        "Records that were removed before a pipe read them",
+        lambda facts: facts["gone"],
+    ),
+    (_GAUGE, "aggregator_pipe_failing", "1 while a pipe cannot copy", lambda facts: int(facts["state"] == "failing")),
 )
 
 
@@ -80,7 +89,7 @@ class CatalogFigures(Figures):
         yield labelled(
             _GAUGE,
             "aggregator_unlisted",
-            "Topics and partitions too small to be told, pipes too little behind",
+            "Topics, partitions and pipes without metrics of their own, because others are larger or further behind",
             ["kind"],
             [(kind, max(0, count - MAX_LABELLED)) for kind, count in unlisted],
         )
@@ -105,7 +114,13 @@ def largest_partitions(topics: Iterable[_Facts]) -> list[tuple[tuple[str, str], 
 
 def _build() -> Metric:
     labels = {"version": __version__, "commit": _commit(), "python": platform.python_version()}
-    return labelled(_GAUGE, "aggregator_build_info", "1, with what runs here", list(labels), [([*labels.values()], 1)])
+    return labelled(
+        _GAUGE,
+        "aggregator_build_info",
+        "Always 1; the labels are the versions of the server",
+        list(labels),
+        [([*labels.values()], 1)],
+    )
 
 
 def _commit() -> str:
@@ -121,14 +136,19 @@ def _commit() -> str:
 def _whole_catalog(stats: _Facts, context: Context) -> Iterator[Metric]:
     disk, health = stats["disk"], context.health
     for family, name, help_, value in (
-        (_GAUGE, "aggregator_stored_bytes", "Everything on disk", disk["total"]),
-        (_GAUGE, "aggregator_disk_free_bytes", "Left on the disk", disk["free"]),
-        (_GAUGE, "aggregator_scan_window_bytes", "Put into order for readers of scans", stats["scans"]["window_bytes"]),
-        (_GAUGE, "aggregator_scans_waiting", "Scans that wait until others have read", stats["scans"]["waiting"]),
-        (_GAUGE, "aggregator_segments", "Segments", stats["segments"]),
-        (_GAUGE, "aggregator_problems", "Things found wrong that somebody should look at", stats["problems"]),
-        (_GAUGE, "aggregator_check_seconds", "How long the last look at the catalog's health took", health.took_s),
-        (_GAUGE, "aggregator_checkpoint_age_seconds", "How long ago it was found well", health.age_s),
+        (_GAUGE, "aggregator_stored_bytes", "Bytes of the catalog on disk", disk["total"]),
+        (_GAUGE, "aggregator_disk_free_bytes", "Free bytes on the disk", disk["free"]),
+        (
+            _GAUGE,
+            "aggregator_scan_window_bytes",
+            "Bytes in memory that scans are sorting by time",
+            stats["scans"]["window_bytes"],
+        ),
+        (_GAUGE, "aggregator_scans_waiting", "Scans that wait until others release memory", stats["scans"]["waiting"]),
+        (_GAUGE, "aggregator_segments", "Segments of the catalog", stats["segments"]),
+        (_GAUGE, "aggregator_problems", "Known problems that need an administrator", stats["problems"]),
+        (_GAUGE, "aggregator_check_seconds", "Duration of the last health check", health.took_s),
+        (_GAUGE, "aggregator_checkpoint_age_seconds", "Time since the last successful health check", health.age_s),
         *(_of_writer(stats) if "since_open" in stats else ()),
         *(_of_follower(stats["follows"]) if stats["follows"] is not None else ()),
     ):
@@ -139,40 +159,54 @@ def _of_store(store: _Facts) -> Iterator[Metric]:
     """Yield metrics of the object store that contains a catalog's segments."""
     places = ("arrived", "waiting", "let_go", "leaving")
     for name, help_, key in (
-        ("aggregator_store_segments", "Segments in the store, not there yet, only there, and leaving it", "segments"),
-        ("aggregator_store_bytes", "Their bytes", "bytes"),
+        (
+            "aggregator_store_segments",
+            "Segments in the store, not uploaded yet, only in the store, and being deleted there",
+            "segments",
+        ),
+        ("aggregator_store_bytes", "Bytes of these segments", "bytes"),
     ):
         yield labelled(_GAUGE, name, help_, ["place"], [((place,), store[place][key]) for place in places])
     since, cache = store.get("since_open", {}), store["cache"]
     nothing = {"trouble": None, "lag_bytes": 0, "lag_seconds": 0, "lease_seconds": 0, "epoch": 0}
     shipping = nothing | (store["shipping"] or {})
     for family, name, help_, value in (
-        (_COUNTER, "aggregator_store_pushed_segments", "Segments that arrived in the store", since.get("segments", 0)),
-        (_COUNTER, "aggregator_store_pushed_bytes", "Their bytes", since.get("bytes", 0)),
+        (_COUNTER, "aggregator_store_pushed_segments", "Segments uploaded to the store", since.get("segments", 0)),
+        (_COUNTER, "aggregator_store_pushed_bytes", "Bytes of segments uploaded to the store", since.get("bytes", 0)),
         (
             _COUNTER,
             "aggregator_store_failures",
-            "Times that the store was of no use to upkeep",
+            "Upkeep attempts that failed because of the store",
             since.get("failures", 0),
         ),
-        (_GAUGE, "aggregator_store_trouble", "1 while it is", int(bool(store.get("problem") or shipping["trouble"]))),
-        (_GAUGE, "aggregator_store_lag_bytes", "Of the log that the store does not have", shipping["lag_bytes"]),
-        (_GAUGE, "aggregator_store_lag_seconds", "How old the oldest of it is, at most", shipping["lag_seconds"]),
+        (
+            _GAUGE,
+            "aggregator_store_trouble",
+            "1 while uploads or upkeep fail because of the store",
+            int(bool(store.get("problem") or shipping["trouble"])),
+        ),
+        (_GAUGE, "aggregator_store_lag_bytes", "Bytes of the log that are not in the store yet", shipping["lag_bytes"]),
+        (
+            _GAUGE,
+            "aggregator_store_lag_seconds",
+            "Largest possible age of the oldest event that is not in the store yet",
+            shipping["lag_seconds"],
+        ),
         (
             _GAUGE,
             "aggregator_store_lease_seconds",
-            "For how long the store is this writer's",
+            "Time until this writer's lease of the store expires",
             shipping["lease_seconds"],
         ),
-        (_GAUGE, "aggregator_store_epoch", "How often it was taken by a writer", shipping["epoch"]),
-        (_GAUGE, "aggregator_store_cache_bytes", "On disk of what was read of the store", cache["bytes"]),
-        (_COUNTER, "aggregator_store_cache_hits", "Pieces of objects that were found there", cache["hits"]),
-        (_COUNTER, "aggregator_store_cache_misses", "Pieces that were not", cache["misses"]),
+        (_GAUGE, "aggregator_store_epoch", "Number of times that a writer took the store over", shipping["epoch"]),
+        (_GAUGE, "aggregator_store_cache_bytes", "Bytes of the disk cache for reads from the store", cache["bytes"]),
+        (_COUNTER, "aggregator_store_cache_hits", "Blocks of objects that were found in the cache", cache["hits"]),
+        (_COUNTER, "aggregator_store_cache_misses", "Blocks of objects that were not in the cache", cache["misses"]),
     ):
         yield family(name, help_, value)
     requests = [((kind,), count) for kind, count in store["requests"].items() if not kind.startswith("bytes")]
     traffic = [((way,), store["requests"].get(f"bytes_{way}", 0)) for way in ("up", "down")]
-    yield labelled(_COUNTER, "aggregator_store_requests", "Requests made of the store", ["kind"], requests)
+    yield labelled(_COUNTER, "aggregator_store_requests", "Requests to the store", ["kind"], requests)
     yield labelled(_COUNTER, "aggregator_store_traffic_bytes", "Bytes to and from the store", ["way"], traffic)
 
 
@@ -183,14 +217,14 @@ def _of_writer(stats: _Facts) -> Iterator[_Figure]:
     """Yield metrics of a catalog that is open for writing."""
     counts, memory = stats["since_open"], stats["memory"]
     yield _COUNTER, "aggregator_appended_records", "Records that were appended", counts["appended_rows"]
-    yield _COUNTER, "aggregator_appended_bytes", "Bytes of their batches", counts["appended_bytes"]
-    yield _COUNTER, "aggregator_seals", "Times that unsealed events became a segment", counts["seals"]
+    yield _COUNTER, "aggregator_appended_bytes", "Bytes of the batches that were appended", counts["appended_bytes"]
+    yield _COUNTER, "aggregator_seals", "Times that unsealed events were sealed into a segment", counts["seals"]
     yield _COUNTER, "aggregator_removed_segments", "Segments that retention removed", counts["removed_segments"]
-    yield _GAUGE, "aggregator_log_bytes", "Write-ahead log on disk", stats["log"]["bytes"]
-    yield _GAUGE, "aggregator_log_limit_bytes", "What it may take", stats["log"]["limit"]
-    yield _GAUGE, "aggregator_unsealed_bytes", "Unsealed events in memory", memory["unsealed"]
-    yield _GAUGE, "aggregator_unsealed_limit_bytes", "What they may take", memory["limit"]
-    yield _GAUGE, "aggregator_arrow_bytes", "Memory that Arrow holds, unsealed events included", memory["arrow"]
+    yield _GAUGE, "aggregator_log_bytes", "Bytes of the write-ahead log on disk", stats["log"]["bytes"]
+    yield _GAUGE, "aggregator_log_limit_bytes", "Limit of the write-ahead log in bytes", stats["log"]["limit"]
+    yield _GAUGE, "aggregator_unsealed_bytes", "Bytes of unsealed events in memory", memory["unsealed"]
+    yield _GAUGE, "aggregator_unsealed_limit_bytes", "Limit of unsealed events in memory in bytes", memory["limit"]
+    yield _GAUGE, "aggregator_arrow_bytes", "Memory allocated by Arrow, including unsealed events", memory["arrow"]
     trouble = int(stats["background"] is not None)
     yield _GAUGE, "aggregator_trouble", "1 while appends or background work fail", trouble
 
@@ -199,9 +233,9 @@ def _of_follower(follows: _Facts) -> Iterator[_Figure]:
     """Yield metrics of a catalog that follows another server's."""
     seconds = float("nan") if follows["lag_seconds"] is None else follows["lag_seconds"]
     yield _GAUGE, "aggregator_follow_lag_bytes", "Bytes of the log that are not copied yet", follows["lag_bytes"]
-    yield _GAUGE, "aggregator_follow_lag_seconds", "How long ago nothing was missing of the server's", seconds
+    yield _GAUGE, "aggregator_follow_lag_seconds", "Time since this copy was last complete", seconds
     trouble = int(follows["trouble"] is not None)
-    yield _GAUGE, "aggregator_follow_trouble", "1 while the server cannot be followed", trouble
+    yield _GAUGE, "aggregator_follow_trouble", "1 while following the server fails", trouble
 
 
 def _by_topic(topics: list[_Facts], now_us: float) -> Iterator[Metric]:
@@ -220,14 +254,14 @@ def _by_partition(
     partitions: list[tuple[tuple[str, str], _Facts]], schema_changes: Mapping[tuple[str, str], int]
 ) -> Iterator[Metric]:
     for name, help_, key in (
-        ("aggregator_partition_bytes", "Bytes of a partition, unsealed ones included", "bytes"),
+        ("aggregator_partition_bytes", "Bytes of a partition, including unsealed events", "bytes"),
         ("aggregator_partition_segments", "Segments of a partition", "segments"),
     ):
         yield labelled(_GAUGE, name, help_, _PLACE, [(place, facts[key]) for place, facts in partitions])
     yield labelled(
         _COUNTER,
         "aggregator_schema_changes",
-        "Batches of plateau's routes with other columns than the last",
+        "Batches from plateau's routes whose columns differ from the batch before",
         _PLACE,
         [(place, schema_changes.get(place, 0)) for place, _ in partitions],
     )
@@ -238,10 +272,12 @@ def _refusals(context: Context) -> Iterator[Metric]:
     counts = list(context.refusals.counts())
     for name, help_, lost in (
         ("aggregator_refused_records", "Records that were not stored", True),
-        ("aggregator_changed_records", "Records that were stored otherwise than they came", False),
+        ("aggregator_changed_records", "Records that were changed in order to store them", False),
     ):
         of = [((source, reason), count) for source, reason, count in counts if (reason in LOSSES) == lost]
         yield labelled(_COUNTER, name, help_, labels, of)
     buffer_bytes = context.datagrams.buffer_bytes
     if buffer_bytes is not None:
-        yield GaugeMetricFamily("aggregator_syslog_buffer_bytes", "What the kernel may hold of datagrams", buffer_bytes)
+        yield GaugeMetricFamily(
+            "aggregator_syslog_buffer_bytes", "Size of the kernel's receive buffer for datagrams", buffer_bytes
+        )

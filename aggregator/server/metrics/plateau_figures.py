@@ -32,18 +32,28 @@ class PlateauFigures(Figures):
             ({"topic": topic, "partition": name}, facts) for (topic, name), facts in partitions
         ]
         for name, kind, help_, values in (
-            ("slog_roll", "untyped", "Times that unsealed events became a segment", [({}, counts["seals"])]),
+            ("slog_roll", "untyped", "Times that unsealed events were sealed into a segment", [({}, counts["seals"])]),
             ("slog_thread_records_written", "untyped", "Records that were appended", [({}, counts["appended_rows"])]),
-            ("partition_segments_destroyed", "untyped", "Segments removed", [({}, counts["removed_segments"])]),
-            ("stored_size_bytes", "gauge", "Everything on disk", [({}, stats["disk"]["total"])]),
-            ("catalog_checkpoint_ms", "gauge", "Time of the last checkpoint", [({}, took_ms)]),
+            (
+                "partition_segments_destroyed",
+                "untyped",
+                "Segments that retention removed",
+                [({}, counts["removed_segments"])],
+            ),
+            ("stored_size_bytes", "gauge", "Bytes of the catalog on disk", [({}, stats["disk"]["total"])]),
+            ("catalog_checkpoint_ms", "gauge", "Duration of the last health check in milliseconds", [({}, took_ms)]),
             ("topic_bytes", "gauge", "Bytes of a topic", [(of, facts["bytes"]) for of, facts in by_topic]),
             ("partition_size_bytes", "gauge", "Bytes of a partition", [(of, facts["bytes"]) for of, facts in named]),
-            ("partition_size_segments", "gauge", "Its segments", [(of, facts["segments"]) for of, facts in named]),
+            (
+                "partition_size_segments",
+                "gauge",
+                "Segments of a partition",
+                [(of, facts["segments"]) for of, facts in named],
+            ),
             (
                 "partition_schema_change",
                 "untyped",
-                "Batches with other columns than the one before",
+                "Batches whose columns differ from the batch before",
                 [(of, changes.get((of["topic"], of["partition"]), 0)) for of, _ in named],
             ),
         ):

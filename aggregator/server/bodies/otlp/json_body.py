@@ -92,7 +92,7 @@ def _value(given: Mapping[str, Any], depth: int) -> Any:
         (_KINDS[kind], value) for kind, value in given.items() if value is not None and kind in _KINDS
     ]
     if len(found) > 1:
-        raise ValueError("a value has two kinds")
+        raise ValueError("a value has two types")
     return found[0][0](found[0][1], depth) if found else None
 
 
@@ -143,13 +143,13 @@ _KINDS = {**_KINDS, **{name.removesuffix("Value") + "_value": kind for name, kin
 
 def _checked(given: Any) -> Mapping[str, Any]:
     if type(given) is not dict:
-        raise TypeError("an object is expected")
+        raise TypeError("expected an object")
     return given
 
 
 def _member(parent: Any, camel: str, snake: str) -> Any:
     if type(parent) is not dict:
-        raise TypeError("an object is expected")
+        raise TypeError("expected an object")
     found = parent.get(camel)
     return parent.get(snake) if found is None else found
 
@@ -198,10 +198,10 @@ def _integer(given: Any, span: tuple[int, int]) -> int:
     """Return a whole number, which may be text. Raises ValueError, TypeError."""
     whole = type(given) is int or (isinstance(given, float) and given.is_integer())
     if not whole and (type(given) is not str or len(given) > 40):
-        raise TypeError("a whole number is expected")
+        raise TypeError("expected a whole number")
     number = int(given)
     if not span[0] <= number < span[1]:
-        raise ValueError(f"{number} is not from {span[0]} to {span[1] - 1}")
+        raise ValueError(f"{number} is not in the range {span[0]} to {span[1] - 1}")
     return number
 
 

@@ -29,7 +29,7 @@ _REQUEST, _RECORD = ExportLogsServiceRequest.DESCRIPTOR, LogRecord.DESCRIPTOR
 def check_records(count: int) -> None:
     """Raise InvalidEventError if a request has too many records."""
     if count > MAX_RECORDS:
-        raise InvalidEventError(f"the request has more than {MAX_RECORDS:,} records", hint="send them in smaller ones")
+        raise InvalidEventError(f"the request has more than {MAX_RECORDS:,} records", hint="split it into smaller ones")
 
 
 def check_size(body: bytes) -> None:
@@ -43,7 +43,7 @@ def check_size(body: bytes) -> None:
         check_records(records)
         if messages > MAX_MESSAGES:
             raise InvalidEventError(
-                f"the request has more than {MAX_MESSAGES:,} attributes and values", hint="send it in smaller ones"
+                f"the request has more than {MAX_MESSAGES:,} attributes and values", hint="split it into smaller ones"
             )
 
 

@@ -12,7 +12,7 @@ from aggregator.server.bodies.shared.problems import Problem
 
 def not_stored(signal: str) -> Problem:
     """Return the refusal of traces and metrics. Its status keeps senders from retrying."""
-    return Problem(404, "not-stored", f"{signal} are not stored here, only logs: send them elsewhere")
+    return Problem(404, "not-stored", f"{signal} are not supported: this server stores only logs")
 
 
 def failure(message: str, media: str) -> bytes:

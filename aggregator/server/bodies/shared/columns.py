@@ -25,8 +25,8 @@ _LIST = re.compile(r"list<(?:\w+: )?(.+)>")
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=([\w/+:-]+)\]")
 _DECIMAL = re.compile(r"decimal128\((\d{1,2}), ?(\d{1,2})\)")
 _HINT = (
-    "give string, binary, bool, int64 (int8 … uint64), float64, date32, timestamp, timestamp[ms], decimal128(10, 2), "
-    "list<string>; a first batch in Arrow brings any other"
+    "use string, binary, bool, int64 (int8 … uint64), float64, date32, timestamp, timestamp[ms], decimal128(10, 2), "
+    "list<string>; for any other type, append a first batch in Arrow"
 )
 
 
@@ -40,7 +40,7 @@ def read_columns(given: Any) -> pa.Schema | None:
         )
     for name in _KEYS:
         if name in given:
-            raise InvalidRequestError(f"schema names {name!r}, which every topic has", hint="leave it out")
+            raise InvalidRequestError(f"schema must not name {name!r}, a column of every topic", hint="leave it out")
     return pa.schema([pa.field(name, _type(name, kind)) for name, kind in given.items()])
 
 

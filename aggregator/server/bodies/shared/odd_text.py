@@ -70,7 +70,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:100]!r} is there twice")
+        raise ValueError(f"duplicate key {twice[:100]!r}")
 
 
 def json_text(value: Any) -> bytes:
@@ -131,7 +131,7 @@ def escaped_message(body: memoryview, kind: Descriptor, depth: int = 0) -> bytes
         elif wire in (_EIGHT_BYTES, _FOUR_BYTES):
             at += 8 if wire == _EIGHT_BYTES else 4
         else:
-            raise ValueError(f"wire type {wire}")
+            raise ValueError(f"invalid wire type {wire}")
         if at > len(body):
             raise ValueError("the message is cut short")
         made += body[begin:at]
@@ -158,7 +158,7 @@ def varint(body: memoryview | bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return number, at
-    raise ValueError("a number is cut short")
+    raise ValueError("a number is cut short or too long")
 
 
 def _written(number: int) -> bytes:

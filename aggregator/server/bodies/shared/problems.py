@@ -69,10 +69,10 @@ _CALLERS = (
     (UsageError, 400, "invalid-request"),
 )
 _SERVERS = (
-    (aggregator.FencedError, 503, "fenced", "another server has taken the catalog over"),
+    (aggregator.FencedError, 503, "fenced", "another server has taken over the catalog"),
     (aggregator.LogFailedError, 503, "log-failed", "the log cannot be written"),
-    (aggregator.ManifestFailedError, 503, "manifest-failed", "the manifest cannot be read or written just now"),
-    (aggregator.StoreError, 503, "store-failed", "the catalog's store does not answer, or refuses"),
+    (aggregator.ManifestFailedError, 503, "manifest-failed", "the manifest cannot be read or written at the moment"),
+    (aggregator.StoreError, 503, "store-failed", "the catalog's store does not respond, or refuses requests"),
     (EsdbError, 500, "damaged", "stored data cannot be read"),
 )
 
@@ -83,9 +83,9 @@ def problem_of(error: BaseException) -> Problem:
         return error.problem
     if isinstance(error, HTTPException):
         headers = error.headers or {}
-        hint = "/docs lists the routes" if error.status_code == 404 else None
+        hint = "see /docs for all routes" if error.status_code == 404 else None
         if "Allow" in headers:
-            hint = f"this path takes {headers['Allow']}"
+            hint = f"this path allows {headers['Allow']}"
         return Problem(
             error.status_code,
             http.HTTPStatus(error.status_code).name.lower().replace("_", "-"),
@@ -101,8 +101,8 @@ def problem_of(error: BaseException) -> Problem:
     _log.error("a request failed", exc_info=error)
     for server_kind, status, name, detail in _SERVERS:
         if isinstance(error, server_kind):
-            return Problem(status, name, detail, "the server's log says more", 5.0 if status == 503 else None)
-    return Problem(500, "internal", "the server made a mistake", "the server's log says more")
+            return Problem(status, name, detail, "see the server's log", 5.0 if status == 503 else None)
+    return Problem(500, "internal", "internal server error", "see the server's log")
 
 
 def answer(problem: Problem, path: str) -> Response:

@@ -21,21 +21,21 @@ Reason = Literal[
     "key_cut", "message_cut", "tags_cut", "text_escaped", "time_replaced", "unparsed",
 ]  # fmt: skip
 LOSSES: Mapping[Reason, str] = {
-    "request": "requests refused, whatever records they had",
+    "request": "requests refused as a whole",
     "invalid": "records refused: they cannot be stored",
-    "unsupported": "records refused: they ask for what is not done here",
+    "unsupported": "records refused: operation not supported",
     "overloaded": "messages dropped: storing does not keep up",
-    "kernel_buffer": "messages dropped by the kernel: the buffer of the socket was full",
+    "kernel_buffer": "messages dropped by the kernel: the socket buffer was full",
     "connections": "connections refused: too many are open",
     "stopped": "messages lost: the server stopped before they were stored",
 }
 CHANGES: Mapping[Reason, str] = {
-    "key_cut": "records kept with a space or grouping that was too long: cut, and whole in a column of its own",
-    "message_cut": "messages kept, too long or ended early: marked as truncated",
-    "tags_cut": "records kept with tags that were too long: cut, and whole in the fields",
-    "text_escaped": "texts kept, of records or requests, in another form than UTF-8: escaped",
-    "time_replaced": "records kept whose time could not be read: the time of arrival stands for it",
-    "unparsed": "messages kept without the form of their protocol: whole, as the message",
+    "key_cut": "records with a space or grouping that is too long: shortened, with the full text in another column",
+    "message_cut": "messages too long or incomplete: stored and marked as truncated",
+    "tags_cut": "records with tags that are too long: shortened, with the full tags in the fields",
+    "text_escaped": "texts of records or requests not in UTF-8: stored with escapes",
+    "time_replaced": "records with an invalid time: stored with the time of arrival instead",
+    "unparsed": "messages in an unknown format: stored unparsed, whole",
 }
 SOURCES: tuple[Source, ...] = get_args(Source)
 EVERY_S = 10.0

@@ -20,7 +20,7 @@ _ISO = Clock("iso")
 _PLAIN_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)?")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 TIME_UNITS = tuple(UNIX_UNITS)
-TIMES_HINT = f"give ISO 8601 text, or ?time_unit= with one of {', '.join(TIME_UNITS)}"
+TIMES_HINT = f"send ISO 8601 text, or ?time_unit= with one of {', '.join(TIME_UNITS)}"
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class TimeReader:
         if len(wrong):
             raise InvalidEventError(
                 f"{name} {column[int(wrong[0])]} {unit} since 1970 is outside the years 1 to 9999",
-                hint="give timestamps of Arrow, which have a unit, or ?time_unit=",
+                hint="send Arrow timestamps, which have a unit, or ?time_unit=",
             )
         return table.set_column(place, name, pa.array(times.micros, pa.int64(), mask=null))
 

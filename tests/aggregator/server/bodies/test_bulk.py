@@ -343,7 +343,7 @@ def test_deep_documents():
 def test_actions_over_several_lines():
     """Actions over several lines are refused with an explanation of the format."""
     body = json.dumps({"index": {"_index": "a"}}, indent=2).encode() + b'\n{"message": "x"}\n'
-    with pytest.raises(InvalidEventError, match=r"^line 1: no action: .*; put each action, and each document, on one"):
+    with pytest.raises(InvalidEventError, match=r"^line 1: no action: .*; put each action and each document on its"):
         list(read_actions(body, None))
 
 

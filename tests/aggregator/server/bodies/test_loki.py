@@ -129,7 +129,7 @@ def one(*values, labels=None):
     (b"{", JSON, "the body is not JSON"), (b"[]", JSON, "not a push request"),
     (b'{"streams": 5}', JSON, "not a push request"),
     (b'{"streams": [{"labels": "{a=1}", "entries": [{"ts": "2026-03-01T08:00:00Z", "line": "of old"}]}]}', JSON,
-     'stream 0: an object with "stream" and a list of "values" is expected'),
+     'stream 0: expected an object with "stream" and a list "values"'),
     (b'{"streams": [5]}', JSON, "stream 0"), (one(["1"]), JSON, "stream 0, value 0"), (one([1, 2]), JSON, "value 0"),
     (one(["1", "a"], ["x", "a"]), JSON, "value 1: the time 'x' is not a whole number"),
     (one([1.5, "a"]), JSON, "the time"), (one([True, "a"]), JSON, "the time"), (one(["9" * 99, "a"]), JSON, "the time"),
@@ -170,7 +170,7 @@ def test_too_much(tmp_path, web_of):
         web = web_of(server)
         for body in (SNAPPY.compress(b"\0" * 20_000, asbytes=True), b"\xff\xff\xff\xff\x0f" + b"\0" * 20):
             assert push(web, body).status_code == 413
-    with pytest.raises(ProblemError, match="its size is missing"):
+    with pytest.raises(ProblemError, match="the uncompressed size is missing"):
         unpack_snappy(b"\xff" * 10, 10_000)
 
 
@@ -186,7 +186,7 @@ def test_tiny_parts(monkeypatch, part):
     labels = field(1, b"{}")
     few = 1_000 if len(part) == 2 else 1_000 // 51
     assert len(read_push(field(1, labels + part * few))) == few
-    with pytest.raises(InvalidEventError, match="more than 1,000 entries and metadata"):
+    with pytest.raises(InvalidEventError, match="more than 1,000 entries and metadata fields"):
         read_push(field(1, labels + part * few) + field(1, labels + part))
     with pytest.raises(InvalidEventError, match="more than 1,000 entries"):
         read_json_push(one(*[["1", ""]] * 1_001))

@@ -255,7 +255,7 @@ def test_wrong_bodies(shared_web, body, media, status):
 @pytest.mark.parametrize("signal", ["traces", "metrics"])
 def test_signals_that_are_not_stored(shared_web, signal):
     """Traces and metrics are permanently refused, in the request's encoding."""
-    told = f"{signal} are not stored here, only logs: send them elsewhere"
+    told = f"{signal} are not supported: this server stores only logs"
     answer = shared_web.post(f"/v1/{signal}", json={})
     assert (answer.status_code, answer.json()) == (404, {"message": told})
     answer = shared_web.post(f"/v1/{signal}", content=b"", headers={"content-type": PROTOBUF})

@@ -157,9 +157,9 @@ def test_what_takes_a_default_away(as_plateau):
         replication: {period: 1s, replicate: {hosts: [{id: a, url: http://b}], topics: [], partitions: []}}
     """)
     assert (found.retention.partition_segments, found.metrics_bind, found.roll.age_us) == (None, None, 60_500_000)
-    assert "something.else (not known)" in found.ignored
+    assert "something.else (unknown)" in found.ignored
     assert sum(told.startswith("replication.") for told in found.ignored) == 4
-    assert as_plateau(environment={"PLATEAU__A__B": "1"}).ignored == ("a.b (not known)",)
+    assert as_plateau(environment={"PLATEAU__A__B": "1"}).ignored == ("a.b (unknown)",)
 
 
 def test_where_they_are_read(tmp_path, monkeypatch):
@@ -199,7 +199,7 @@ def test_values_that_are_refused(as_plateau, name, given):
 def test_names_in_other_places():
     """--set also accepts plateau's names; unknown names are errors there."""
     assert settings_of(read_pairs(["catalog.partition.retain.max_bytes=1MiB"])).retention.partition_bytes == 1 << 20
-    with pytest.raises(InvalidRequestError, match=r"no key 'catalog\.partitions'"):
+    with pytest.raises(InvalidRequestError, match=r"unknown setting 'catalog\.partitions'"):
         read_pairs(["catalog.partitions=1"])
 
 

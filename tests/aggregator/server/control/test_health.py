@@ -56,7 +56,7 @@ def test_no_such_page(web):
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json() == {
         "type": "/problems/not-found", "title": "Not Found", "status": 404, "detail": "Not Found",
-        "hint": "/docs lists the routes",
+        "hint": "see /docs for all routes",
     }  # fmt: skip
     assert web.delete("/ok").json()["code"] == 405
-    assert web.delete("/v1/sql").json()["hint"] == "this path takes OPTIONS, POST"
+    assert web.delete("/v1/sql").json()["hint"] == "this path allows OPTIONS, POST"

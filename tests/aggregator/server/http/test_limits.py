@@ -257,7 +257,7 @@ def test_bombs(web):
     assert len(body) < 100_000
     answer = web.post("/topic/t/partition/p", content=body, headers={"content-type": ARROW})
     assert answer.status_code == 400
-    assert "bytes, decompressed" in answer.json()["message"]
+    assert "bytes when decompressed" in answer.json()["message"]
     assert web.get("/topics").json() == {"topics": []}
 
 

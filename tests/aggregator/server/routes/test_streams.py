@@ -193,7 +193,7 @@ def test_json_over_several_lines(shared):
     """JSON sent with the type for JSON lines is refused with a hint on how to send it."""
     for body in (b'{\n  "msg": "x"\n}', b'[{"msg": "x"}]'):
         hint = post(shared[1], "/v1/streams", body, NDJSON, 400, tags="app=wrong")["hint"]
-        assert hint == "put one object on each line, or send an object or an array of them as application/json"
+        assert hint == "write one object per line, or send an object, or an array of objects, as application/json"
 
 
 def test_keys(shared):
