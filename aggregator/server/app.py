@@ -75,7 +75,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
                     listening = import_module(f"aggregator.server.services.{name}").listening(context)
                     if catalog.read_only:  # it would lose messages; opening it briefly shows whether it can listen
                         async with listening:
-                            _log.info("nothing is taken in by %s until this server writes", name)
+                            _log.info("%s accepts nothing until this server writes", name)
                     else:
                         await services.enter_async_context(listening)
             await services.enter_async_context(context.health.looking(catalog))

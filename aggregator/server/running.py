@@ -107,7 +107,7 @@ def _follow(path: Path, settings: Settings, listeners: Sequence[socket.socket]) 
     from aggregator.engine.standby import Standby, is_writer  # here: obstore is of an extra
 
     if settings.catalog.store is None:
-        raise InvalidRequestError("a standby needs the address of a store", hint="give it with --store")
+        raise InvalidRequestError("a standby needs an object store", hint="name it with --store")
     lease_s = min(settings.catalog.lease_s or _LEASE_S, _LEASE_S)
     store, layout = open_store(settings.catalog.store, lease_s), Layout(path.absolute())
     hasty = replace(settings, http=replace(settings.http, drain_s=min(settings.http.drain_s, _STANDBY_DRAIN_S)))
@@ -141,7 +141,7 @@ def _patiently(ask: Callable[[], _T], failure: type[StoreError] = StoreError) ->
             return ask()
         except failure as error:
             if type(error) is not told:
-                _log.warning("the standby waits for its store, and will ask again: %s", error)
+                _log.warning("the standby waits for its store and will retry: %s", error)
             told = type(error)
             time.sleep(_AGAIN_S)
 
@@ -178,7 +178,10 @@ def _seal_large(catalog: Catalog) -> None:
             try:
                 catalog.seal(name, least_bytes=SEALED_PART_BYTES)
             except (OSError, EsdbError) as error:  # they stay safe in the log
-                _log.warning("events of a topic stay in the log", extra={"topic": name, "reason": str(error)})
+                _log.warning(
+                    "could not seal events of a topic; they stay in the log",
+                    extra={"topic": name, "reason": str(error)},
+                )
 
 
 class _Listener(socket.socket):
@@ -212,7 +215,7 @@ class RunningServer:
         self._thread.start()
         while not self._server.serving.wait(0.1):
             if not self._thread.is_alive():
-                raise RuntimeError("the server did not start; its log says why")
+                raise RuntimeError("the server did not start; see its log")
         return self
 
     def __exit__(
@@ -254,7 +257,7 @@ def listen(bind: str, setting: str = "--bind") -> socket.socket:
             listener.listen(_BACKLOG)
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
-            hint = f"take another one with {setting} 127.0.0.1:PORT, or 0 for any that is free" if taken else None
+            hint = f"choose another port with {setting} 127.0.0.1:PORT; port 0 takes a free one" if taken else None
             raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}", hint=hint) from None
         undoing.pop_all()
     return listener
@@ -276,8 +279,8 @@ def check_public(settings: Settings, context: Context) -> None:
     for bind in (settings.http.bind, settings.metrics_bind):
         if bind is not None and not settings.http.public and _is_open(bind, settings, context):
             raise InvalidRequestError(
-                f"{bind} can be reached from elsewhere, and requires no token",
-                hint="make one with `aggregator token create`, ask for client certificates, or say --public",
+                f"{bind} is reachable from other machines and requires no token",
+                hint="create a token with `aggregator token create`, require client certificates, or use --public",
             )
 
 
@@ -289,10 +292,10 @@ def _is_open(bind: str, settings: Settings, context: Context) -> bool:
 def _tell_oddities(settings: Settings, context: Context) -> None:
     """Log plateau settings that have no effect here, and a warning if everybody has access."""
     if settings.ignored:
-        _log.warning("settings without effect here: %s", "; ".join(settings.ignored))
+        _log.warning("ignored settings: %s", "; ".join(settings.ignored))
     if settings.as_plateau and _is_open(settings.http.bind, settings, context):
         _log.warning(
-            "any client that reaches %s may read and write, as with plateau: make a token "
+            "every client that reaches %s may read and write, as with plateau: create a token "
             "(`aggregator token create`), or set http.bind",
             settings.http.bind,
         )

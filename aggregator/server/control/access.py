@@ -32,15 +32,15 @@ class Access:
     def require(self, scope: Scope, topic: str | None = None) -> None:
         """Raise ProblemError (403) unless the token has the scope and may use the topic."""
         if not self.allows(scope):
-            raise ProblemError(403, "forbidden", f"this token has no scope {scope!r}")
+            raise ProblemError(403, "forbidden", f"this token lacks the scope {scope!r}")
         if not self.allows(scope, topic):
-            raise ProblemError(403, "forbidden", f"this token is not for topic {topic!r}")
+            raise ProblemError(403, "forbidden", f"this token does not cover topic {topic!r}")
 
     def require_all_topics(self, scope: Scope) -> None:
         """Check an operation whose request names no topic. Raises ProblemError (403)."""
         self.require(scope)
         if self.topics is not None:
-            raise ProblemError(403, "forbidden", "this token is for some topics only", "name one of them")
+            raise ProblemError(403, "forbidden", "this token covers only some topics", "name one of its topics")
 
 
 def _is(topic: str, known: str) -> bool:

@@ -51,7 +51,7 @@ class Health:
         if trouble is None:
             self._good = time.monotonic()
         elif trouble != self.trouble:
-            _log.warning("the catalog is in trouble", extra={"trouble": trouble})
+            _log.warning("appends or background work fail", extra={"trouble": trouble})
         self.trouble = trouble
 
     @contextlib.asynccontextmanager

@@ -155,8 +155,8 @@ class WorkPool:
 
     def _refuse(self) -> NoReturn:
         raise OverloadedError(
-            f"{self.busy} {self.name}s are under way, as many as the server takes",
-            hint="try again later; nothing of this request was done",
+            f"{self.busy} {self.name}s are running or waiting, the most that the server allows",
+            hint="try again later; nothing in this request was done",
             retry_after_s=max(MIN_RETRY_S, self.wait_s),
         )
 
@@ -179,7 +179,7 @@ class WorkPool:
             return await asyncio.shield(job.done)  # the call counts while it runs, even if its caller gives up
         except asyncio.CancelledError:
             if self._slow is not None:
-                job.allowance.cancel("the client no longer waits for the answer")
+                job.allowance.cancel("the client no longer waits for the response")
             raise
 
     # ------------------------------------------------------------ queued, quick, slow
@@ -198,7 +198,7 @@ class WorkPool:
         """Start queued calls while places are free."""
         while self._closed and self._queue:
             self._counts.busy -= 1
-            self._queue.popleft().done.set_exception(ClosedError("the server stops"))
+            self._queue.popleft().done.set_exception(ClosedError("the server is stopping"))
         while self._queue and self._counts.quick < self._size:
             job = self._queue.popleft()
             self._counts.quick += 1
@@ -248,8 +248,8 @@ class WorkPool:
             self._counts.waiting.remove(job)
         job.allowance.stop(
             OverloadedError(
-                f"{self._counts.placed} slow {self.name}s are under way, as many as the server takes",
-                hint="try again later, or ask for less",
+                f"{self._counts.placed} slow {self.name}s are running, the most that the server allows",
+                hint="try again later, or request less",
                 retry_after_s=slow.patience_s,
             )
         )
@@ -333,7 +333,7 @@ class WorkPool:
         """Make running reads end soon, with an error. Other calls run to their end. From any thread."""
         if self._slow is not None:
             for job in list(self._running):
-                job.allowance.cancel("the server stops")
+                job.allowance.cancel("the server is stopping")
 
     def close(self) -> None:
         """Cancel reads, wait for running calls, and start no others. From any thread."""

@@ -80,7 +80,7 @@ def read_tokens(path: Path) -> list[Token]:
         return [Token.from_json(stored) for stored in json.loads(path.read_text("utf-8"))["tokens"]]
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidRequestError(
-            f"the token file cannot be read: {error!r}", path=str(path), hint="restore it, or make new tokens"
+            f"the token file cannot be read: {error!r}", path=str(path), hint="restore it, or create new tokens"
         ) from None
 
 
@@ -95,7 +95,7 @@ def create(
     wrong = [scope for scope in scopes if scope not in SCOPES]
     if wrong or not scopes:
         raise InvalidRequestError(
-            f"no scope {wrong[0]!r}" if wrong else "a token needs a scope", hint="read, write, admin"
+            f"unknown scope {wrong[0]!r}" if wrong else "a token needs a scope", hint="use read, write, admin"
         )
     if not name:
         raise InvalidRequestError("a token needs a name", hint="name the program or person that uses it")
@@ -114,8 +114,8 @@ def create(
     with _editing(path) as tokens:
         if any(name in (other.id, other.name) for other in tokens):
             raise InvalidRequestError(
-                f"there is a token {name!r} already",
-                hint="`aggregator token revoke` takes it back; or give another name",
+                f"a token {name!r} already exists",
+                hint="revoke it with `aggregator token revoke`, or choose another name",
             )
         tokens.append(made)
     return f"{_PREFIX}_{token}_{secret}"
@@ -126,7 +126,7 @@ def revoke(path: Path, id_or_name: str) -> list[Token]:
     with _editing(path) as tokens:
         gone = [token for token in tokens if id_or_name in (token.id, token.name)]
         if not gone:
-            raise InvalidRequestError(f"no token {id_or_name!r}", hint="`aggregator token list` shows them")
+            raise InvalidRequestError(f"no token {id_or_name!r}", hint="see `aggregator token list`")
         tokens[:] = [token for token in tokens if token not in gone]
     return gone
 
@@ -176,7 +176,7 @@ class Authority:
             return ANYBODY
         scheme, _, given = (header or "").partition(" ")
         if scheme.lower() not in _SCHEMES:
-            raise _refused("a bearer token is needed", "send one in a header, as in `Authorization: Bearer agg_…`")
+            raise _refused("a bearer token is required", "send it in a header, such as `Authorization: Bearer agg_…`")
         prefix, _, rest = _token_in(scheme.lower(), given.strip()).partition("_")
         token_id, _, secret = rest.partition("_")
         found = self._tokens.get(token_id)
@@ -201,7 +201,7 @@ class Authority:
             if self._tokens is None:
                 self._take({})
             if trouble != self._trouble:
-                _log.error("the token file cannot be read: tokens stay as they were", extra={"trouble": trouble})
+                _log.error("cannot read the token file; the tokens read before stay valid", extra={"trouble": trouble})
         self._trouble = trouble
 
     def _look(self) -> None:

@@ -101,5 +101,5 @@ class WaitingRoom:
         self._closed = True
         for _, word in self._queue:
             if not word.done():
-                word.set_exception(ClosedError("the server stops"))
+                word.set_exception(ClosedError("the server is stopping"))
         self._queue.clear()

@@ -51,7 +51,7 @@ def media_for(request: Request, offered: Sequence[str] = OUTPUTS) -> str:
     media = choose(request.headers.get("accept"), offered)
     if media is None:
         raise ProblemError(
-            406, "not-acceptable", "cannot answer with any media type in Accept", f"accept one of {', '.join(offered)}"
+            406, "not-acceptable", "no media type in Accept is available", f"accept one of {', '.join(offered)}"
         )
     return media
 

@@ -54,7 +54,9 @@ async def read_body(request: Request, http: Http, *, may_be_empty: bool = False,
     body = await _read(request, http, as_it_is)
     said = "content-length" in request.headers or "transfer-encoding" in request.headers
     if not body.stored and not (may_be_empty and said):
-        raise ProblemError(400, "empty-body", "the request has no body", "nothing was stored; send the events in it")
+        raise ProblemError(
+            400, "empty-body", "the request body is empty", "nothing was stored; send events in the body"
+        )
     return body
 
 
@@ -74,8 +76,8 @@ async def _read(request: Request, http: Http, as_it_is: Container[str] = ()) -> 
         raise ProblemError(
             415,
             "unsupported-media-type",
-            f"Content-Type {str(content_type)[:80]!r}: text is taken as UTF-8 only",
-            "convert the body to UTF-8, or leave the charset out where it is",
+            f"Content-Type {str(content_type)[:80]!r}: text must be UTF-8",
+            "convert the body to UTF-8, or remove the charset if it is UTF-8 already",
         )
     return Body(await request.body(), encoding, http.max_append_bytes, request.app.state.context.body_room)
 
@@ -97,8 +99,8 @@ def decompress(stored: bytes, encoding: str, max_bytes: int) -> pa.Buffer:
                 raise ProblemError(
                     413,
                     "body-too-large",
-                    f"the body has more than {max_bytes:,} bytes, decompressed",
-                    "send it in smaller ones",
+                    f"the body has more than {max_bytes:,} bytes when decompressed",
+                    "split it into smaller ones",
                     x_max_request_size=str(max_bytes),
                 )
             pieces.append(piece)

@@ -34,10 +34,8 @@ LINGER_MOST_S = 30.0
 LINGER_BYTES = 256 << 20
 """Bytes of such a body that it reads."""
 _NO_HTTP = Problem(400, "invalid-request", "the request is not valid HTTP/1.1", "the connection is closed")
-_TOO_LONG = Problem(
-    431, "headers-too-large", "the headers have more bytes than are taken", "send fewer or shorter ones"
-)
-_TOO_SLOW = Problem(408, "headers-stalled", "the rest of the headers did not come in time")
+_TOO_LONG = Problem(431, "headers-too-large", "the headers exceed the size limit", "send fewer or shorter ones")
+_TOO_SLOW = Problem(408, "headers-stalled", "the remaining headers did not arrive in time")
 _OTHER_CODING = Problem(
     501,
     "unsupported-coding",
@@ -46,7 +44,7 @@ _OTHER_CODING = Problem(
 )
 
 _TOO_MANY = Problem(
-    503, "too-many-connections", "the server has as many connections as it takes", "try again later", 1.0
+    503, "too-many-connections", "the server has reached its limit of connections", "try again later", 1.0
 )
 
 

@@ -76,7 +76,7 @@ def _check_query(query: bytes) -> None:
     try:
         unquote_to_bytes(query).decode()
     except UnicodeDecodeError:
-        raise ProblemError(400, "invalid-request", "a parameter of the address is not UTF-8") from None
+        raise ProblemError(400, "invalid-request", "a query parameter is not UTF-8") from None
 
 
 def _decoded(name: str) -> str:

@@ -69,8 +69,8 @@ class Guard:
             raise ProblemError(
                 403,
                 "cross-origin",
-                "pages of other sites may not ask this server",
-                "set http.cors_origins, or, behind a proxy, http.trusted_proxies",
+                "pages from other origins may not use this server",
+                "allow the origin in http.cors_origins or, behind a proxy, set http.trusted_proxies",
             )
         return cors_headers(origin, allowed)
 
@@ -104,7 +104,7 @@ def too_large(max_bytes: int) -> ProblemError:
         413,
         "body-too-large",
         f"the body has more than {max_bytes:,} bytes",
-        "send it in smaller ones",
+        "split it into smaller ones",
         x_max_request_size=str(max_bytes),
     )
 
@@ -133,7 +133,7 @@ class _Body:
         except TimeoutError:
             self._ended = True
             raise ProblemError(
-                408, "body-stalled", "the rest of the body did not come in time", Connection="close"
+                408, "body-stalled", "the rest of the body did not arrive in time", Connection="close"
             ) from None
         self._ended = not message.get("more_body", False)
         size = len(message.get("body", b""))
@@ -145,8 +145,8 @@ class _Body:
         if self._context.body_bytes > self._context.settings.work.body_bytes:
             self._ended = True
             raise OverloadedError(
-                "too many bodies are under way",
-                hint="try again later; nothing of this request was done",
+                "too many request bodies are in memory",
+                hint="try again later; nothing in this request was done",
                 retry_after_s=1.0,
             )
         return message
@@ -185,7 +185,7 @@ class _Watch:
             self._context.open_by_route[state["route"]] -= 1
         source, refusal = state.get("source"), state.get("refusal")  # no refusal: its client disconnected
         if source is not None and refusal is not None and self._status in _NEVER_TAKEN:
-            why = f"the last with {self._status}: {refusal}"
+            why = f"the last with status {self._status}: {refusal}"
             self._context.refused(source, "request", why=why)
         seconds = time.perf_counter() - self._began
         self._context.tell(

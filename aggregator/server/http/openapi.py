@@ -36,7 +36,7 @@ def document(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
         "info": {
             "title": "aggregator",
             "version": __version__,
-            "description": "Events in durably and out quickly. Routes under /v1 are our own; the others are plateau's.",
+            "description": "Durable appends, fast reads. Routes under /v1 are our own; the others are plateau's.",
         },
         "paths": paths,
         "components": {

@@ -31,9 +31,9 @@ class Params:
         self._given: dict[str, str] = {}
         for name, value in request.query_params.multi_items():
             if name not in known:
-                raise wrong(f"no parameter {name[:40]!r}", f"known are {', '.join(known) or 'none'}")
+                raise wrong(f"unknown parameter {name[:40]!r}", f"known parameters: {', '.join(known) or 'none'}")
             if name in self._given:
-                raise wrong(f"parameter {name!r} is given twice", "give it once")
+                raise wrong(f"duplicate parameter {name!r}", "send it once")
             self._given[name] = value
 
     def text(self, name: str, default: str | None = None) -> str | None:
@@ -44,7 +44,7 @@ class Params:
         """Return true or false; false if it is absent."""
         given = self._given.get(name, "").lower()
         if given not in (*_TRUE, *_FALSE):
-            raise wrong(f"{name} is {given[:40]!r}", "give true or false")
+            raise wrong(f"{name} is {given[:40]!r}", "expected true or false")
         return given in _TRUE
 
     def number(self, name: str, *, low: int = 0, high: int = 2**63 - 1) -> int | None:
@@ -54,7 +54,7 @@ class Params:
             return None
         digits = given.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20 and low <= int(given) <= high):
-            raise wrong(f"{name} is {given[:40]!r}", f"give a whole number from {low} to {high}")
+            raise wrong(f"{name} is {given[:40]!r}", f"expected a whole number from {low} to {high}")
         return int(given)
 
     def seconds(self, name: str, *, high: float) -> float:
@@ -65,7 +65,7 @@ class Params:
         except ValueError:
             found = -1.0
         if not 0 <= found <= high:
-            raise wrong(f"{name} is {given[:40]!r}", f"give seconds, from 0 to {high:g}")
+            raise wrong(f"{name} is {given[:40]!r}", f"expected seconds from 0 to {high:g}")
         return found
 
     def time(self, name: str) -> int | None:
@@ -79,7 +79,7 @@ class Params:
         try:
             return TimeReader(unit).read(given, name, up=True)
         except InvalidEventError as error:
-            raise wrong(error.message, "such as 2026-03-01T08:00:00Z; a + in a URL is written %2B") from None
+            raise wrong(error.message, "such as 2026-03-01T08:00:00Z; in a URL, write + as %2B") from None
 
     def time_unit(self) -> str | None:
         """Return the unit of numeric times; None if their size determines it."""
@@ -89,7 +89,7 @@ class Params:
         """Return one of the known words; None if it is absent."""
         given = self._given.get(name)
         if given is not None and given not in known:
-            raise wrong(f"{name} is {given[:40]!r}", f"give one of {', '.join(known)}")
+            raise wrong(f"{name} is {given[:40]!r}", f"expected one of {', '.join(known)}")
         return given
 
     def names(self, name: str) -> list[str] | None:
@@ -107,7 +107,9 @@ class Params:
             given = self._given.get(name)
             return given.encode() if binary and given is not None else given
         if not binary:
-            raise ProblemError(409, "other-keys", f"{name}_base64 is for topics with binary keys", f"give {name}")
+            raise ProblemError(
+                409, "other-keys", f"{name}_base64 is for topics with binary keys", f"send {name} instead"
+            )
         try:
             return base64.b64decode(
                 encoded, altchars=b"-_" if "-" in encoded or "_" in encoded else None, validate=True
@@ -121,7 +123,7 @@ def names_in(params: Params) -> Names:
     names = Names(params.text("ts") or None, params.text("msg") or None)
     keys = ("space", "grouping")
     if names.time in keys or names.message in keys or (names.time is not None and names.time == names.message):
-        raise wrong("ts and msg name the same column, or that of a key", "name a column for each")
+        raise wrong("ts and msg name the same column, or the column of a key", "name two other columns")
     return names
 
 
@@ -139,7 +141,7 @@ async def json_object(request: Request, context: Context, known: Sequence[str]) 
         raise ProblemError(400, "invalid-body", "the body is not a JSON object")
     odd = next((name for name in found if name not in known), None)
     if odd is not None:
-        raise ProblemError(400, "invalid-body", f"{odd[:40]!r} is not known here", f"known are {', '.join(known)}")
+        raise ProblemError(400, "invalid-body", f"unknown member {odd[:40]!r}", f"known members: {', '.join(known)}")
     return found
 
 
@@ -165,5 +167,5 @@ def idempotency_key(request: Request) -> tuple[str | None, int | None]:
     producer, colon, sequence = given.strip().rpartition(":")
     digits = sequence.removeprefix("-")
     if not colon or not producer or not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
-        raise wrong(f"Idempotency-Key is {given[:80]!r}", "give producer:sequence, such as web-1:17")
+        raise wrong(f"Idempotency-Key is {given[:80]!r}", "expected producer:sequence, such as web-1:17")
     return producer, int(sequence)

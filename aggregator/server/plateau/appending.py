@@ -35,7 +35,7 @@ def append(
     """
     schema, table = _read(body, max_bytes)
     if not len(table):
-        raise InvalidEventError("no body provided", hint="the Arrow file holds no records")
+        raise InvalidEventError("no body provided", hint="the Arrow file has no records")
     schema, table = loosened(schema, table), relabelled(table, loosened(table.schema, table))
     name, partition = check_name(place[0], "topic"), check_name(place[1], "partition")
     if name in catalog.topics():
@@ -76,10 +76,10 @@ def _check_ends(body: pa.Buffer) -> None:
         wrong = "InvalidFooter"
     if wrong is not None:
         raise InvalidEventError(
-            f"arrow error: {wrong}", hint="the body is not an Arrow file: write it with an Arrow IPC file writer"
+            f"arrow error: {wrong}", hint="the body is not an Arrow file: use an Arrow IPC file writer"
         )
 
 
 def _check_keys(topic: Topic) -> None:
     if topic.keys != "text":
-        raise InvalidRequestError(f"the topic {topic.name!r} has binary keys", hint="append to it by its own routes")
+        raise InvalidRequestError(f"the topic {topic.name!r} has binary keys", hint="append to it through /v1")

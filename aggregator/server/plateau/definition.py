@@ -154,14 +154,14 @@ def microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
     """
     if times.null_count:
         row = pc.index(times.is_null(), True).as_py()
-        raise InvalidEventError(f"chunk error: column {TIME!r} is null in row {row}", hint="give every record a time")
+        raise InvalidEventError(f"chunk error: column {TIME!r} is null in row {row}", hint="every record needs a time")
     try:
         if pt.is_int64(times.type):
             return pc.multiply_checked(times, 1000).cast(TIMESTAMP_TYPE)
         return _rounded_down(times) if _is_ns(times.type) else times.cast(TIMESTAMP_TYPE)
     except pa.ArrowInvalid:
         raise InvalidEventError(
-            f"chunk error: column {TIME!r} holds times that do not fit microseconds of 64 bits"
+            f"chunk error: column {TIME!r} has times that do not fit into 64-bit microseconds"
         ) from None
 
 
@@ -190,17 +190,17 @@ def _check(schema: pa.Schema) -> None:
     if not len(schema) or schema.names[0] != TIME:
         found = repr(schema.names[0][:100]) if len(schema) else "none"
         raise InvalidEventError(
-            f"chunk error: column 0 must be {TIME!r}", hint=f"it holds int64 milliseconds; the first column is {found}"
+            f"chunk error: column 0 must be {TIME!r}", hint=f"expected int64 milliseconds; the first column is {found}"
         )
     kind = schema.field(0).type
     if not (pt.is_int64(kind) or pt.is_timestamp(kind)):
         raise InvalidEventError(
-            f"chunk error: column {TIME} type i64 != {kind}", hint="give int64 milliseconds, or timestamps"
+            f"chunk error: column {TIME} type i64 != {kind}", hint="expected int64 milliseconds, or timestamps"
         )
     for field in schema:
         if _has_null_type(field.type):
             raise InvalidEventError(
-                "schema includes null datatypes", hint=f"give column {field.name[:100]!r} a type: it is {field.type}"
+                "schema includes null datatypes", hint=f"column {field.name[:100]!r} needs a type: it is {field.type}"
             )
 
 

@@ -41,7 +41,7 @@ def _column(name: str, column: pa.ChunkedArray) -> list[Any]:
         return [value for chunk in column.chunks for value in _values(plain_array(chunk, kind))]
     except (ValueError, OverflowError, LookupError):  # such as unknown time zones
         raise InvalidRequestError(
-            f"column {name[:100]!r} holds values that JSON cannot", hint="leave it out, or accept an Arrow file"
+            f"column {name[:100]!r} has values that JSON cannot represent", hint="leave it out, or accept an Arrow file"
         ) from None
 
 

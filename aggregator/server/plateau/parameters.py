@@ -46,10 +46,10 @@ def parameters(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> Give
         indexed = _INDEXED.fullmatch(name)
         plain = indexed[1] if indexed else name
         if plain not in known or (indexed and plain not in _LISTS):
-            raise invalid(f"no parameter {name[:100]!r}; there are {', '.join(known)}")
+            raise invalid(f"unknown parameter {name[:100]!r}; known parameters: {', '.join(known)}")
         values = found.setdefault(plain, [])
         if values and plain not in _LISTS:
-            raise invalid(f"parameter {plain!r} is given twice")
+            raise invalid(f"duplicate parameter {plain!r}")
         values.append((int(indexed[2]) if indexed and indexed[2] else len(values), value))
     return {name: [value for _, value in sorted(values, key=itemgetter(0))] for name, values in found.items()}
 
@@ -59,7 +59,7 @@ def wanted(given: Given, max_page: int, max_bytes: int) -> Wanted:
     start = _time(given, "time.start", round_up=True)
     end = _time(given, "time.end", round_up=False)
     if start is not None and end is not None and start > end:
-        raise invalid("the time range ends before it begins: time.start comes before time.end")
+        raise invalid("the time range ends before it begins: time.start must be before time.end")
     order = (one(given, "order") or "asc").lower()
     if order not in ("asc", "desc"):
         raise invalid(f"order must be asc or desc, not {order[:100]!r}")
@@ -146,7 +146,7 @@ def positions(body: bytes) -> Mapping[str, int]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        raise invalid('the body is not JSON: give {"partition": next record index}, or {}') from None
+        raise invalid('the body is not JSON: send {"partition": next record index}, or {}') from None
     if not isinstance(found, dict):
         raise invalid("the body must be a JSON object of record indexes by partition")
     for name, index in found.items():

@@ -19,7 +19,7 @@ def take_policies(catalog: Catalog, roll: Roll | None, retention: Retention | No
         topic = catalog.topic(name)
         if (topic.roll, topic.retention) != wanted and SCHEMA_COLUMN in topic.scan().schema.names:
             topic.set_policy(roll=wanted[0], retention=wanted[1])
-            _log.info("a topic rolls and retains as configured now", extra={"topic": name})
+            _log.info("roll and retention of a topic changed to the configured ones", extra={"topic": name})
 
 
 def for_pages(roll: Roll) -> Roll:

@@ -53,11 +53,11 @@ class Focus:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise InvalidRequestError(
-                f"flattened, two columns are called {twice[:100]!r}", hint="give another dataset.separator"
+                f"flattening creates a duplicate column {twice[:100]!r}", hint="set another dataset.separator"
             )
         if not names:
             raise InvalidRequestError(
-                "no column is left", hint=f"the columns are {', '.join(table.column_names)}"[:1000]
+                "no columns remain", hint=f"the columns are {', '.join(table.column_names)}"[:1000]
             )
         schema = pa.schema([field.with_name(name) for name, field, _ in found], table.schema.metadata)
         return pa.table([column for _, _, column in found], schema=schema)

@@ -21,9 +21,9 @@ def routes(context: Context) -> list[Route]:
 
 @operation(
     "read", "What the caller may do", tag="topics", checks_topics=True,
-    description="`topics`: names of topics, or patterns such as `logs-*`; null: all. `read_only`: the catalog takes "
-    "nothing and changes nothing, whatever the scopes are. `fixed`: files are looked at, to which nothing comes.",
-    answers={"200": json_answer("as its token says; everything where no tokens are asked for", ref("Access"),
+    description="`topics`: names of topics, or patterns such as `logs-*`; null: all. `read_only`: the catalog accepts "
+    "no changes, whatever the scopes are. `fixed`: the server shows files that do not change.",
+    answers={"200": json_answer("the rights of its token; all rights if no token is required", ref("Access"),
                                 {"scopes": ["read"], "topics": None, "read_only": False, "fixed": False})},
 )  # fmt: skip
 async def access(context: Context, request: Request) -> Response:

@@ -38,18 +38,16 @@ _LINES = '{"index": {"_index": "nginx"}}\n{"@timestamp": "2026-03-01T08:00:00Z",
 _IGNORED = ("refresh", "timeout", "pipeline", "filter_path", "require_alias", "wait_for_active_shards", "routing",
             "_source", "_source_includes", "_source_excludes", "pretty", "human", "error_trace", "op_type",
             "require_data_stream", "list_executed_pipelines", "include_source_on_error", "type")  # fmt: skip
-_TOPIC = parameter(
-    "topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC, maxLength=1024
-)
+_TOPIC = parameter("topic", "Topic of the streams; created if missing", default=STREAMS_TOPIC, maxLength=1024)
 _INDEX = parameter("index", "The index, a tag of the stream", where="path", example="nginx")
 _ID = parameter("id", "The document's id", where="path", example="17")
-_OTHER_INDEX = parameter("index", "Index of items that name none", where="path", example="nginx")
-_MANY = "`index` and `create` store a document as a record of the stream `{index=…}`; others are refused, item by item."
-_ANSWERED = {"200": json_answer("what became of each item", ref("BulkAnswer")), "429": {"description": "try again"}}
+_OTHER_INDEX = parameter("index", "Index of items that do not name one", where="path", example="nginx")
+_MANY = "`index` and `create` store a document as a record of the stream `{index=…}`; other actions are refused."
+_ANSWERED = {"200": json_answer("the result of each item", ref("BulkAnswer")), "429": {"description": "retry later"}}
 _ONE = "A record of the stream `{index=…}`, with its id as the field `_id`."
 _DOCUMENT = {"@timestamp": "2026-03-01T08:00:00Z", "message": "GET / 200"}
 _BODY: Any = {"application/json": {"schema": {"type": "object"}, "example": _DOCUMENT}}
-_STORED: dict[str, Any] = {"201": json_answer("stored", {"type": "object"}), "429": {"description": "try again"}}
+_STORED: dict[str, Any] = {"201": json_answer("stored", {"type": "object"}), "429": {"description": "retry later"}}
 _KEPT_NOWHERE = ("_index_template", "_template", "_component_template", "_ilm/policy", "_data_stream")
 _FACTS = {"200": json_answer("facts about the server", {"type": "object"})}
 
@@ -81,14 +79,14 @@ def _in_bulk(summary: str, *parameters: Any) -> Callable[[F], F]:
 
 
 def _alone(summary: str, *parameters: Any, once: bool = False) -> Callable[[F], F]:
-    answers = _STORED | {"409": {"description": "it is stored already"}} if once else _STORED
+    answers = _STORED | {"409": {"description": "a document with this id exists already"}} if once else _STORED
     return operation(
         "write", summary, tag="shippers", checks_topics=True, source="bulk", description=_ONE,
         parameters=(*parameters, _TOPIC), body=_BODY, errors=ELASTIC_ERROR, answers=answers,
     )  # fmt: skip
 
 
-@_in_bulk("Store documents by Elasticsearch's bulk interface")
+@_in_bulk("Store documents with Elasticsearch's bulk API")
 async def bulk(context: Context, request: Request) -> Response:
     return await _send_bulk(context, request)
 
@@ -113,7 +111,7 @@ async def create_document(context: Context, request: Request) -> Response:
     return await _send_document(context, request, "create")
 
 
-@operation("open", "What shippers for Elasticsearch look at first", tag="shippers", answers=_FACTS)
+@operation("open", "The first request of shippers for Elasticsearch", tag="shippers", answers=_FACTS)
 async def about(request: Request) -> Response:
     return _answer(elastic.about_server(), request)
 
@@ -123,21 +121,21 @@ async def cluster_health(request: Request) -> Response:
     return _answer(elastic.health(), request)
 
 
-@operation("open", "Elasticsearch's licence, for Beats and Logstash", tag="shippers", answers=_FACTS)
+@operation("open", "Elasticsearch's license, for Beats and Logstash", tag="shippers", answers=_FACTS)
 async def licence(request: Request) -> Response:
     return _answer(elastic.licence(), request)
 
 
-@operation("open", "Elasticsearch's features, none of which are supported", tag="shippers", answers=_FACTS)
+@operation("open", "Elasticsearch's features, of which none is supported", tag="shippers", answers=_FACTS)
 async def features(request: Request) -> Response:
     return _answer(elastic.features(), request)
 
 
 @operation(
     "open",
-    "A template or policy, always there and empty",
+    "A template or policy, which always exists and is empty",
     tag="shippers",
-    description="So that shippers do not try to make theirs. None is kept, and making one is refused.",
+    description="Keeps shippers from creating theirs. None is stored; creating one is refused.",
     parameters=(parameter("name", "Any name", where="path", example="logs"),),
 )
 async def template(request: Request) -> Response:

@@ -18,15 +18,22 @@ from aggregator.server.routes.events import CHOICE, TOPIC, chosen
 from aggregator.server.routes.statements import DEFAULT_BUCKETS, HISTOGRAM, histogram_answer
 
 _BUCKETS = parameter(
-    "buckets", "At most so many", kind="integer", minimum=MIN_BUCKETS, maximum=MAX_BUCKETS, default=DEFAULT_BUCKETS
+    "buckets",
+    "Largest number of spans",
+    kind="integer",
+    minimum=MIN_BUCKETS,
+    maximum=MAX_BUCKETS,
+    default=DEFAULT_BUCKETS,
 )
 _OF_INDEX = (
-    parameter("index", "Name of an index: events with a `value` of it only"),
-    parameter("value", "That value"),
-    parameter("type", "What the value is; else as the topic has it", enum=["text", "integer", "boolean"]),
+    parameter("index", "Count only events with this `value` of this index"),
+    parameter("value", "The value, with `index`"),
+    parameter("type", "Type of the value; default: the type of the index", enum=["text", "integer", "boolean"]),
 )
 _DEFAULT_VALUES, _MOST_VALUES = 100, 10_000
-_LIMIT = parameter("limit", "So many at most", kind="integer", minimum=1, maximum=_MOST_VALUES, default=_DEFAULT_VALUES)
+_LIMIT = parameter(
+    "limit", "Largest number of values", kind="integer", minimum=1, maximum=_MOST_VALUES, default=_DEFAULT_VALUES
+)
 _COLUMN = parameter("column", "Name of an index", where="path", example="type", format="index")
 _SEGMENT = {
     "segment": 7, "partition": "0", "level": 1, "rows": 500_000, "bytes": 13_000_000, "first_index": 0,
@@ -51,12 +58,12 @@ def routes(context: Context) -> list[Route]:
     "Count the events of a topic by time",
     tag="events",
     parameters=(TOPIC, *CHOICE, *_OF_INDEX, _BUCKETS),
-    description="In at most `buckets` equal spans, between `start` and `end` where they are given, or around all there "
-    "is. Exact; segments of which the manifest tells enough are not read.",
+    description="In at most `buckets` equal spans from `start` to `end`, or over all events. Exact; segments are not "
+    "read if the manifest suffices.",
     answers={
         **HISTOGRAM,
         "404": {"description": "no such topic, or index"},
-        "409": {"description": "a key in base64 for a topic whose keys are text"},
+        "409": {"description": "a base64 key, but the topic has text keys"},
     },
 )
 async def topic_histogram(context: Context, request: Request) -> Response:
@@ -65,16 +72,16 @@ async def topic_histogram(context: Context, request: Request) -> Response:
     buckets = params.number("buckets", low=MIN_BUCKETS, high=MAX_BUCKETS) or DEFAULT_BUCKETS
     index = params.text("index")
     if (index is None) != (params.text("value") is None):
-        raise wrong("index and value go together", "such as ?index=type&value=purchase")
+        raise wrong("index and value must be sent together", "such as ?index=type&value=purchase")
     make = chosen(context, request, params, index, {})
     return histogram_answer(await context.reads.run(lambda: make().histogram(buckets)))
 
 
 @operation(
-    "read", "The segments of a topic, by time", tag="topics", parameters=(TOPIC,),
-    description="`state`: `merging` while another is made of it, `erasing` where it may hold events that are hidden "
-    "and not gone yet.",
-    answers={"200": json_answer("of each what the manifest knows; times are µs since 1970, both ends included",
+    "read", "The segments of a topic, in order of time", tag="topics", parameters=(TOPIC,),
+    description="`state`: `merging` while the segment is merged into another; `erasing` if it may contain erased "
+    "events that are not off the disk yet.",
+    answers={"200": json_answer("the manifest's facts about each segment; times are µs since 1970, both ends included",
                                 ref("Segments"), {"segments": [_SEGMENT]}),
              "404": {"description": "no such topic"}},
 )  # fmt: skip
@@ -86,8 +93,8 @@ async def segments(context: Context, request: Request) -> Response:
 
 @operation(
     "read", "The values of an index, the most frequent first", tag="events", parameters=(TOPIC, _COLUMN, _LIMIT),
-    description="`different`: how many there are in all. From the indexes, where nothing is being erased.",
-    answers={"200": json_answer("each with how many events have it", ref("Values"),
+    description="`different`: the number of all values. Read from the indexes, unless events are being erased.",
+    answers={"200": json_answer("each with its number of events", ref("Values"),
                                 {"values": [{"value": "page", "events": 7}], "different": 1}),
              "404": {"description": "no such topic, or index"}},
 )  # fmt: skip
@@ -106,11 +113,11 @@ async def values(context: Context, request: Request) -> Response:
 
 @operation(
     "read",
-    "What is wrong with the catalog, in words",
+    "Problems of the catalog, in words",
     tag="health",
-    description="`trouble`: why appends or background work fail just now. `problems`: what checks and reads found, and "
-    "what was done about it; they stay until they are forgotten.",
-    answers={"200": json_answer("nothing where all is well", ref("Problems"), {"trouble": None, "problems": []})},
+    description="`trouble`: why appends or background work fail at the moment. `problems`: what checks and reads "
+    "found and what was done about it; they stay until dismissed.",
+    answers={"200": json_answer("empty if all is well", ref("Problems"), {"trouble": None, "problems": []})},
 )
 async def problems(context: Context, request: Request) -> Response:
     Params(request, [])

@@ -36,24 +36,27 @@ _LONGEST_WAIT_S = 30.0
 _LOOK_S = 0.2  # interval of checks for growth of a log that another process writes
 _CHECK = re.compile(r"[0-9a-f]{16}")
 _BYTES = {"content": {MEDIA: BINARY}}
-_NUMBER = parameter("number", "Its number", where="path", kind="integer", example=1, minimum=0)
+_NUMBER = parameter("number", "Number of the file", where="path", kind="integer", example=1, minimum=0)
 _WHOLE = {"type": "integer", "minimum": 0}
 _LOG_HEADERS: dict[str, Any] = {
     f"Aggregator-{name}": {"description": text, "schema": _WHOLE}
     for name, text in (
         ("File", "position at which the file of the log begins"),
-        ("Position", "of the first byte of the answer"),
+        ("Position", "position of the first byte in the response"),
         ("End", "position up to which the log is acknowledged"),
         ("Oldest", "position of the oldest byte"),
-        ("Change", "the manifest's last change"),
-        ("Lost", "1: what was asked for is gone, and these are the oldest bytes; else 0"),
+        ("Change", "number of the manifest's last change"),
+        ("Lost", "1: the requested bytes are gone, and these are the oldest bytes; otherwise 0"),
     )
 }
-_LOG_HEADERS["Aggregator-Catalog"] = {"description": "what tells the catalog from others", "schema": {"type": "string"}}
-_LOG_HEADERS["Aggregator-Run"] = {"description": "which opening wrote the newest bytes", "schema": {"type": "string"}}
+_LOG_HEADERS["Aggregator-Catalog"] = {"description": "identity of the catalog", "schema": {"type": "string"}}
+_LOG_HEADERS["Aggregator-Run"] = {
+    "description": "identity of the run that wrote the newest bytes",
+    "schema": {"type": "string"},
+}
 _BLOCK_HEADERS = {
-    "Aggregator-Blocks": {"description": "blocks that the manifest has", "schema": _WHOLE},
-    "Aggregator-Check": {"description": "xxh3-64 of their sums", "schema": _WHOLE},
+    "Aggregator-Blocks": {"description": "number of blocks in the manifest", "schema": _WHOLE},
+    "Aggregator-Check": {"description": "xxh3-64 of the checksums of all blocks", "schema": _WHOLE},
 }
 
 
@@ -74,18 +77,18 @@ def routes(context: Context) -> list[Route]:
     "admin",
     "Bytes of the log",
     tag=_TAG,
-    description="Acknowledged bytes of one file of the log, as spec/log.md has them, from `position` on. `frame` and "
-    "`check`: where the last frame begins that the caller has, and the checksum of its head, to be compared.",
+    description="Acknowledged bytes of one file of the log, as described in spec/log.md, from `position` on. `frame` "
+    "and `check`: position of the last frame that the caller has, and the checksum of its head, to compare.",
     parameters=(
-        parameter("position", "Of the first byte; absent: the oldest", kind="integer", minimum=0),
-        parameter("frame", "Position of a frame that the caller has", kind="integer", minimum=0),
-        parameter("check", "The checksum of its head, in hexadecimal", pattern="^[0-9a-f]{16}$"),
-        parameter("most", "Bytes at most", kind="integer", minimum=1, maximum=_LARGEST, default=_MOST),
+        parameter("position", "Position of the first byte; default: the oldest", kind="integer", minimum=0),
+        parameter("frame", "Position of the last frame that the caller has", kind="integer", minimum=0),
+        parameter("check", "Checksum of the head of that frame, in hexadecimal", pattern="^[0-9a-f]{16}$"),
+        parameter("most", "Largest number of bytes", kind="integer", minimum=1, maximum=_LARGEST, default=_MOST),
         parameter("wait", "Seconds to wait for a first byte", kind="number", minimum=0, maximum=_LONGEST_WAIT_S),
     ),
     answers={
-        "200": {"description": "the bytes, perhaps none", "headers": _LOG_HEADERS, **_BYTES},
-        "400": {"description": "another frame is there: the caller has a copy of another past"},
+        "200": {"description": "the bytes, possibly none", "headers": _LOG_HEADERS, **_BYTES},
+        "400": {"description": "another frame is at this position: the copy has another history"},
     },
 )
 async def copy_log(context: Context, arrived: Arrived, request: Request) -> Response:
@@ -93,7 +96,7 @@ async def copy_log(context: Context, arrived: Arrived, request: Request) -> Resp
     position, most = params.number("position"), params.number("most", low=1, high=_LARGEST) or _MOST
     frame, check = params.number("frame"), params.text("check")
     if check is not None and not _CHECK.fullmatch(check):
-        raise wrong(f"check is {check[:40]!r}", "give 16 hexadecimal digits")
+        raise wrong(f"check is {check[:40]!r}", "expected 16 hexadecimal digits")
     until = time.monotonic() + params.seconds("wait", high=_LONGEST_WAIT_S)
     directory = Layout(context.catalog.path).log
     if frame is not None and check is not None:
@@ -124,17 +127,17 @@ def _piece(directory: Path, position: int | None, most: int) -> Piece:
     try:
         return piece_of(directory, position, most)
     except FileNotFoundError:
-        raise _gone("log", "its oldest file was deleted just now") from None
+        raise _gone("log", "its oldest file has just been deleted") from None
 
 
 @operation(
     "admin",
-    "The manifest, or what changed of it",
+    "The manifest, or its changes",
     tag=_TAG,
     body={MEDIA: BINARY},
     body_needed=False,
-    description="The manifest as it is at one moment, in blocks of 4096 bytes: those that differ from what the caller "
-    "has, each behind its number in 8 bytes, little-endian. The body has the xxh3-64 of each block that it has.",
+    description="A snapshot of the manifest as blocks of 4096 bytes: those that differ from the caller's, each after "
+    "its number in 8 bytes, little-endian. The body has the xxh3-64 of each block of the caller.",
     answers={"200": {"description": "the blocks that differ", "headers": _BLOCK_HEADERS, **_BYTES}},
 )
 async def copy_manifest(context: Context, request: Request) -> Response:
@@ -162,10 +165,10 @@ async def copy_manifest(context: Context, request: Request) -> Response:
 
 @operation(
     "admin",
-    "A segment, whole",
+    "The file of a segment",
     tag=_TAG,
     parameters=(_NUMBER,),
-    answers={"200": {"description": "the file", **_BYTES}, "404": {"description": "it is not there any more"}},
+    answers={"200": {"description": "the file", **_BYTES}, "404": {"description": "the file no longer exists"}},
 )
 async def copy_segment(context: Context, request: Request) -> Response:
     return await _file(context, request, Layout(context.catalog.path).segment(_number(request)))
@@ -173,10 +176,10 @@ async def copy_segment(context: Context, request: Request) -> Response:
 
 @operation(
     "admin",
-    "A quarantined batch, whole",
+    "The file of a quarantined batch",
     tag=_TAG,
     parameters=(_NUMBER,),
-    answers={"200": {"description": "the file", **_BYTES}, "404": {"description": "it is not there any more"}},
+    answers={"200": {"description": "the file", **_BYTES}, "404": {"description": "the file no longer exists"}},
 )
 async def copy_quarantined(context: Context, request: Request) -> Response:
     return await _file(context, request, batch_path(Layout(context.catalog.path), _number(request)))
@@ -199,12 +202,12 @@ async def _bytes(
 def _number(request: Request) -> int:
     given = request.path_params["number"]
     if not (given.isascii() and given.isdecimal() and len(given) < 19):
-        raise _gone("file", f"{given[:40]!r} is not the number of one")
+        raise _gone("file", f"{given[:40]!r} is not a number of a file")
     return int(given)
 
 
 def _gone(what: str, why: str) -> ProblemError:
-    return ProblemError(404, "gone", f"there is no such {what} any more", f"{why}: look at the manifest again")
+    return ProblemError(404, "gone", f"the {what} no longer exists", f"{why}: read the manifest again")
 
 
 def _chunks(path: Path, begin: int, length: int | None) -> Iterator[bytes]:

@@ -36,7 +36,7 @@ async def openapi(context: Context, request: Request) -> Response:
 
 @operation(
     "open",
-    "This API for people, to read and to try",
+    "Interactive documentation of this API",
     tag="documentation",
     answers={"200": {"description": "a page", "content": {"text/html": {}}}},
 )

@@ -42,8 +42,8 @@ TOPIC = parameter("topic", "Name of a topic", where="path", example="activity", 
 _WHEN: Any = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "integer"}], "kind": None}
 KEY = parameter(
     "Idempotency-Key",
-    "producer:sequence. A batch that is sent again under the same key with the same content is "
-    "stored once; with other content it is refused with 409. The last 64 of a producer are known in each partition.",
+    "producer:sequence. A retry with the same key and content is stored once; one with other content is refused with "
+    "409. Each partition remembers the last 64 keys of a producer.",
     where="header",
     example="web-1:17",
     pattern="^[!-~]+:-?[0-9]{1,18}$",
@@ -51,35 +51,35 @@ KEY = parameter(
 )
 PARTITION = parameter("partition", "Name of a partition", default="0", maxLength=1024)
 NAMES = (
-    parameter("ts", "What the body calls the time, such as @timestamp"),
-    parameter("msg", "What the body calls the message, or payload, such as message"),
+    parameter("ts", "Name of the time in the body, such as @timestamp"),
+    parameter("msg", "Name of the message or payload in the body, such as message"),
 )
 JSON_ROWS: Any = {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}, "minItems": 1}]}
 TIME_UNIT = parameter(
     "time_unit",
-    "What times that are numbers count since 1970; where it is not given, their size tells, and the "
-    "answer says it as `assumed_time_units`. Integers of Arrow count µs",
+    "Unit of numeric times, since 1970. Default: derived from their size and returned as `assumed_time_units`; "
+    "integers in Arrow are µs",
     enum=list(TIME_UNITS),
 )
 RECEIPT: dict[str, Any] = {
     "200": {
         **json_answer(
-            "stored, durably; record indexes, both included. `repeated`: it was there already; "
-            "`assumed_time_units`: what times that are numbers were taken to count",
+            "stored durably; record indexes, both ends included. `repeated`: the batch was stored before; "
+            "`assumed_time_units`: the units assumed for numeric times",
             ref("Receipt"),
             {"topic": "activity", "partition": "0", "first": 0, "last": 999},
         ),
     },
-    "400": {"description": "something that cannot be stored; nothing was"},
+    "400": {"description": "invalid events or parameters; nothing was stored"},
     "404": {"description": "no such topic"},
     "409": {"description": "the key was used with other content"},
-    "413": {"description": "larger than a body may be"},
-    "415": {"description": "a Content-Type or Content-Encoding that is not supported here"},
-    "429": {"description": "too much to do: send it again after Retry-After seconds; nothing was stored"},
+    "413": {"description": "the body is too large"},
+    "415": {"description": "unsupported Content-Type or Content-Encoding"},
+    "429": {"description": "overloaded: nothing was stored, retry after Retry-After seconds"},
 }
 EVENTS: dict[str, Any] = {
     "200": {
-        "description": "the events, streamed. A connection that breaks means that something went wrong",
+        "description": "the events, streamed. If the connection breaks, the response is incomplete",
         "content": {
             LINES: {"example": _LINE},
             CSV: {"example": _CSV},
@@ -88,32 +88,32 @@ EVENTS: dict[str, Any] = {
             ESDB: BINARY,
         },
     },
-    "400": {"description": "a parameter that makes no sense"},
+    "400": {"description": "an invalid parameter"},
     "404": {"description": "no such topic, or index"},
-    "409": {"description": "a key in base64 for a topic whose keys are text"},
-    "406": {"description": "nothing of what Accept names is given here"},
+    "409": {"description": "a base64 key, but the topic has text keys"},
+    "406": {"description": "no media type in Accept is available"},
 }
 _VALUES = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
 CHOICE = (
-    parameter("space", "Of this space only", example="customer-1"),
-    parameter("grouping", "Of this grouping only"),
-    parameter("start", "From this time on: ISO 8601, or a number since 1970", example="2026-03-01T00:00:00Z", **_WHEN),
-    parameter("end", "Before this time", **_WHEN),
+    parameter("space", "Only this space", example="customer-1"),
+    parameter("grouping", "Only this grouping"),
     parameter(
-        "time_unit", "What start and end count, where they are numbers; else their size tells", enum=list(TIME_UNITS)
+        "start", "Only from this time on: ISO 8601, or a number since 1970", example="2026-03-01T00:00:00Z", **_WHEN
     ),
-    parameter("partition", "Of this partition only", minLength=1, maxLength=1024),
+    parameter("end", "Only before this time", **_WHEN),
+    parameter("time_unit", "Unit of numeric start and end; default: derived from their size", enum=list(TIME_UNITS)),
+    parameter("partition", "Only this partition", minLength=1, maxLength=1024),
     parameter("space_base64", "A space of a topic with binary keys", format="binary-key"),
     parameter("grouping_base64", "A grouping of a topic with binary keys", format="binary-key"),
 )
 """Parameters that select events of a topic."""
 _QUESTION = (
     *CHOICE,
-    parameter("reverse", "The newest first", kind="boolean", default=False),
-    parameter("limit", "So many at most", kind="integer", minimum=0, maximum=2**63 - 1),
+    parameter("reverse", "Newest first", kind="boolean", default=False),
+    parameter("limit", "Largest number of events", kind="integer", minimum=0, maximum=2**63 - 1),
     parameter(
         "columns",
-        "Names with commas between them; record_index and partition can be asked for",
+        "Column names separated by commas; record_index and partition are available too",
         format="columns",
         minLength=1,
     ),
@@ -134,8 +134,8 @@ def routes(context: Context) -> list[Route]:
 @operation(
     "write", "Append a batch of events", tag="events", source="events",
     parameters=(TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT,
-    description="All of it, durable when the answer comes, or nothing. Columns: `space`, `timestamp` (ISO 8601, or "
-    "a number since 1970), perhaps `grouping` and `data`, and any others.",
+    description="Stores the whole batch durably before responding, or nothing. Columns: `space`, `timestamp` (ISO "
+    "8601, or a number since 1970), optionally `grouping`, `data` and any others.",
     body={LINES: text("event-lines", _LINE), JSON: {"schema": JSON_ROWS, "example": [json.loads(_LINE)]},
           CSV: text("event-csv", _CSV), **dict.fromkeys(INPUTS[:2], BINARY)},
 )  # fmt: skip
@@ -173,7 +173,7 @@ async def scan_events(context: Context, request: Request) -> Response:
     "read", "Events with a value of an index", tag="events", answers=EVENTS,
     parameters=(TOPIC, parameter("column", "An indexed column", where="path", example="type"),
                 parameter("value", "The value", required=True, example="purchase"),
-                parameter("type", "What the value is; by default what the column is read as",
+                parameter("type", "Type of the value; default: the type of the column",
                           enum=["text", "integer", "boolean"]), *_QUESTION),
 )  # fmt: skip
 async def scan_index(context: Context, request: Request) -> Response:
@@ -181,9 +181,9 @@ async def scan_index(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "read", "Records of a partition in the order in which they were appended", tag="events", answers=EVENTS,
+    "read", "Records of a partition in the order of appending", tag="events", answers=EVENTS,
     parameters=(TOPIC, parameter("partition", "Name of a partition", where="path", example="0"),
-                parameter("from", "The first record index; with reverse the last", kind="integer", minimum=0,
+                parameter("from", "First record index; with reverse the last", kind="integer", minimum=0,
                           maximum=2**63 - 1),
                 *(known for known in _QUESTION if known["name"] in ("limit", "reverse", "columns"))),
 )  # fmt: skip
@@ -216,7 +216,7 @@ def input_media(request: Request, known: tuple[str, ...]) -> str:
         raise ProblemError(
             415,
             "unsupported-media-type",
-            f"Content-Type {media[:80]!r} is not supported here",
+            f"Content-Type {media[:80]!r} is not supported",
             f"send one of {', '.join(known)}",
         )
     return media
@@ -248,7 +248,7 @@ async def _scan(context: Context, request: Request, facts: Mapping[str, str]) ->
     names = [known["name"] for known in _QUESTION]
     params = Params(request, [*names, "value", "type"] if "index" in facts else names)
     if "index" in facts and params.text("value") is None:
-        raise wrong("the parameter value is missing", "give the value to look for, such as ?value=purchase")
+        raise wrong("the parameter value is missing", "send the value to find, such as ?value=purchase")
     options: dict[str, Any] = {
         "reverse": params.flag("reverse"),
         "limit": params.number("limit"),
@@ -292,7 +292,7 @@ def _value(topic: Topic, name: str, text: str, given: str | None) -> Any:
     kind = schema.field(name).type if name in schema.names and name in topic.indexes else pa.string()
     if given is not None:
         if given not in _VALUES:
-            raise wrong(f"type is {given[:40]!r}", f"give {', '.join(_VALUES)}")
+            raise wrong(f"type is {given[:40]!r}", f"expected one of {', '.join(_VALUES)}")
         kind = _VALUES[given]
     try:
         if pa.types.is_integer(kind) or pa.types.is_decimal(kind):  # indexes with integers of several types

@@ -18,7 +18,7 @@ def routes(context: Context) -> list[Route]:
 
 @operation(
     "read",
-    "Figures for Prometheus",
+    "Metrics for Prometheus",
     tag="health",
     answers={"200": {"description": "the text format", "content": {CONTENT_TYPE: {}}}},
 )

@@ -25,9 +25,9 @@ def routes(context: Context) -> list[Route]:
 
 @operation(
     "open",
-    "The process answers",
+    "Whether the process responds",
     tag=_TAG,
-    answers={"200": json_answer("it does", shape({"status": {"const": "ok"}}))},
+    answers={"200": json_answer("it responds", shape({"status": {"const": "ok"}}))},
 )
 async def healthz(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
@@ -35,9 +35,12 @@ async def healthz(request: Request) -> Response:
 
 @operation(
     "open",
-    "Requests are taken: the server is not stopping, and the catalog is well",
+    "Whether the server accepts requests: it is not stopping, and its catalog works",
     tag=_TAG,
-    answers={"200": json_answer("ready", _READY), "503": json_answer("starting, stopping, or in trouble", _READY)},
+    answers={
+        "200": json_answer("ready", _READY),
+        "503": json_answer("starting, stopping, or the catalog does not work", _READY),
+    },
 )
 async def readyz(context: Context, request: Request) -> Response:
     ready = context.ready and not context.health.ill
@@ -54,7 +57,7 @@ async def readyz(context: Context, request: Request) -> Response:
     errors=PLATEAU_ERROR,
     answers={
         "200": json_answer("well", shape({"ok": {"const": "true"}})),
-        "500": {"description": "not well for ten checkpoint intervals"},
+        "500": {"description": "no successful check for ten checkpoint intervals"},
     },
 )
 async def ok(context: Context, request: Request) -> Response:

@@ -24,9 +24,9 @@ _EXAMPLE: dict[str, Any] = {
     "streams": [{"stream": {"app": "web"}, "values": [["1772352000000000000", "no disk", {"trace_id": "17"}]]}]
 }
 _PARAMETERS = (
-    parameter("topic", f"Topic of the streams; where it is absent, the tenant, or else {STREAMS_TOPIC}"),
+    parameter("topic", f"Topic of the streams; default: the tenant, or else {STREAMS_TOPIC}"),
     parameter("partition", "Name of a partition", default="0"),
-    parameter(TENANT, "Tenant: a topic of its own, which is made where it is absent", where="header"),
+    parameter(TENANT, "Tenant, stored in a topic of this name, which is created if missing", where="header"),
 )
 
 
@@ -39,13 +39,14 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "write", "Push logs as to Loki", tag="shippers", source="loki",
+    "write", "Push logs in Loki's format", tag="shippers", source="loki",
     parameters=_PARAMETERS, checks_topics=True, errors={"text/plain": {}, **PROBLEM},
-    description="Labels are the tags of the stream; the line is the message, structured metadata are fields. "
-    "Protobuf is compressed with snappy. Durable when the answer comes. Errors are plain text, as Loki has them.",
+    description="Labels become the tags of the stream, the line the message, structured metadata the fields. Protobuf "
+    "is compressed with snappy. Durable before responding. Errors are plain text, as in Loki.",
     body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "loki"}, "example": _EXAMPLE}},
-    answers={"204": {"description": "stored"}, "429": {"description": "try again after Retry-After"},
-             "400": {"description": "no push request; or so many entries can never be stored, and all others are"}},
+    answers={"204": {"description": "stored"}, "429": {"description": "retry after Retry-After seconds"},
+             "400": {"description": "not a push request; or some entries, which are counted in the text, cannot be "
+                                    "stored, and all others are"}},
 )  # fmt: skip
 async def push_logs(context: Context, request: Request) -> Response:
     try:
@@ -86,7 +87,7 @@ async def _stored(context: Context, request: Request) -> None:
             raise ProblemError(
                 400,
                 "invalid-event",
-                f"{len(refusals)} of {len(outcomes)} entries are not stored, as they cannot be: {refusals[0].reason}",
+                f"{len(refusals)} of {len(outcomes)} entries cannot be stored: {refusals[0].reason}",
                 "all others are stored",
             )
 
@@ -95,7 +96,7 @@ async def _stored(context: Context, request: Request) -> None:
 
 @operation(
     "open",
-    "Whether the server is ready, as Loki says it",
+    "Whether the server is ready, in Loki's format",
     tag="shippers",
     errors={"text/plain": {}, **PROBLEM},
     answers={"200": {"description": "ready", "content": {"text/plain": {}}}, "503": {"description": "not ready"}},

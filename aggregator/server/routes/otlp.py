@@ -21,7 +21,7 @@ from aggregator.server.control.operation import F, bound, operation, parameter
 from aggregator.server.http.body import read_body
 from aggregator.server.http.params import Params, idempotency_key
 
-TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC, maxLength=1024)
+TOPIC = parameter("topic", "Topic of the streams; created if missing", default=STREAMS_TOPIC, maxLength=1024)
 PARTITION = parameter("partition", "Name of a partition", default="0")
 _EXAMPLE: dict[str, Any] = {
     "resourceLogs": [{
@@ -47,16 +47,17 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "write", "Export logs by OTLP", tag="shippers", source="otlp",
+    "write", "Export logs with OTLP", tag="shippers", source="otlp",
     parameters=(TOPIC, PARTITION), checks_topics=True,
-    description="Attributes of the resource that the setting `otlp.tags` names are the tags of the stream; body, "
-    "severity, all other attributes, trace and span become message and fields. Durable when the answer comes. "
-    "Errors are a google.rpc.Status, as OTLP has it.",
+    description="Resource attributes named in the setting `otlp.tags` become the tags of the stream; body, severity, "
+    "all other attributes, trace and span become message and fields. Durable before responding. Errors are a "
+    "google.rpc.Status, as in OTLP.",
     body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "otlp"}, "example": _EXAMPLE}},
     errors=_ERRORS,
-    answers={"200": {"description": "stored; partialSuccess tells of records that never can be",
+    answers={"200": {"description": "stored; partialSuccess counts records that cannot be stored",
                      "content": {PROTOBUF: BINARY, JSON: {"schema": {"type": "object"}}}},
-             "400": {"description": "no export request"}, "429": {"description": "try again after Retry-After"}},
+             "400": {"description": "not an export request"}, "429": {"description": "retry after Retry-After "
+                                                                                     "seconds"}},
 )  # fmt: skip
 async def export_logs(context: Context, request: Request) -> Response:
     media = media_of(request.headers.get("content-type"))
@@ -65,7 +66,7 @@ async def export_logs(context: Context, request: Request) -> Response:
             raise ProblemError(
                 415,
                 "unsupported-media-type",
-                f"Content-Type {media[:80]!r} is not supported here",
+                f"Content-Type {media[:80]!r} is not supported",
                 f"send {PROTOBUF} or {JSON}",
             )
         answer = await _stored(context, request, media)
@@ -96,7 +97,7 @@ async def _stored(context: Context, request: Request, media: str) -> bytes:
 def _refusing(signal: str) -> Callable[[F], F]:
     return operation(
         "open",
-        f"Export {signal} by OTLP: refused",
+        f"Export {signal} with OTLP: refused",
         tag="shippers",
         description="Only logs are stored here.",
         errors=_ERRORS,

@@ -67,11 +67,11 @@ def _files() -> dict[str, _File]:
 
 @operation(
     "open",
-    "The page for people; for who does not accept HTML, facts about the server",
+    "The web page; facts about the server for clients that do not accept HTML",
     tag="documentation",
     answers={
         "200": {
-            "description": "a page; or facts that Elasticsearch's clients look at",
+            "description": "the page, or the facts that Elasticsearch's clients read",
             "content": {HTML: {}, **json_answer("", _FACTS)["content"]},
         }
     },
@@ -85,9 +85,9 @@ async def page(index: _File, request: Request) -> Response:
 @operation(
     "open", "A file of the page", tag="documentation",
     parameters=(parameter("file", "Its name", where="path", example="app.js", format="page-file"),),
-    answers={"200": {"description": "a script, style sheet or picture", "content": {media: {} for media in
+    answers={"200": {"description": "a script, style sheet or image", "content": {media: {} for media in
              ("text/javascript", "text/css", "image/svg+xml", HTML)}},
-             "304": {"description": "the caller has it"}, "404": {"description": "no such file"}},
+             "304": {"description": "the caller has the current version"}, "404": {"description": "no such file"}},
 )  # fmt: skip
 async def page_file(found: Mapping[str, _File], request: Request) -> Response:
     file = found.get(request.path_params["file"])

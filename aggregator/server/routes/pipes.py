@@ -48,7 +48,7 @@ def routes(context: Context) -> list[Route]:
     "read",
     "List pipes",
     tag="pipes",
-    answers={"200": json_answer("the pipes, and how far they are", _LIST, {"pipes": [_SHOWN]})},
+    answers={"200": json_answer("the pipes and their progress", _LIST, {"pipes": [_SHOWN]})},
 )
 async def list_pipes(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -57,15 +57,15 @@ async def list_pipes(context: Context, request: Request) -> Response:
 
 @operation(
     "admin",
-    "Make a pipe",
+    "Create a pipe",
     tag="pipes",
     body={"application/json": {"schema": _ASKED, "example": _PIPE}},
-    description="It copies the records of `from` that `where` holds for into `{logrange.pipe=NAME}`, each once; "
-    "with `backfill` also those that are there already. The same pipe again is no error.",
+    description="It copies the records of `from` that satisfy `where` into `{logrange.pipe=NAME}`, each once; with "
+    "`backfill` also the existing ones. Creating the same pipe again is allowed.",
     answers={
         "201": json_answer("the pipe", {"type": "object"}, _SHOWN),
-        "400": {"description": "a condition that is wrong"},
-        "409": {"description": "it is there already, with another definition"},
+        "400": {"description": "an invalid condition"},
+        "409": {"description": "the pipe exists with another definition"},
     },
 )
 async def create_pipe(context: Context, request: Request) -> Response:
@@ -75,7 +75,7 @@ async def create_pipe(context: Context, request: Request) -> Response:
         if not isinstance(asked.get(name, "x"), str):
             raise wrong(f"{name} must be a text")
     if not asked.get("name") or not isinstance(asked.get("backfill", False), bool):
-        raise wrong("a pipe has a name, and backfill is true or false", f"such as {json.dumps(_PIPE)}")
+        raise wrong("a pipe needs a name, and backfill must be true or false", f"such as {json.dumps(_PIPE)}")
 
     def make() -> dict[str, Any]:
         source = parse_source(asked["from"]) if asked.get("from") else None
@@ -93,7 +93,7 @@ async def create_pipe(context: Context, request: Request) -> Response:
 
 @operation(
     "read",
-    "Tell about a pipe",
+    "Describe a pipe",
     tag="pipes",
     parameters=(_NAME,),
     answers={"200": json_answer("the pipe", {"type": "object"}, _SHOWN), "404": {"description": "no such pipe"}},
@@ -105,7 +105,7 @@ async def get_pipe(context: Context, request: Request) -> Response:
 
 @operation(
     "admin",
-    "End a pipe; what it copied stays",
+    "Delete a pipe; the copied records stay",
     tag="pipes",
     parameters=(_NAME,),
     answers={"200": json_answer("ended", {"type": "object"}), "404": {"description": "no such pipe"}},
@@ -131,5 +131,5 @@ def _rows(catalog: Catalog, statement: Statement) -> list[dict[str, Any]]:
 
 def _described(catalog: Catalog, name: str) -> dict[str, Any]:
     if name not in [pipe["name"] for pipe in _rows(catalog, ShowPipes())]:
-        raise ProblemError(404, "no-such-pipe", f"no pipe {name!r}", "GET /v1/pipes lists them")
+        raise ProblemError(404, "no-such-pipe", f"no pipe {name!r}", "see GET /v1/pipes")
     return _rows(catalog, DescribePipe(name))[0]

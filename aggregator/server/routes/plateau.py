@@ -28,14 +28,14 @@ _TAG = "plateau"
 _TOPIC = parameter("topic", "Name of a topic", where="path", example="clicks", minLength=1, maxLength=1024)
 _PARTITION = parameter("partition", "Name of a partition", where="path", example="web-1", minLength=1, maxLength=1024)
 _PAGE = (
-    parameter("page_size", "At most so many records", kind="integer", default=1000, minimum=0, maximum=2**63 - 1),
+    parameter("page_size", "Largest number of records", kind="integer", default=1000, minimum=0, maximum=2**63 - 1),
     parameter("time.start", "No records before, RFC 3339", format="date-time", example="2026-03-01T08:00:00Z"),
     parameter("time.end", "No records after, RFC 3339", format="date-time", example="2026-03-01T09:00:00Z"),
-    parameter("dataset[0]", "Columns to give, numbered from 0; * is all", example="*", format="column"),
+    parameter("dataset[0]", "Columns to return, numbered from 0; * is all", example="*", format="column"),
     parameter("dataset.exclude[0]", "Columns to leave out", format="column"),
-    parameter("dataset.separator", "Flatten structs, with names joined by this", example="."),
+    parameter("dataset.separator", "Flatten structs, joining names with this text", example="."),
     parameter(
-        "dataset.max_bytes", "Give nulls for columns that are larger", kind="integer", minimum=0, maximum=2**63 - 1
+        "dataset.max_bytes", "Return nulls for columns that are larger", kind="integer", minimum=0, maximum=2**63 - 1
     ),
 )
 _POSITIONS = {
@@ -45,7 +45,8 @@ _POSITIONS = {
 _PAGES = {
     "200": {
         "description": "A page",
-        "headers": {STATUS_HEADER: {"description": "why it ends, and where the next begins: JSON", "required": False,
+        "headers": {STATUS_HEADER: {"description": "why the page ends, and where the next one begins: "
+                                                   "JSON", "required": False,
                                     "schema": {"type": "string"}}},
         "content": {
             ARROW_FILE: BINARY,
@@ -53,7 +54,7 @@ _PAGES = {
                    "example": [{"time": 1_700_000_000_000, "url": "/"}]},
         },
     },
-    "400": {"description": "A parameter is wrong"},
+    "400": {"description": "Invalid parameter"},
 }  # fmt: skip
 
 
@@ -104,17 +105,17 @@ async def topic(context: Context, request: Request) -> Response:
 
 @operation(
     "write",
-    "Append the records of an Arrow file; makes topic and partition",
+    "Append the records of an Arrow file; creates topic and partition",
     tag=_TAG,
     source="plateau",
-    description="The first column is `time`: int64 milliseconds, or any timestamp. Durable when it is answered.",
+    description="The first column is `time`: int64 milliseconds, or any timestamp. Durable before responding.",
     parameters=[_TOPIC, _PARTITION],
     body={ARROW_FILE: BINARY},
     errors=PLATEAU_ERROR,
     answers={
         "200": json_answer("Half-open record indexes", ref("Span"), {"span": {"start": 0, "end": 100}}),
-        "400": {"description": "No such Arrow file can be stored"},
-        "413": {"description": "More bytes than the header x-max-request-size says"},
+        "400": {"description": "This Arrow file cannot be stored"},
+        "413": {"description": "Body larger than the header x-max-request-size"},
         "429": {"description": "The writer is busy; nothing was stored"},
     },
 )
@@ -159,7 +160,7 @@ async def partition_records(context: Context, pager: Pager, request: Request) ->
     given = query.parameters(request.query_params.multi_items(), query.PARTITION_PARAMETERS)
     start = query.whole(given, "start")
     if start is None:
-        raise query.invalid("parameter 'start' is missing: give a record index")
+        raise query.invalid("parameter 'start' is missing: send a record index")
     wanted = query.wanted(given, context.settings.http.max_page, context.settings.http.max_page_bytes)
     partition = request.path_params["partition"]
 
@@ -175,8 +176,9 @@ async def partition_records(context: Context, pager: Pager, request: Request) ->
 
 
 @operation(
-    "read", "Records of all partitions, one after the other", tag=_TAG, answers=_PAGES, errors=PLATEAU_ERROR,
-    description="The body holds where to go on, by partition, as `next` in the header says it; {} to begin.",
+    "read", "Records of all partitions, one partition after the other", tag=_TAG, answers=_PAGES, errors=PLATEAU_ERROR,
+    description="The body is `next` from the header of the page before: the position in each partition; {} for the "
+                "first page.",
     body={JSON: {"schema": _POSITIONS,
                  "example": {"web-1": 1000}}}, body_needed=False,
     parameters=[

@@ -67,15 +67,15 @@ _ANSWERS: dict[str, Any] = {
         "description": "the records, streamed; with a position, one page",
         "headers": {
             POSITION: {"description": "where the next page begins", "schema": {"type": "string"}},
-            _GONE: {"description": "records behind the position that are gone",
+            _GONE: {"description": "records after the position that were removed",
                     "schema": {"type": "integer"}},
         },
         "content": {LINES: {"example": _RECORD}, CSV: {}, ARROW_STREAM: BINARY, PARQUET: BINARY, ESDB: BINARY,
                     TEXT: {"example": "ERROR: no disk\n"}},
     },
-    "400": {"description": "a statement or position that is wrong, the hint shows the place; or one that takes more "
-            "time or memory than it may"},
-    "429": {"description": "too much to do, or too many slow queries: ask again after Retry-After seconds"},
+    "400": {"description": "an invalid statement or position, the hint shows the place; or the statement exceeds its "
+            "time or memory limit"},
+    "429": {"description": "overloaded, or too many slow queries: retry after Retry-After seconds"},
 }  # fmt: skip
 
 
@@ -108,10 +108,10 @@ def routes(context: Context) -> list[Route]:
     "Run an LQL statement",
     tag="query",
     answers=_ANSWERS,
-    description="Without `position` the whole answer is streamed. With one, `head`, `tail` or what came in the "
-    "header `Aggregator-Position`, it is a page of at most `limit` records; `wait` seconds are waited for the "
-    "first. `Accept: text/plain` gives records as the format string of the statement has them, or else their "
-    "messages. `start`, `end` and `reverse` narrow a SELECT to a time and give its newest records first. Statements "
+    description="Without `position` the whole result is streamed. With `head`, `tail` or a position from the header "
+    "`Aggregator-Position`, the response is a page of at most `limit` records; it waits up to `wait` seconds for the "
+    "first one. `Accept: text/plain` returns records in the format of the statement, or else only their messages. "
+    "`start`, `end` and `reverse` restrict a SELECT to a time range and return its newest records first. Statements "
     "that change something need the scope `admin`.",
     body={
         JSON: {"schema": _ASKED, "example": {**_EXAMPLE, "position": "tail", "wait": 0.1, "limit": 1000}},
@@ -125,7 +125,7 @@ async def query(context: Context, arrived: Arrived, request: Request) -> Respons
         return await _page(context, arrived, request, asked, media_for(request))
     media = media_for(request, (*OUTPUTS, TEXT, ESDB))
     if asked.wait_s:
-        raise wrong("wait needs a position", "give position: tail, or one that came before")
+        raise wrong("wait needs a position", "send position: tail, or one from an earlier response")
     start, end = asked.between
     statement = await context.reads.run(parse_statement, asked.text)
     changes = isinstance(statement, Truncate | CreatePipe | DeletePipe)
@@ -173,18 +173,18 @@ async def _page(context: Context, arrived: Arrived, request: Request, asked: _Qu
 
 @operation(
     "read",
-    "Follow a SELECT: its records as they arrive",
+    "Follow a SELECT: stream its records as they arrive",
     tag="query",
-    description="Server-sent events: each is a record as JSON, its `id` the position behind it. A client that "
-    "comes back with `Last-Event-ID` goes on there; nothing is left out or given twice.",
+    description="Server-sent events, each with a record as JSON and, as `id`, the position after it. A client that "
+    "reconnects with `Last-Event-ID` continues there, without gaps or repeated records.",
     parameters=(
         parameter("query", "A SELECT", required=True, example=_EXAMPLE["query"], format="lql-select"),
-        parameter("position", "Where to begin: head, tail, or a position", default="tail", format="position"),
-        parameter("Last-Event-ID", "Goes before `position`", where="header", format="position"),
+        parameter("position", "Where to start: head, tail, or a position", default="tail", format="position"),
+        parameter("Last-Event-ID", "Takes precedence over `position`", where="header", format="position"),
     ),
     answers={
         "200": {
-            "description": "never ends by itself",
+            "description": "a stream without an end",
             "content": {"text/event-stream": {"example": f"id: p1XNm…\ndata: {_RECORD}\n"}},
         }
     },
@@ -237,7 +237,7 @@ def _pulled(context: Context, answer: Selection) -> AsyncGenerator[tuple[int, by
 def _text(found: Batches | pa.Table) -> Iterator[bytes]:
     """Return records formatted by the statement's format string. Raises ProblemError for tables."""
     if not isinstance(found, Selection):
-        raise ProblemError(406, "not-acceptable", "only the records of a SELECT are given as text")
+        raise ProblemError(406, "not-acceptable", "only the records of a SELECT are available as text")
     return encode_text(found.lines())
 
 
@@ -260,7 +260,7 @@ async def _question(request: Request, context: Context) -> _Question:
         raise ProblemError(
             415,
             "unsupported-media-type",
-            f"Content-Type {media[:80]!r} is not supported here",
+            f"Content-Type {media[:80]!r} is not supported",
             f"send {JSON} or {TEXT}",
         )
     body = await read_plain(request, context)
@@ -273,21 +273,21 @@ async def _question(request: Request, context: Context) -> _Question:
         raise ProblemError(400, "invalid-body", "the body has no query", f"such as {json.dumps(_EXAMPLE)}")
     odd = next((name for name in found if name not in _ASKED["properties"]), None)
     if odd is not None:
-        raise wrong(f"{odd[:40]!r} is not known here", f"give {', '.join(_ASKED['properties'])}")
+        raise wrong(f"unknown member {odd[:40]!r}", f"known members: {', '.join(_ASKED['properties'])}")
     position, wait, limit = found.get("position"), found.get("wait"), found.get("limit")
     wait = 0 if wait is None else wait
     if position is not None and not isinstance(position, str):
-        raise wrong("position must be a text", "give head, tail, or one that came before")
+        raise wrong("position must be a text", "expected head, tail, or one from an earlier response")
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= _LONGEST_WAIT_S:
-        raise wrong("wait must be seconds", f"give a number from 0 to {_LONGEST_WAIT_S:g}")
+        raise wrong("wait must be a number of seconds", f"expected a number from 0 to {_LONGEST_WAIT_S:g}")
     largest = _LARGEST_PAGE if position is not None else 2**62
     if isinstance(limit, float) and limit.is_integer():  # 5.0 is a whole number in JSON
         limit = int(limit)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= largest):
-        raise wrong("limit must be a whole number", f"give one from 1 to {largest}")
+        raise wrong("limit must be a whole number", f"expected a number from 1 to {largest}")
     reverse, between = found.get("reverse") or False, read_between(found)
     if not isinstance(reverse, bool):
         raise wrong("reverse must be true or false")
     if position is not None and (reverse or between != (None, None)):
-        raise wrong("start, end and reverse go with no position", "pages behind positions go from old to new")
+        raise wrong("start, end and reverse cannot be combined with position", "pages go from old to new")
     return _Question(found["query"], position, float(wait), limit, reverse, between)

@@ -25,7 +25,7 @@ from esformat import Source
 from esformat.parts import anatomy
 
 _SEGMENT = parameter("segment", "Number of a segment", where="path", kind="integer", example=1, minimum=0)
-_NONE = {"404": {"description": "no such topic, or segment: it may have been merged"}}
+_NONE = {"404": {"description": "no such topic or segment; the segment may have been merged"}}
 _PART = {"kind": "index", "name": "type", "bytes": 397, "blocks": 2, "facts": {"values": 5, "events": 200_000}}
 _COLUMN = {"name": "type", "type": "string", "bytes": 53_961, "sampled": True}
 
@@ -51,10 +51,10 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "read", "What the bytes of a segment are", tag="topics", parameters=(TOPIC, _SEGMENT),
+    "read", "The parts of a segment, in bytes", tag="topics", parameters=(TOPIC, _SEGMENT),
     description="`parts` add up to the file: data blocks in order, the directory, indexes, filters, dictionaries, "
-    "templates. `columns` are the shares of the data, about, where they are `sampled` from some of its blocks.",
-    answers={"200": json_answer("the parts and the columns, in bytes", ref("Anatomy"), {
+    "templates. `columns` are their shares of the data, estimated from some blocks if `sampled`.",
+    answers={"200": json_answer("the parts and the columns", ref("Anatomy"), {
         "segment": 1, "file": "1.esdb", "events": 200_000, "spaces": 8_000, "size_bytes": 2_587_132, "codec": "zstd",
         "parts": [_PART], "columns": [_COLUMN]}), **_NONE},
 )  # fmt: skip
@@ -77,9 +77,10 @@ async def segment_anatomy(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "read", "Hold a segment against every rule of the format", tag="topics", parameters=(TOPIC, _SEGMENT),
-    description="Reads all of it. What `aggregator verify` does for all segments, for one.",
-    answers={"200": json_answer("`ok`, or what is wrong at which byte", ref("Verification"), {
+    "read", "Verify a segment", tag="topics", parameters=(TOPIC, _SEGMENT),
+    description="Checks every rule of the format, as `aggregator verify` does for all segments. Reads the whole "
+                "segment.",
+    answers={"200": json_answer("`ok`, or the problems with their byte offsets", ref("Verification"), {
         "ok": True, "events": 200_000, "blocks": 131, "size_bytes": 2_587_132, "problems": []}), **_NONE},
 )  # fmt: skip
 async def verify_segment(context: Context, request: Request) -> Response:
@@ -95,14 +96,15 @@ async def verify_segment(context: Context, request: Request) -> Response:
 
 @operation(
     "read",
-    "What the columns of a segment hold",
+    "Statistics of the columns of a segment",
     tag="topics",
     parameters=(TOPIC, _SEGMENT),
-    description="Nulls, the least and the greatest value as text, the mean length of texts, and how many values are "
-    "different, where an index tells. Reads all of it. Not told of a segment with events that are being erased.",
+    description="Nulls, the least and the greatest value as text, the mean length of texts, and, if there is an "
+    "index, the number of different values. Reads the whole segment. Refused if the segment has events that are being "
+    "erased.",
     answers={
         "200": json_answer("each column", ref("ColumnFacts"), {"segment": 1, "columns": [_HELD]}),
-        "409": {"description": "it may hold events that are being erased"},
+        "409": {"description": "the segment may contain events that are being erased"},
         **_NONE,
     },
 )
@@ -114,8 +116,8 @@ async def segment_columns(context: Context, request: Request) -> Response:
             raise ProblemError(
                 409,
                 "segment-erasing",
-                "the segment may hold events that are being erased",
-                "look again when they are gone",
+                "the segment may contain events that are being erased",
+                "retry when they are gone",
             )
         with esformat.open(path, cache_bytes=0) as segment:
             return {"segment": number, "columns": column_facts(segment, check)}
@@ -132,7 +134,7 @@ async def _of_file(
         404,
         "no-such-segment",
         f"topic {name!r} has no segment {given[:40]}",
-        "it may have been merged: look at its segments again",
+        "it may have been merged: list its segments again",
     )
 
     def run() -> dict[str, Any]:

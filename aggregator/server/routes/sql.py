@@ -45,10 +45,9 @@ _ANSWERS: dict[str, Any] = {
         },
     },
     "400": {
-        "description": "a statement that is wrong, that does more than ask, or that takes more time or memory than "
-        "it may"
+        "description": "an invalid statement, one that is not a query, or one that exceeds its time or memory limit"
     },
-    "429": {"description": "too much to do, or too many slow queries: ask again after Retry-After seconds"},
+    "429": {"description": "overloaded, or too many slow queries: retry after Retry-After seconds"},
     "501": {"description": "the server lacks the package duckdb"},
 }
 
@@ -77,7 +76,7 @@ class Databases:
             try:
                 from esformat.sql import Database
             except ModuleNotFoundError as error:
-                raise ProblemError(501, "not-installed", "this server does not have SQL", str(error)) from None
+                raise ProblemError(501, "not-installed", "SQL is not available on this server", str(error)) from None
             memory = f"memory_limit = '{self._work.query_bytes} bytes'"
             self._made = Database(locked=True, settings=(memory, f"threads = {self._work.read_threads}"))
         return self._made
@@ -85,13 +84,13 @@ class Databases:
 
 @operation(
     "read",
-    "Run a statement in SQL",
+    "Run a SQL query",
     tag="query",
     answers=_ANSWERS,
     checks_topics=True,
-    description="DuckDB's dialect. Topics are tables, unsealed events included; the table `streams` has the records of "
-    "streams, with their tags as a map. A statement sees each topic as it is when it begins. Nothing else can be "
-    "reached from it: no files, no network, no extensions. `limit`: rows at most.",
+    description="DuckDB's dialect. Topics are tables, including their unsealed events; the table `streams` has the "
+    "records of streams, with their tags as a map. A query sees each topic as it is when the query begins. It cannot "
+    "access anything else: no files, no network, no extensions. `limit`: largest number of rows.",
     body={JSON: {"schema": _ASKED, "example": _EXAMPLE}, TEXT: {"schema": _SQL, "example": _EXAMPLE["query"]}},
 )
 async def sql(context: Context, databases: Databases, request: Request) -> Response:
@@ -136,7 +135,7 @@ async def _question(request: Request, context: Context) -> _Question:
     media = media_of(request.headers.get("content-type"))
     if media not in (JSON, TEXT):
         raise ProblemError(
-            415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here", f"send {JSON} or {TEXT}"
+            415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not supported", f"send {JSON} or {TEXT}"
         )
     body = await read_plain(request, context)
     try:
@@ -148,7 +147,7 @@ async def _question(request: Request, context: Context) -> _Question:
         raise ProblemError(400, "invalid-body", "the body has no query", f"such as {json.dumps(_EXAMPLE)}")
     odd = next((name for name in found if name not in ("query", "limit")), None)
     if odd is not None:
-        raise wrong(f"{odd[:40]!r} is not known here", "known are query, limit")
+        raise wrong(f"unknown member {odd[:40]!r}", "known members: query, limit")
     return _Question(found["query"], _limit(found.get("limit")))
 
 
@@ -156,5 +155,5 @@ def _limit(given: Any) -> int | None:
     if isinstance(given, float) and given.is_integer():  # 5.0 is a whole number in JSON
         given = int(given)
     if given is not None and (isinstance(given, bool) or not isinstance(given, int) or not 1 <= given < 2**62):
-        raise wrong("limit must be a whole number", "give one from 1 on")
+        raise wrong("limit must be a whole number", "expected a number of at least 1")
     return given

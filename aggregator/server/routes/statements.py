@@ -30,12 +30,13 @@ _OPERAND = {"type": ["string", "null"], "format": "lql-operand"}
 _EXAMPLE = "SELECT FROM {app=web} WHERE msg CONTAINS ERROR"
 HISTOGRAM: dict[str, Any] = {
     "200": json_answer(
-        "`counts[i]` is of `width_us` from `start_us` + i × `width_us` on, µs since 1970; none where nothing is",
+        "`counts[i]` covers `width_us` from `start_us` + i × `width_us` on, in µs since 1970; empty if there are no "
+        "records",
         ref("Histogram"),
         {"start_us": 1_772_352_000_000_000, "width_us": 60_000_000, "events": 7, "counts": [3, 0, 4]},
     ),
-    "400": {"description": "something that makes no sense, or takes more time or memory than it may"},
-    "429": {"description": "too much to do, or too many slow queries: ask again after Retry-After seconds"},
+    "400": {"description": "an invalid request, or one that exceeds its time or memory limit"},
+    "429": {"description": "overloaded, or too many slow queries: retry after Retry-After seconds"},
 }
 
 
@@ -49,19 +50,19 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "read", "Look at an LQL statement without running it", tag="query",
-    description="`kind`: what it gives or does: `records`, `groups` (COUNT, measures, DISTINCT), another `table`, or a "
-    "`change`. `query`: its canonical text. `pages`: it gives records, and leaves their order, beginning and number "
-    "open. `where` adds a condition to a SELECT, `without` one that must not hold. Of a statement that is wrong, "
-    "`place` of the error are the characters that are.",
+    "read", "Analyze an LQL statement without running it", tag="query",
+    description="`kind`: what it returns or does: `records`, `groups` (COUNT, measures, DISTINCT), another `table`, "
+    "or a `change`. `query`: its canonical text. `pages`: it returns records, and fixes neither their order nor start "
+    "nor number. `where` adds a condition to a SELECT, `without` the negation of one. For an invalid statement, "
+    "`place` in the error is the range of the wrong characters.",
     body={"application/json": {"schema": shape({"query": _LQL}, {"where": _CONDITION, "without": _CONDITION}),
                                "example": {"query": _EXAMPLE, "where": "level = error"}}},
     answers={
-        "200": json_answer("what it is", ref("Statement"), {
+        "200": json_answer("the analysis", ref("Statement"), {
             "kind": "records", "query": "SELECT FROM {app=web} WHERE msg CONTAINS ERROR AND level = error",
             "pages": True, "warnings": [],
         }),
-        "400": {"description": "a statement that is wrong"},
+        "400": {"description": "an invalid statement"},
     },
 )  # fmt: skip
 async def statement(context: Context, request: Request) -> Response:
@@ -80,21 +81,21 @@ async def statement(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "read", "What may come next in an LQL statement", tag="query",
-    description="While one is typed: words of the language, tags, columns, and behind a tag and `=` its values. Each "
-    "takes the place of the last `replaces` characters. `names`: of fields that the caller has seen: no list of them "
-    "is kept here.",
+    "read", "Complete an LQL statement", tag="query",
+    description="Suggestions while one is typed: keywords, tags, columns, and after a tag and `=` its values. Each "
+    "replaces the last `replaces` characters. `names`: fields that the caller has seen, because the server keeps no "
+    "list of fields.",
     body={"application/json": {"schema": shape({"before": {"type": "string"}}, {"names": _NAMES}),
                                "example": {"before": "SELECT FROM a"}}},
     answers={"200": json_answer("at most 200", ref("Completions"), {"completions": [{"text": "app", "replaces": 1}]}),
-             "400": {"description": "something that makes no sense"}},
+             "400": {"description": "an invalid request"}},
 )  # fmt: skip
 async def completed(context: Context, request: Request) -> Response:
     Params(request, [])
     asked = await json_object(request, context, ("before", "names"))
     before, seen = asked.get("before"), asked.get("names", [])
     if not isinstance(before, str):
-        raise wrong("before must be a text", "that of the statement before what is typed")
+        raise wrong("before must be a text", "the part of the statement before the cursor")
     if not isinstance(seen, list) or not all(isinstance(name, str) for name in seen):
         raise wrong("names must be a list of texts")
 
@@ -112,10 +113,10 @@ async def completed(context: Context, request: Request) -> Response:
     "read",
     "Count the records of a SELECT by time",
     tag="query",
-    description="What FROM, RANGE and WHERE choose; other clauses do not matter. At most `buckets` equal spans, from "
-    "`start` to `end` where they are given, or around all there is. Exact; what statistics tell is not read. `by`, the "
-    "name of a tag, field, column or path, adds `series`: the counts of its most frequent values, six at most; a null "
-    "value is that of records without it. Then all records are read.",
+    description="Counts what FROM, RANGE and WHERE select; other clauses are ignored. At most `buckets` equal spans "
+    "from `start` to `end`, or over all records. Exact; uses statistics instead of reading where possible. `by`, the "
+    "name of a tag, field, column or path, adds `series`: the counts of its most frequent values, at most six; a null "
+    "value stands for records without it. All records are read then.",
     body={
         "application/json": {
             "schema": shape({"query": _LQL}, {"buckets": _BUCKETS, "by": _OPERAND, **BETWEEN}),
@@ -132,7 +133,7 @@ async def histogram(context: Context, request: Request) -> Response:
     buckets = DEFAULT_BUCKETS if buckets is None else buckets
     buckets = int(buckets) if isinstance(buckets, float) and buckets.is_integer() else buckets
     if isinstance(buckets, bool) or not isinstance(buckets, int) or not MIN_BUCKETS <= buckets <= MAX_BUCKETS:
-        raise wrong("buckets must be a whole number", f"give one from {MIN_BUCKETS} to {MAX_BUCKETS:,}")
+        raise wrong("buckets must be a whole number", f"expected a number from {MIN_BUCKETS} to {MAX_BUCKETS:,}")
 
     by = asked.get("by")
     if by is not None and not isinstance(by, str):

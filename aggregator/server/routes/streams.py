@@ -42,12 +42,12 @@ from aggregator.streams.level import add_level
 
 _TAGS = parameter(
     "tags",
-    "Tags of the stream; a header `tags` will do as well",
+    "Tags of the stream; may also be sent in a header `tags`",
     required=True,
     format="tags",
     example='{app=web,host="a b"}',
 )
-_TOPIC = parameter("topic", "Topic of the stream; it is made where it is absent", default=STREAMS_TOPIC, maxLength=1024)
+_TOPIC = parameter("topic", "Topic of the stream; created if missing", default=STREAMS_TOPIC, maxLength=1024)
 _RECORD = '{"ts": "2026-03-01T08:00:00Z", "msg": "no disk", "level": "error"}\n'
 _EVENT = {
     "specversion": "1.0",
@@ -96,7 +96,7 @@ async def _write(context: Context, request: Request, known: tuple[str, ...]) -> 
     request.state.access.require("write", topic)
     tags = params.text("tags", header(request, "tags"))
     if tags is None:
-        raise wrong("the tags of the stream are missing", "give ?tags={app=web}, or a header tags")
+        raise wrong("the tags of the stream are missing", "send ?tags={app=web}, or a header tags")
     names = TagSet.parse(tags).as_dict()
     producer, sequence = idempotency_key(request)
     media = input_media(request, known)
@@ -118,7 +118,7 @@ async def _write(context: Context, request: Request, known: tuple[str, ...]) -> 
                 400,
                 "invalid-event",
                 "with an Idempotency-Key each record needs a ts",
-                "else its repetition would be another record",
+                "otherwise a retry would store another record",
             )
         make_stream_topic(context.catalog, topic, context.settings)
         partition = params.text("partition") or "0"
@@ -130,8 +130,8 @@ async def _write(context: Context, request: Request, known: tuple[str, ...]) -> 
 @operation(
     "write", "Append records to a stream", tag="streams", source="streams",
     parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT, checks_topics=True,
-    description="The tags name the stream; its first record makes it. A record has `ts` (ISO 8601, or a number "
-    "since 1970; now where it is missing), `msg` and any fields.",
+    description="The tags identify the stream; its first record creates it. A record has `ts` (ISO 8601, or a number "
+    "since 1970; default: now), `msg` and any fields.",
     body={LINES: text("record-lines", _RECORD),
           JSON: {"schema": JSON_ROWS, "example": [json.loads(_RECORD)]}, ARROW_STREAM: BINARY, ARROW_FILE: BINARY},
 )  # fmt: skip
@@ -142,8 +142,8 @@ async def append_records(context: Context, request: Request) -> Response:
 @operation(
     "write", "Append lines of text to a stream", tag="streams", source="lines",
     parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES), answers=RECEIPT, checks_topics=True,
-    description="Each line is the message of a record of now; empty lines are none. JSON is taken as by "
-    "`/v1/streams`.",
+    description="Each line becomes the message of a record with the current time; empty lines are skipped. JSON is "
+    "accepted as in `/v1/streams`.",
     body={TEXT: text("lines", "no disk\nstill no disk\n"),
           LINES: text("record-lines", _RECORD), JSON: {"schema": JSON_ROWS}},
 )  # fmt: skip
@@ -153,12 +153,12 @@ async def append_lines(context: Context, request: Request) -> Response:
 
 @operation(
     "write", "Append CloudEvents", tag="shippers", source="cloudevents", answers=RECEIPT, checks_topics=True,
-    parameters=(parameter("topic", "It is made where it is absent, with indexes on id and type",
+    parameters=(parameter("topic", "Name of a topic; created if missing, with indexes on id and type",
                           default=_EVENTS_TOPIC, maxLength=1024), PARTITION, KEY),
-    description="A batch, or one event, in structured mode, or in binary mode: attributes are headers such as "
-    "`ce-id`, the body is the payload, of any Content-Type. The subject, or else the source, is the space; the "
-    "type is the grouping; attributes are columns. `id` has an index: it tells what was delivered twice. To store "
-    "a repeated request once, send an Idempotency-Key.",
+    description="A batch, or one event in structured or binary mode; in binary mode attributes are headers such as "
+    "`ce-id`, and the body is the payload, of any Content-Type. The subject, or else the source, becomes the space; "
+    "the type the grouping; attributes become columns. `id` has an index, which finds duplicates. To store a retried "
+    "request once, send an Idempotency-Key.",
     body={BATCH: {"schema": many(_CLOUD_EVENT), "example": [_EVENT]},
           ONE: {"schema": _CLOUD_EVENT, "example": _EVENT}, "*/*": BINARY},
 )  # fmt: skip

@@ -52,8 +52,8 @@ _DEFINITION = {
                 "schema": {
                     **by_name({"type": "string", "format": "arrow-type"}),
                     "propertyNames": {"format": "column-name"},
-                    "description": "columns and their Arrow types, such as string, int64, float64, bool, "
-                    "timestamp, list<string>; without it the first batch brings them",
+                    "description": "columns and their Arrow types, such as string, int64, float64, bool, timestamp, "
+                    "list<string>; default: taken from the first batch",
                 },
                 "indexes": {
                     "type": "array",
@@ -79,7 +79,7 @@ _SPACES = shape({"spaces": {"type": "array", "items": {"type": "string"}}})
 
 
 def _report_of(name: str) -> dict[str, Any]:
-    return {"200": json_answer("what was done", ref(name)), "404": {"description": "no such topic"}}
+    return {"200": json_answer("the result", ref(name)), "404": {"description": "no such topic"}}
 
 
 def routes(context: Context) -> list[Route]:
@@ -103,7 +103,7 @@ def routes(context: Context) -> list[Route]:
 
 @operation(
     "read",
-    "List topics: those that the caller may see",
+    "List the topics that the caller may see",
     tag="topics",
     checks_topics=True,
     answers={"200": json_answer("the topics", ref("Names"), {"topics": [{"name": "activity"}]})},
@@ -116,16 +116,16 @@ async def list_topics(context: Context, request: Request) -> Response:
 
 @operation(
     "admin",
-    "Make a topic",
+    "Create a topic",
     tag="topics",
     parameters=(_TOPIC,),
     body=_DEFINITION,
     body_needed=False,
-    description="Roll: rows, bytes, age. Retention: bytes, age, segments. With sizes as `64 MiB`, spans as `7d`.",
+    description="Roll: rows, bytes, age. Retention: bytes, age, segments. Sizes are written `64 MiB`, durations `7d`.",
     answers={
         "201": json_answer("made", ref("Topic")),
-        "200": json_answer("it is there already, with the same definition", ref("Topic")),
-        "409": {"description": "it is there already, with another definition"},
+        "200": json_answer("the topic exists with the same definition", ref("Topic")),
+        "409": {"description": "the topic exists with another definition"},
     },
 )
 async def put_topic(context: Context, request: Request) -> Response:
@@ -159,8 +159,8 @@ async def put_topic(context: Context, request: Request) -> Response:
                 raise ProblemError(
                     409,
                     "topic-exists",
-                    f"topic {name!r} is there with other {', '.join(differ)}",
-                    "PATCH changes roll and retention; the rest stays",
+                    f"topic {name!r} exists with other {', '.join(differ)}",
+                    "use PATCH to change roll and retention; the rest is fixed",
                 ) from None
             return _facts(there), 200
 
@@ -170,12 +170,12 @@ async def put_topic(context: Context, request: Request) -> Response:
 
 @operation(
     "admin",
-    "Give a topic another roll or retention",
+    "Change the roll or retention of a topic",
     tag="topics",
     parameters=(_TOPIC,),
     body={"application/json": {"schema": shape({}, _POLICIES), "example": {"retention": {"age": "7d"}}}},
     body_needed=False,
-    answers={"200": json_answer("the topic as it is now", ref("Topic")), "404": {"description": "no such topic"}},
+    answers={"200": json_answer("the changed topic", ref("Topic")), "404": {"description": "no such topic"}},
 )
 async def patch_topic(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -193,13 +193,13 @@ async def patch_topic(context: Context, request: Request) -> Response:
 
 @operation(
     "admin",
-    "Give a topic another name",
+    "Rename a topic",
     tag="topics",
     parameters=(_TOPIC,),
     body={"application/json": {"schema": _NEW_NAME, "example": {"name": "clicks"}}},
-    description="All in it stays. The caller's token must be for both names.",
+    description="All its events stay. The caller's token must cover both names.",
     answers={
-        "200": json_answer("the topic as it is now", ref("Topic")),
+        "200": json_answer("the changed topic", ref("Topic")),
         "404": {"description": "no such topic"},
         "409": {"description": "another topic has that name"},
     },
@@ -216,10 +216,10 @@ async def rename_topic(context: Context, request: Request) -> Response:
 
 @operation(
     "admin",
-    "Delete a topic with all that it holds",
+    "Delete a topic with all its events",
     tag="topics",
     parameters=(_TOPIC,),
-    description="It is gone when the answer comes, and cannot be brought back. Answers under way are finished.",
+    description="It is gone when the server responds, and cannot be restored. Open responses are completed.",
     answers={"204": {"description": "deleted"}, "404": {"description": "no such topic"}},
 )
 async def delete_topic(context: Context, request: Request) -> Response:
@@ -230,11 +230,11 @@ async def delete_topic(context: Context, request: Request) -> Response:
 
 @operation(
     "read",
-    "What a topic is and holds",
+    "Describe a topic",
     tag="topics",
     parameters=(_TOPIC,),
     answers={
-        "200": json_answer("definition and figures; times are µs since 1970", ref("TopicFigures")),
+        "200": json_answer("definition and statistics; times are µs since 1970", ref("TopicFigures")),
         "404": {"description": "no such topic"},
     },
 )
@@ -249,11 +249,11 @@ async def get_topic(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "admin", "Remove what retention no longer keeps, now", tag="upkeep", parameters=(_TOPIC, _DRY_RUN),
+    "admin", "Apply retention now", tag="upkeep", parameters=(_TOPIC, _DRY_RUN),
     body={"application/json": {"schema": shape({}, {"retention": _POLICIES["retention"]}),
                                "example": {"retention": {"age": "7d"}}}},
     body_needed=False, answers=_report_of("RetentionReport"),
-    description="It happens by itself as well. With `dry_run`, `retention` asks what would go by another policy.",
+    description="This also happens automatically. With `dry_run`, `retention` sets another policy to try.",
 )  # fmt: skip
 async def retain_topic(context: Context, request: Request) -> Response:
     dry_run = Params(request, ("dry_run",)).flag("dry_run")
@@ -264,10 +264,10 @@ async def retain_topic(context: Context, request: Request) -> Response:
 
 @operation(
     "admin",
-    "Merge segments, and take what was erased off the disk, now",
+    "Merge segments and remove erased events from the disk now",
     tag="upkeep",
     parameters=(_TOPIC,),
-    description="It happens by itself as well.",
+    description="This also happens automatically.",
     answers=_report_of("CompactionReport"),
 )
 async def compact_topic(context: Context, request: Request) -> Response:
@@ -280,7 +280,8 @@ async def compact_topic(context: Context, request: Request) -> Response:
     "Erase every event of some spaces",
     tag="upkeep",
     parameters=(_TOPIC,),
-    description="Hidden when the answer comes; gone from disk soon, at once after `compact`.",
+    description="They are hidden when the server responds, and removed from the disk soon, or immediately by "
+    "`compact`.",
     body={"application/json": {"schema": _SPACES, "example": {"spaces": ["customer-1"]}}},
     answers=_report_of("Erased"),
 )
@@ -298,9 +299,9 @@ async def _upkeep(context: Context, request: Request, work: Callable[[Topic], An
 
 @operation(
     "read",
-    "What the catalog holds and takes: bytes on disk and in memory, topics",
+    "Statistics of the catalog: bytes on disk and in memory, topics",
     tag="topics",
-    answers={"200": json_answer("figures; times are µs since 1970, sizes bytes", ref("Stats"))},
+    answers={"200": json_answer("statistics; times are µs since 1970, sizes bytes", ref("Stats"))},
 )
 async def stats(context: Context, request: Request) -> Response:
     Params(request, [])

@@ -29,7 +29,7 @@ def read_between(members: Mapping[str, Any]) -> Between:
     """Return the time range in a request body. Raises ProblemError (400)."""
     unit = members.get("time_unit")
     if unit is not None and unit not in TIME_UNITS:
-        raise _wrong(f"time_unit is {str(unit)[:40]!r}", f"give one of {', '.join(TIME_UNITS)}")
+        raise _wrong(f"time_unit is {str(unit)[:40]!r}", f"expected one of {', '.join(TIME_UNITS)}")
     return _time(members.get("start"), "start", unit), _time(members.get("end"), "end", unit)
 
 
@@ -37,7 +37,7 @@ def _time(given: Any, name: str, unit: str | None) -> int | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, str | int) or (isinstance(given, int) and abs(given) >= 2**63):
-        raise _wrong(f"{name} must be a time", "give ISO 8601 text, or a whole number since 1970")
+        raise _wrong(f"{name} must be a time", "send ISO 8601 text, or a whole number since 1970")
     if unit == "us" and isinstance(given, int):
         return given  # any value that events can have, even beyond the calendar's years
     try:
@@ -58,7 +58,7 @@ def newest_first(select: Select) -> Select:
     if select.count or select.newest_first:
         return select
     if select.position is not None or (select.offset or 0) < 0:
-        raise InvalidRequestError("the statement says itself where to begin", hint="leave reverse out")
+        raise InvalidRequestError("the statement already says where to begin", hint="leave reverse out")
     return replace(select, newest_first=True)
 
 

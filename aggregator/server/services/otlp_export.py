@@ -19,7 +19,7 @@ def export(context: Context, read: Callable[[], bytes], media: str, target: Targ
     with context.telling("otlp") as tell:
         items = context.understand(lambda: read_records(read(), media, names, tell))
         if target.producer is not None and any("ts" not in record for _, record in items):
-            raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a time of its own")
+            raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a time")
         make_stream_topic(context.catalog, target.topic, context.settings)
         outcomes = store(context.catalog, items, target, tell)
     refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]

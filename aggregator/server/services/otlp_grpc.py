@@ -61,7 +61,9 @@ async def listen(context: Context, bind: str) -> tuple[grpc.aio.Server, int]:
         else:
             port = server.add_secure_port(bind, _credentials(settings.tls))
     except RuntimeError:
-        raise InvalidRequestError(f"cannot listen on {bind}", hint="another process may do, see `otlp.grpc`") from None
+        raise InvalidRequestError(
+            f"cannot listen on {bind}", hint="another process may use the port: change `otlp.grpc`"
+        ) from None
     await server.start()
     return server, port
 
@@ -133,14 +135,14 @@ class Calls:
 
     async def refuse(self, _: Any, call: grpc.aio.ServicerContext) -> None:
         """Refuse signals other than logs."""
-        problem = not_stored("what is not a log")
+        problem = not_stored("other signals")
         self._context.refused("otlp", "unsupported", why=problem.detail)
         await _abort(call, problem)
 
     async def _stored(self, call: grpc.aio.ServicerContext, target: Target) -> bytes:
         context = self._context
         if not context.ready:
-            raise ClosedError("the server starts or stops")
+            raise ClosedError("the server is starting or stopping")
         await context.waiting_room.enter(0)
         message = await self._read(call)
         context.body_bytes += len(message)
@@ -164,7 +166,7 @@ class Calls:
             async with asyncio.timeout(settings.http.stall_s):
                 message: bytes = await call.read()
         except TimeoutError:
-            raise ProblemError(408, "body-stalled", "the message did not come in time") from None
+            raise ProblemError(408, "body-stalled", "the message did not arrive in time") from None
         finally:
             self._reading.release()
         if message is grpc.aio.EOF:
@@ -187,7 +189,7 @@ def _encoding(message: bytes) -> str:
 
 
 def _too_many() -> OverloadedError:
-    return OverloadedError("too many messages are under way", hint="try again later", retry_after_s=_RETRY_S)
+    return OverloadedError("too many messages are in memory", hint="try again later", retry_after_s=_RETRY_S)
 
 
 async def _abort(call: grpc.aio.ServicerContext, problem: Problem) -> None:

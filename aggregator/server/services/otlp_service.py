@@ -25,8 +25,8 @@ async def listening(context: Context) -> AsyncIterator[None]:
     asks = context.authority.asks or settings.tls.client_ca is not None
     if not asks and not settings.http.public and not is_loopback(host):
         raise InvalidRequestError(
-            f"{bind} can be reached from elsewhere, and requires no token",
-            hint="make one with `aggregator token create`, ask for client certificates, or say --public",
+            f"{bind} is reachable from other machines and requires no token",
+            hint="create a token with `aggregator token create`, require client certificates, or use --public",
         )
     try:
         from aggregator.server.services.otlp_grpc import listen

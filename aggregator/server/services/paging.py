@@ -31,11 +31,11 @@ def parse_select(text: str) -> Select:
     """Parse a SELECT that can be read page by page. Raises InvalidRequestError."""
     select = parse_statement(text)
     if not isinstance(select, Select) or select.count:
-        raise InvalidRequestError("only a SELECT without COUNT is read by positions", hint="leave the position out")
+        raise InvalidRequestError("only a SELECT without COUNT can be read in pages", hint="leave position out")
     if select.position is not None:
-        raise InvalidRequestError("the statement has a POSITION of its own", hint="give it in one place")
+        raise InvalidRequestError("the statement already has a POSITION", hint="set it in one place")
     if select.newest_first:
-        raise InvalidRequestError("positions go from old to new", hint="leave ORDER BY out")
+        raise InvalidRequestError("pages go from old to new", hint="leave ORDER BY out")
     return select
 
 
@@ -59,7 +59,8 @@ def select_at(catalog: Catalog, select: Select, position: str) -> Selection:
         select = replace(select, position=Position("token", position), offset=None)
     else:
         raise InvalidRequestError(
-            f"invalid position {position[:40]!r}", hint="give head, tail, at TIME, or one that came before"
+            f"invalid position {position[:40]!r}",
+            hint="expected head, tail, at TIME, or a position from an earlier response",
         )
     with without_place():
         found = catalog.query(to_text(select))

@@ -61,7 +61,7 @@ def _write(path: Path, found: Batches | pa.Table, topic: Topic | None) -> None:
         raise ProblemError(
             406,
             "not-acceptable",
-            f"these rows are no events: they have no {' and no '.join(missing)}",
+            f"these rows are not events: they have no {' and no '.join(missing)}",
             "accept another format",
         )
     columns = pa.schema([field for field in schema if field.name not in _KEYS])

@@ -32,7 +32,7 @@ def operand_of(text: str) -> Operand:
     found = parse_statement(f"SELECT COUNT GROUP BY {text}")
     keys = found.group_by if isinstance(found, Select) else ()
     if len(keys) != 1 or isinstance(keys[0], Every) or found != Select(count=True, group_by=keys):
-        raise InvalidRequestError(f"{text[:40]!r} is not one name", hint="such as level, or msg.user.id")
+        raise InvalidRequestError(f"{text[:40]!r} is not a single name", hint="such as level, or msg.user.id")
     return keys[0]
 
 

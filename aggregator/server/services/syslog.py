@@ -148,7 +148,7 @@ class _Listener(asyncio.DatagramProtocol):
             self._backlog.keep((message, True, peer) for message, _ in framer.finish())
             raise
         except OSError as error:  # its sender disconnected
-            _log.debug("a syslog connection from %s ended: %s", peer, error)
+            _log.debug("a syslog connection from %s failed: %s", peer, error)
             await self._put(framer.finish(), peer)
         finally:
             self._connections.discard(task)
@@ -175,7 +175,7 @@ class _Listener(asyncio.DatagramProtocol):
             try:
                 await self._store(self._storing)
             except FencedError as error:
-                _log.error("syslog is not listened for any more: %s", error)
+                _log.error("no longer listening for syslog: %s", error)
                 self._hang_up()
                 return
             self._storing = ()
@@ -214,7 +214,7 @@ class _Listener(asyncio.DatagramProtocol):
         now = asyncio.get_running_loop().time()
         if now >= self._failures_told_at:
             self._failures_told_at = now + self.report_s
-            _log.error("%d syslog messages wait, as they cannot be stored now: %s", waiting, error)
+            _log.error("%d syslog messages wait because they cannot be stored at the moment: %s", waiting, error)
 
     def take_the_rest(self, datagrams: socket.socket) -> None:
         """Read what the kernel still buffers, and close the socket."""
@@ -231,7 +231,7 @@ class _Listener(asyncio.DatagramProtocol):
                 while not storing.done() and (len(self._backlog) or self._storing):
                     await asyncio.sleep(0.01)
         doubtful = 0 if storing.done() else len(self._storing)
-        why = f"{doubtful} of them were being stored, and may be there" if doubtful else ""
+        why = f"{doubtful} of them were being stored and may be in the catalog" if doubtful else ""
         self._context.refused("syslog", "stopped", len(self._backlog) + len(self._storing), why)
         storing.cancel()
         await asyncio.gather(storing, return_exceptions=True)
@@ -272,7 +272,7 @@ async def _plain(opened: contextlib.AsyncExitStack, listener: _Listener, context
     opened.callback(watching.cancel)
     if given < wanted:
         _log.warning(
-            "the kernel gave syslog a receive buffer of %d bytes, not %d: raise net.core.rmem_max", given, wanted
+            "the kernel granted syslog a receive buffer of %d bytes, not %d: raise net.core.rmem_max", given, wanted
         )
     _log.info("listening for syslog", extra={"address": bind, "receive_buffer": given})
 
@@ -299,7 +299,7 @@ def _checked(bind: str, public: bool) -> tuple[str, int]:
     host, port = split_address(bind)
     if not is_loopback(host) and not public:
         raise InvalidRequestError(
-            f"{bind} can be reached from elsewhere, and syslog has no tokens",
-            hint="say --public if that is meant, or ask for client certificates, over TLS",
+            f"{bind} is reachable from other machines, and syslog has no tokens",
+            hint="use --public if that is intended, or require client certificates over TLS",
         )
     return host, port

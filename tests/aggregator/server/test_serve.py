@@ -115,7 +115,7 @@ WRONG = [
     (["--bind", "nowhere"], "invalid address"),
     (["--bind", "127.0.0.1:99999"], "invalid address"),
     (["--set", "http.max_pages=3"], "http.max_page"),
-    (["--tls-certificate", "x.pem"], "go together"),
+    (["--tls-certificate", "x.pem"], "must be set together"),
     (["--config", "missing.toml"], "missing.toml"),
     (["--bind", "127.0.0.1:0", "--tls-certificate", "no.pem", "--tls-key", "no.key"], "no.pem"),
 ]
@@ -146,7 +146,7 @@ def test_an_address_that_is_taken(monkeypatch):
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(InvalidRequestError, match=f"cannot listen on {address}") as caught:
             running.listen(address)
-    assert caught.value.hint == "take another one with --bind 127.0.0.1:PORT, or 0 for any that is free"
+    assert caught.value.hint == "choose another port with --bind 127.0.0.1:PORT; port 0 takes a free one"
     assert [each.fileno() for each in made] == [-1]
 
 
@@ -172,7 +172,7 @@ def test_public_addresses(tmp_path):
         for bind in ("127.0.0.1:1", "localhost:1", "[::1]:1", "127.8.8.8:1"):
             check(bind)
         for bind in ("0.0.0.0:1", "[::]:1", "10.0.0.1:1", "example.org:1"):
-            with pytest.raises(InvalidRequestError, match="reached from elsewhere"):
+            with pytest.raises(InvalidRequestError, match="reachable from other machines"):
                 check(bind)
             check(bind, public=True)
             check(bind, tls=Tls(Path("c"), Path("k"), Path("ca")))

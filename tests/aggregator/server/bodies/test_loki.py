@@ -152,7 +152,7 @@ def test_what_can_be_kept_is_kept(web, server, monkeypatch):
     monkeypatch.setattr("aggregator.engine.ingest.quota.MAX_BODY_BYTES", 4096 + 1_500)
     answer = push(web, one(["1000", "good"], ["2000", "x" * 2_000], ["3000", "fine"]), JSON)
     assert answer.status_code == 400
-    assert answer.text.startswith("1 of 3 entries are not stored, as they cannot be: ")
+    assert answer.text.startswith("1 of 3 entries cannot be stored: ")
     monkeypatch.undo()
     assert push(web, one(["1", "long"], labels={"app": "b", "long": "y" * 5_000}), JSON).status_code == 204
     rows = [json.loads(line) for line in web.get("/v1/topics/logs/events").text.splitlines()]

@@ -229,8 +229,8 @@ def test_serve_with_a_file_of_plateaus(tmp_path, monkeypatch):
         assert httpx.get(f"http://{server.told[-1]['metrics']}/").status_code == 200
     finally:
         assert server.stop() == 0
-    told = [line["message"] for line in server.told if "without effect" in line["message"]]
-    assert told == [f"settings without effect here: catalog.max_open_topics ({NAMES['catalog.max_open_topics'].why})"]
+    told = [line["message"] for line in server.told if "ignored settings" in line["message"]]
+    assert told == [f"ignored settings: catalog.max_open_topics ({NAMES['catalog.max_open_topics'].why})"]
 
 
 @pytest.mark.parametrize("as_plateau", [True, False])

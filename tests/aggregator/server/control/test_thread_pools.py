@@ -315,7 +315,7 @@ def test_closing_ends_reads():
         waiting = asyncio.create_task(pool.run(lambda: "done"))
         await until(lambda: pool.busy == 2)
         await asyncio.to_thread(pool.close)
-        with pytest.raises(QueryCancelledError, match="stops"):
+        with pytest.raises(QueryCancelledError, match="is stopping"):
             await running
         with pytest.raises(ClosedError):
             await waiting

@@ -46,7 +46,7 @@ def test_names_are_unique(tmp_path):
     create(path, "web", ["read"])
     (made,) = read_tokens(path)
     for name in ("web", made.id):
-        with pytest.raises(InvalidRequestError, match=f"there is a token '{name}' already"):
+        with pytest.raises(InvalidRequestError, match=f"a token '{name}' already exists"):
             create(path, name, ["admin"])
     assert read_tokens(path) == [made]
     revoke(path, "web")

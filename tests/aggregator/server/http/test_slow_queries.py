@@ -149,7 +149,7 @@ def test_stops_while_one_runs(data):
         assert server.stop() == 0
         assert time.monotonic() - began < SOON_S
         answer = clients[0].getresponse()
-        assert (answer.status, json.load(answer)["detail"]) == (503, "the server stops")
+        assert (answer.status, json.load(answer)["detail"]) == (503, "the server is stopping")
     assert not [line for line in server.told if line["level"] in ("warning", "error")]
 
 

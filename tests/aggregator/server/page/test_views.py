@@ -316,7 +316,7 @@ def test_tokens(browser, tab_of, tmp_path):
         page.locator(".row-head").click()
         assert page.locator(".live, .explain, .narrow, [aria-label='Break down by']").count() == 0  # they are LQL
         tab.explore(lql="SELECT")
-        assert "for some topics only" in page.locator("#box-error").inner_text()
+        assert "covers only some topics" in page.locator("#box-error").inner_text()
         page.reload()
         tab.settled()
         assert page.get_by_role("dialog").count() == 0

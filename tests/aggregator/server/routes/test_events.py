@@ -173,7 +173,7 @@ def test_a_file_of_ours_out(topic, tmp_path):
         assert esformat.verify(path).ok
     refused = topic.get("/events?columns=type", headers={"accept": ESDB})
     assert (refused.status_code, refused.json()["detail"]) == (
-        406, "these rows are no events: they have no space and no timestamp",
+        406, "these rows are not events: they have no space and no timestamp",
     )  # fmt: skip
 
 

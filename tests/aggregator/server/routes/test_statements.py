@@ -124,7 +124,7 @@ def test_narrowed_queries(web, logs):
     for more, told in (
         ({"query": "SELECT POSITION TAIL", "reverse": True}, "where to begin"),
         ({"query": "SHOW PARTITIONS", "start": 1}, "only a SELECT is narrowed"),
-        ({"query": "SELECT", "position": "head", "reverse": True}, "go with no position"),
+        ({"query": "SELECT", "position": "head", "reverse": True}, "cannot be combined with position"),
         ({"query": "SELECT", "reverse": 1}, "reverse must be"),
     ):  # fmt: skip
         answer = web.post("/v1/query", json=more)

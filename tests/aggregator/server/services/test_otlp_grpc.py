@@ -247,7 +247,7 @@ def test_a_message_that_does_not_come(tmp_path):
         with pytest.raises(grpc.RpcError) as stalled:
             channel.stream_unary(EXPORT)(never(), timeout=60)
         assert stalled.value.code() == Code.DEADLINE_EXCEEDED
-        assert "did not come in time" in stalled.value.details()
+        assert "did not arrive in time" in stalled.value.details()
         more.set()
         with pytest.raises(grpc.RpcError) as empty:
             channel.stream_unary(EXPORT)(iter(()), timeout=120)
@@ -280,7 +280,7 @@ def test_calls_under_way_are_finished_at_stop(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("bind", "message"), [
-    ("0.0.0.0:0", "can be reached from elsewhere"), ("taken", "cannot listen on"), ("nowhere", "invalid address"),
+    ("0.0.0.0:0", "is reachable from other machines"), ("taken", "cannot listen on"), ("nowhere", "invalid address"),
 ])  # fmt: skip
 def test_addresses_that_cannot_be(running, tmp_path, bind, message):
     """A public address without a token, an address in use and an invalid one are each refused with a reason."""
