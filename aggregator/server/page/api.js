@@ -88,7 +88,7 @@ export async function askLines(path, options) {
 /** Convert the error of a failed call: the server is unreachable, unless the call was cancelled. @param {unknown} error */
 export function lost(error) {
   const away = error instanceof TypeError; // from `fetch`, and from reading a truncated response
-  return away ? new ApiError(0, "The server cannot be reached.", "It may be stopped, or starting.") : error;
+  return away ? new ApiError(0, "The server cannot be reached.", "It may be stopped or starting.") : error;
 }
 
 /** @param {unknown} error @returns {error is DOMException} whether a call was cancelled */

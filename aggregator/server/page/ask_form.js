@@ -20,7 +20,7 @@ export class AskForm {
     this.newest = Date.now() * 1000; // the moment at which the calendar opens
     this.params = new URLSearchParams();
     this.box = h("textarea", { id: "box", class: "box", rows: "1", spellcheck: "false", autocapitalize: "off",
-      "aria-label": "Statement of LQL", "aria-describedby": "box-error", placeholder: "SELECT FROM … WHERE …",
+      "aria-label": "LQL statement", "aria-describedby": "box-error", placeholder: "SELECT FROM … WHERE …",
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.typed(event), oninput: () => this.fit() });
     this.completion = new Completion(this.box);
     this.topic = h("select", { "aria-label": "What to search", onchange: () => this.pickTopic() });

@@ -27,7 +27,7 @@ export class TimeDialog {
     const field = (/** @type {string} */ name, /** @type {number | null} */ us) =>
       h("input", { type: "datetime-local", step: 1, "aria-label": name, value: us === null ? "" : toField(us), oninput: () => this.shade() });
     this.from = field("From", chosen.from);
-    this.to = field("To, not included", chosen.to);
+    this.to = field("To (excluded)", chosen.to);
     this.name = h("strong", { role: "status" });
     this.days = h("div", { class: "days", onkeydown: (/** @type {KeyboardEvent} */ event) => this.step(event) });
     const turn = (/** @type {string} */ sign, /** @type {string} */ name, /** @type {number} */ months) =>
@@ -37,12 +37,12 @@ export class TimeDialog {
       if (this.element.returnValue === "show") choose({ from: fromField(this.from.value), to: fromField(this.to.value) });
     } },
     h("form", { method: "dialog" },
-      h("h2", { id: "times-title" }, "Which time?"),
-      h("div", { class: "month" }, turn("‹", "The month before", -1), this.name, turn("›", "The next month", 1)),
+      h("h2", { id: "times-title" }, "Choose a time range"),
+      h("div", { class: "month" }, turn("‹", "Previous month", -1), this.name, turn("›", "Next month", 1)),
       h("div", { class: "days", "aria-hidden": "true" }, ...WEEKDAYS.map((day) => h("span", { class: "aside" }, day))),
       this.days,
-      h("p", { class: "aside" }, "A day, or the first and the last of several. The stronger its colour, the more events a day has."),
-      h("div", { class: "between" }, h("label", {}, "From", this.from), h("label", {}, "To, not included", this.to)),
+      h("p", { class: "aside" }, "Choose one day, or the first and the last day. Days with more events have a stronger colour."),
+      h("div", { class: "between" }, h("label", {}, "From", this.from), h("label", {}, "To (excluded)", this.to)),
       h("div", { class: "dialog-acts" },
         h("button", { type: "submit", formnovalidate: true }, "Cancel"),
         h("button", { type: "submit", class: "primary", value: "show" }, "Show"))));

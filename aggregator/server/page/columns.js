@@ -22,8 +22,8 @@ export function columnsMenu(chosen, names, choose) {
   const moved = (/** @type {number} */ at) => chosen.toSpliced(at, 1).toSpliced(at - 1, 0, chosen[at]);
   return h("details", { class: "menu columns-menu" }, h("summary", {}, "Columns"), h("div", { class: "menu-box" },
     ...chosen.map((name, at) => h("div", { class: "column-line" }, h("bdi", {}, name),
-      at > 0 && button("↑", `Move ${name} before ${chosen[at - 1]}`, moved(at)), button("×", `Leave out ${name}`, chosen.toSpliced(at, 1)))),
-    chosen.length > 0 && h("button", { type: "button", onclick: () => choose([]) }, "All that there is"),
+      at > 0 && button("↑", `Move ${name} before ${chosen[at - 1]}`, moved(at)), button("×", `Remove ${name}`, chosen.toSpliced(at, 1)))),
+    chosen.length > 0 && h("button", { type: "button", onclick: () => choose([]) }, "All columns"),
     ...names.filter((name) => !chosen.includes(name)).map((name) =>
-      h("button", { type: "button", title: "Show in a column", onclick: () => choose([...chosen, name]) }, "+ ", h("bdi", {}, name)))));
+      h("button", { type: "button", title: "Show as a column", onclick: () => choose([...chosen, name]) }, "+ ", h("bdi", {}, name)))));
 }

@@ -18,7 +18,7 @@ export class Completion {
     this.at = -1; // the one that Enter inserts
     this.asked = 0;
     this.may = true;
-    this.element = h("div", { id: "words", class: "words", role: "listbox", "aria-label": "What may come next", hidden: true });
+    this.element = h("div", { id: "words", class: "words", role: "listbox", "aria-label": "Suggestions", hidden: true });
     const ask = later(PAUSE_MS, () => void this.ask());
     for (const [name, value] of Object.entries({ "aria-autocomplete": "list", "aria-haspopup": "listbox", "aria-controls": "words" }))
       box.setAttribute(name, value);

@@ -10,14 +10,14 @@ let asking = null;
 export function tokenDialog(then) {
   if (asking) return;
   const known = token.get() !== null;
-  const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true, pattern: "\\s*[!-~]+\\s*", title: "letters, digits and signs, without a space" });
+  const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true, pattern: "\\s*[!-~]+\\s*", title: "letters, digits and signs, without spaces" });
   const dialog = h("dialog", { class: "dialog", "aria-labelledby": "token-title" },
     h("form", { method: "dialog", onsubmit: () => token.set(field.value.trim()) },
-      h("h2", { id: "token-title" }, known ? "This token is not taken" : "This server asks for a token"),
-      h("p", {}, known ? "It may have expired, or been revoked. " : "", "Whoever runs the server makes one with ",
-        h("code", {}, "aggregator token create"), ". It is kept until this tab is closed."),
+      h("h2", { id: "token-title" }, known ? "This token is not accepted" : "This server requires a token"),
+      h("p", {}, known ? "It may have expired or been revoked. " : "", "An administrator of the server creates one with ",
+        h("code", {}, "aggregator token create"), ". The browser keeps it until this tab is closed."),
       h("label", { for: "token" }, "Token"), field,
-      h("div", { class: "dialog-acts" }, h("button", { type: "submit", class: "primary" }, "Use it"))));
+      h("div", { class: "dialog-acts" }, h("button", { type: "submit", class: "primary" }, "Use token"))));
   token.forget();
   dialog.addEventListener("close", () => {
     asking = null;
@@ -58,15 +58,15 @@ export function leaveDialogs() {
 }
 
 const KEYS = [
-  ["/", "to the question"], ["j", "next event"], ["k", "event before"], ["Enter", "open or close an event; in the question: search"],
-  ["l", "live, pause, go on"], ["g", "overview"], ["e", "explore"], ["Esc", "leave a field or dialog"], ["?", "this help"],
+  ["/", "go to the query"], ["j", "next event"], ["k", "previous event"], ["Enter", "open or close an event; in the query: search"],
+  ["l", "live, pause, resume"], ["g", "overview"], ["e", "explore"], ["Esc", "leave a field or dialog"], ["?", "this help"],
 ];
 
 const SHOWN = [
-  ["SELECT FROM {app=web} WHERE msg CONTAINS \"error\"", "records of some streams that hold a text"],
+  ["SELECT FROM {app=web} WHERE msg CONTAINS \"error\"", "records of some streams that contain a text"],
   ["SELECT FROM topic = clicks WHERE type = purchase", "events of a topic with a value"],
-  ["SELECT FROM space = \"customer-1\"", "one history"],
-  ["SELECT WHERE msg.user.id = 42", "a place in a message that is JSON"],
+  ["SELECT FROM space = \"customer-1\"", "the history of one space"],
+  ["SELECT WHERE msg.user.id = 42", "a field inside a JSON message"],
   ["SELECT COUNT GROUP BY level, ts EVERY \"1h\"", "counts, as a table"],
   ["SHOW PARTITIONS LIMIT 20", "the largest streams"],
 ];
@@ -74,11 +74,11 @@ const SHOWN = [
 export function helpDialog() {
   const dialog = h("dialog", { class: "dialog", "aria-labelledby": "help-title", onclose: () => dialog.remove() },
     h("form", { method: "dialog" },
-      h("h2", { id: "help-title" }, "Keys"),
+      h("h2", { id: "help-title" }, "Keyboard shortcuts"),
       h("dl", { class: "keys" }, ...KEYS.flatMap(([key, told]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, told)])),
-      h("h2", {}, "Questions in LQL"),
+      h("h2", {}, "Queries in LQL"),
       h("dl", { class: "examples" }, ...SHOWN.flatMap(([text, told]) => [h("dt", {}, h("code", {}, text)), h("dd", {}, told)])),
-      h("p", {}, "All of it works over HTTP as well: ", h("a", { href: "docs" }, "the interface"), "."),
+      h("p", {}, "Everything here is also available over HTTP: ", h("a", { href: "docs" }, "the API"), "."),
       h("div", { class: "dialog-acts" }, h("button", { type: "submit", class: "primary", autofocus: true }, "Close"))));
   document.body.append(dialog);
   dialog.showModal();

@@ -10,13 +10,13 @@ export const isExplain = (statement) => statement.startsWith("EXPLAIN ");
 
 /** @param {Facts[]} rows @returns {HTMLElement} */
 export function explainPicture(rows) {
-  if (!rows.length) return h("p", { class: "chart-none" }, "Nothing is read: no topic can hold such records.");
+  if (!rows.length) return h("p", { class: "chart-none" }, "Nothing is read: no topic can contain such records.");
   return h("div", { class: "explained" }, ...rows.map((row) => {
     const streams = row.streams > 0 && h("p", { class: "aside" }, `${count(row.streams)} ${row.streams === 1 ? "stream or space" : "streams or spaces"}`);
     return h("article", { class: "topic-card" },
       h("h2", {}, h("bdi", {}, row.topic)), streams,
       share("Segments", row.read, row.segments),
-      share("Blocks of these", row["blocks read"], row.blocks),
+      share("Blocks of these segments", row["blocks read"], row.blocks),
       h("p", {}, ...how(row)));
   }));
 }
@@ -34,8 +34,8 @@ function share(name, read, all) {
 function how(row) {
   const { indexes, columns, "unsealed batches": batches } = row;
   const parts = [];
-  parts.push(indexes.length ? `Found by ${indexes.length === 1 ? "the index" : "the indexes"} ${indexes.join(", ")}.` : "No index is of use: what may hold such records is read.");
-  if (columns.length) parts.push(` Conditions look at ${columns.join(", ")}.`);
+  parts.push(indexes.length ? `Found by ${indexes.length === 1 ? "the index" : "the indexes"} ${indexes.join(", ")}.` : "No index helps: everything that may contain such records is read.");
+  if (columns.length) parts.push(` Conditions read ${columns.join(", ")}.`);
   if (batches) parts.push(` ${count(batches)} unsealed ${batches === 1 ? "batch" : "batches"} in memory.`);
   return parts;
 }

@@ -37,8 +37,8 @@ export class Explore {
     /** @type {string[]} names in the first rows */
     this.names = [];
     this.stack = h("select", { "aria-label": "Break down by", onchange: () => this.change({ by: this.stack.value }) });
-    this.bars = h("select", { "aria-label": "Width of bars", onchange: () => this.change({ bars: this.bars.value }) },
-      ...[["", "Bars that fit"], ...WIDTHS.map(([value, , name]) => [value, name])].map(([value, name]) => h("option", { value }, name)));
+    this.bars = h("select", { "aria-label": "Bar width", onchange: () => this.change({ bars: this.bars.value }) },
+      ...[["", "Automatic bar width"], ...WIDTHS.map(([value, , name]) => [value, name])].map(([value, name]) => h("option", { value }, name)));
     this.status = h("p", { class: "status", role: "status" });
     this.acts = h("div", { class: "acts" });
     this.facets = h("div", { class: "facets", hidden: true });
@@ -49,7 +49,7 @@ export class Explore {
       tagged: false,
       binary: false,
     }, (error) => this.fail(error));
-    this.table = h("div", { class: "result", hidden: true, tabindex: 0, role: "region", "aria-label": "The answer as a table" });
+    this.table = h("div", { class: "result", hidden: true, tabindex: 0, role: "region", "aria-label": "Results as a table" });
     this.element = h("div", { class: "explore" }, this.form.element, this.form.error, this.warnings, this.facets, this.chart, this.legend, this.lanes,
       h("div", { class: "bar-line" }, this.status, this.acts), this.rows.head, this.rows.element, this.table);
     /** @type {Live | null} */
@@ -82,7 +82,7 @@ export class Explore {
     this.question = topic ? new TopicQuestion(topic, params) : new LqlQuestion(params.get("lql") ?? "SELECT");
     this.rows.acts.tagged = !topic;
     this.form.fail(null);
-    this.status.textContent = "Asking …";
+    this.status.textContent = "Searching …";
     try {
       await Promise.all([this.fillForm(params), this.answer(this.asked.signal)]);
     } catch (error) {
@@ -116,7 +116,7 @@ export class Explore {
     this.warnings.hidden = !told.warnings.length;
     this.warnings.textContent = told.warnings.map((text) => `${text[0].toUpperCase()}${text.slice(1)}.`).join(" ");
     if (told.kind === "change")
-      throw new ApiError(400, "This statement changes what is stored, and this page only looks.", "run it with `aggregator query`");
+      throw new ApiError(400, "This statement changes stored data, but this page only reads.", "Run it with `aggregator query`.");
     const records = told.kind === "records";
     this.rows.element.hidden = !records;
     if (!records) this.rows.head.hidden = true;
@@ -319,7 +319,7 @@ export class Explore {
     const button = /** @type {HTMLElement} */ (this.acts.querySelector(".live"));
     if (this.live && !this.live.paused) {
       this.live.paused = true;
-      button.textContent = "Go on";
+      button.textContent = "Resume";
     } else if (this.live) {
       this.live.paused = false;
       button.textContent = "Pause";

@@ -9,7 +9,7 @@ const MOST_BARS = 1_000;
 
 /** Widths of bars: in the URL, in µs, in words. */
 export const WIDTHS = /** @type {[string, number, string][]} */ ([
-  ["m", 60e6, "A minute a bar"], ["h", 3_600e6, "An hour a bar"], ["d", 86_400e6, "A day a bar"], ["w", 7 * 86_400e6, "A week a bar"],
+  ["m", 60e6, "One bar per minute"], ["h", 3_600e6, "One bar per hour"], ["d", 86_400e6, "One bar per day"], ["w", 7 * 86_400e6, "One bar per week"],
 ]);
 
 /** The number of bars of the chosen width, or of a larger one if they would be too many. @param {number} length @param {number} width in µs */

@@ -55,9 +55,9 @@ export class Live {
   show() {
     this.before = [...this.before, this.came].slice(-RATED_MS / SHOWN_MS);
     const rate = ((1000 * (this.came - this.before[0])) / RATED_MS).toFixed(1);
-    const waits = this.paused && this.waiting.length ? `, ${this.waiting.length.toLocaleString("en-US")} wait` : "";
-    if (this.lost) this.to.told("the connection is lost; trying again …");
-    else this.to.told(`${this.came.toLocaleString("en-US")} arrived, ${rate} a second${waits}`);
+    const waits = this.paused && this.waiting.length ? `, ${this.waiting.length.toLocaleString("en-US")} waiting` : "";
+    if (this.lost) this.to.told("connection lost; reconnecting …");
+    else this.to.told(`${this.came.toLocaleString("en-US")} arrived, ${rate} per second${waits}`);
     if (this.paused || !this.waiting.length) return;
     const rows = this.waiting;
     this.waiting = [];

@@ -64,7 +64,7 @@ export class Overview {
     const rates = all.map((mine) => this.rates.add(mine.topic, ends(mine)));
     replace(this.figures,
       figure("Events", count(sum("rows")), session.fixed ? "" : `${count(sum("unsealed_rows"))} unsealed`),
-      !session.fixed && figure("Arriving", `${rough(rates.reduce((total, mine) => total + latest(mine), 0))}/s`, "of the last seconds"),
+      !session.fixed && figure("Arriving", `${rough(rates.reduce((total, mine) => total + latest(mine), 0))}/s`, "in the last seconds"),
       stats && !session.fixed && figure("On disk", bytes(stats.disk.total), `${bytes(stats.disk.free)} free`),
       stats?.memory && figure("In memory", bytes(stats.memory.unsealed), `of ${bytes(stats.memory.limit)}`),
       !session.fixed && figure("Segments", count(sum("segments")), all.length === 1 ? "in one topic" : `in ${count(all.length)} topics`));
@@ -109,6 +109,6 @@ function card(mine, rates) {
 
 function empty() {
   return h("div", { class: "notice" }, h("h2", {}, "Nothing here yet"),
-    h("p", {}, "Send an event, and it shows here at once:"),
+    h("p", {}, "Send an event, and it appears here immediately:"),
     h("pre", {}, `curl '${location.origin}/v1/streams?tags=app%3Dweb' -H 'Content-Type: application/json' -d '{"msg": "hello"}'`));
 }

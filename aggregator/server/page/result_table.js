@@ -20,5 +20,5 @@ export function resultTable(rows) {
   return h("table", {},
     h("thead", {}, h("tr", {}, ...names.map((name, i) => h("th", { scope: "col", class: kinds[i] }, name)))),
     h("tbody", {}, ...rows.slice(0, MOST).map((row) => h("tr", {}, ...names.map((name, i) => h("td", { class: kinds[i] }, h("bdi", {}, cell(row[name], name))))))),
-    rows.length > MOST && h("caption", {}, `The first ${MOST.toLocaleString("en-US")} of ${rows.length.toLocaleString("en-US")} rows; Export has all.`));
+    rows.length > MOST && h("caption", {}, `The first ${MOST.toLocaleString("en-US")} of ${rows.length.toLocaleString("en-US")} rows; Export includes all.`));
 }

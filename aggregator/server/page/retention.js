@@ -16,7 +16,7 @@ export function retentionMeters(mine) {
     each !== null && meter("Kept per partition", largest("sealed_bytes"), each, bytes),
     eachSegments !== null && meter("Segments per partition", largest("segments"), eachSegments, count),
   ].filter((limit) => limit !== false);
-  return limits.length ? limits : [h("p", { class: "aside" }, "Everything is kept: no retention is set.")];
+  return limits.length ? limits : [h("p", { class: "aside" }, "Everything is kept: no retention limits are set.")];
 }
 
 /** @param {string} name @param {number} used @param {number} limit @param {(value: number) => string} told */

@@ -98,7 +98,7 @@ function binary(bytes, encoded) {
   const shown = [...bytes.slice(0, 256)].map((byte) => byte.toString(16).padStart(2, "0"));
   const hex = shown.join(" ") + (bytes.length > 256 ? " …" : "");
   return [
-    h("span", { class: "aside" }, `${count(bytes.length)} bytes that are no text. As text: `),
+    h("span", { class: "aside" }, `${count(bytes.length)} bytes that are not text. As text: `),
     long(new TextDecoder().decode(bytes)),
     h("pre", { class: "hex" }, hex),
     h("span", { class: "aside" }, `base64 ${encoded.slice(0, 80)}${encoded.length > 80 ? "…" : ""}`),
@@ -161,12 +161,12 @@ function tree(value, root, acts, asks) {
       condition && text.length < 500 && narrowing(path, text, condition, acts)]);
   };
   walk(value, root, 0, [], "");
-  if (left <= 0) box.append(h("p", { class: "aside" }, `The first ${count(MOST_PARTS)} parts; “Copy as JSON” has all.`));
+  if (left <= 0) box.append(h("p", { class: "aside" }, `The first ${count(MOST_PARTS)} parts; “Copy as JSON” includes all.`));
   return box;
 }
 
 /** @param {Record<string, any>} row @param {HTMLElement} button that shows the result */
 async function copy(row, button) {
   const text = JSON.stringify(row, (_, value) => (value instanceof Exact ? value.text : value), 1);
-  button.textContent = await navigator.clipboard.writeText(text).then(() => "Copied", () => "The browser does not let this page copy");
+  button.textContent = await navigator.clipboard.writeText(text).then(() => "Copied", () => "The browser does not allow copying");
 }

@@ -6,7 +6,7 @@ import { details } from "./row_details.js";
 import { summary } from "./row_summary.js";
 
 const BEYOND = 12; // rows kept above and below the visible ones
-const SPACE = "Who or what an event is of: a customer, a machine, a stream";
+const SPACE = "Who or what an event belongs to: a customer, a machine, a stream";
 
 /** @typedef {import("./paging.js").Pages | import("./paging.js").Arriving} Source */
 /** @typedef {import("./row_details.js").Acts} Acts */
@@ -117,8 +117,8 @@ export class RowList {
   /** @param {Source} source */
   footText(source) {
     if (!source.ended) return source.length ? "Reading more …" : "Reading …";
-    if (source.length) return "That is all.";
-    return source instanceof Arriving ? "Waiting for events …" : this.timed ? "No events. Another time may have some." : "Nothing answers this question.";
+    if (source.length) return "End of results.";
+    return source instanceof Arriving ? "Waiting for events …" : this.timed ? "No events in this time range." : "No results.";
   }
 
   /** @param {number} place */

@@ -62,15 +62,15 @@ export class SegmentView {
 
   /** Show statistics of its columns, once loaded. @param {string} path */
   async holds(path) {
-    const box = h("section", {}, h("h2", {}, "What its columns hold"), h("p", { class: "aside" }, "Reading …"));
+    const box = h("section", {}, h("h2", {}, "Columns"), h("p", { class: "aside" }, "Reading …"));
     this.element.append(box);
     try {
       const { columns } = await askJson(`${path}/columns`, { signal: this.asked.signal });
-      replace(box, h("h2", {}, "What its columns hold"), h("div", { class: "result held", tabindex: 0, role: "region", "aria-label": "Columns" }, resultTable(columns.map(held))));
+      replace(box, h("h2", {}, "Columns"), h("div", { class: "result held", tabindex: 0, role: "region", "aria-label": "Columns" }, resultTable(columns.map(held))));
     } catch (error) {
       if (givenUp(error)) return;
       if (!(error instanceof ApiError)) throw error;
-      replace(box, h("p", { class: "aside" }, `What its columns hold is not told: ${error.message}`));
+      replace(box, h("p", { class: "aside" }, `Statistics of the columns are not available: ${error.message}`));
     }
   }
 
@@ -92,7 +92,7 @@ export class SegmentView {
     try {
       const report = await askJson(path, { method: "POST", signal: this.asked.signal });
       replace(box, h("p", { class: report.ok ? "sound" : "error" }, report.ok
-        ? `All ${count(report.blocks)} blocks with ${count(report.events)} events are as they must be.`
+        ? `All ${count(report.blocks)} blocks with ${count(report.events)} events are valid.`
         : `${count(report.problems.length)} problems:`),
       h("ul", {}, ...report.problems.slice(0, 50).map((/** @type {Facts} */ each) =>
         h("li", {}, `At byte ${count(each.offset)}: ${each.what}; ${each.hint}`))));
@@ -117,11 +117,11 @@ function sections(found, map, strip) {
   return [
     h("div", { class: "figures" },
       figure("Events", count(found.events), `of ${count(found.spaces)} spaces`),
-      figure("Size", bytes(found.size_bytes), found.events ? `${(found.size_bytes / found.events).toFixed(1)} bytes an event` : ""),
-      figure("Compressed by", found.codec, "")),
-    h("section", {}, h("h2", {}, "What its bytes are"), map, summary(found)),
-    h("section", {}, h("h2", {}, "Its data, from the first space to the last"), strip),
-    about && h("p", { class: "aside" }, "The shares of the columns are estimated from some of the data blocks."),
+      figure("Size", bytes(found.size_bytes), found.events ? `${(found.size_bytes / found.events).toFixed(1)} bytes per event` : ""),
+      figure("Compression", found.codec, "")),
+    h("section", {}, h("h2", {}, "Contents by size"), map, summary(found)),
+    h("section", {}, h("h2", {}, "Data, from the first space to the last"), strip),
+    about && h("p", { class: "aside" }, "Shares of columns are estimated from some of the data blocks."),
   ];
 }
 
@@ -132,7 +132,7 @@ function draw(found, map, strip) {
       told: `Data of ${each.name}${each.type ? ` (${each.type})` : ""}: ${each.sampled ? "about " : ""}${share(each.bytes, found.size_bytes)}` })),
     ...others(found).map((each) => ({ kind: each.kind, name: each.name, size: each.bytes, told: tell(each, found.size_bytes) })),
   ];
-  drawTreemap(map, areas, `${bytes(found.size_bytes)} by what they are`);
+  drawTreemap(map, areas, `Contents of ${bytes(found.size_bytes)} by size`);
   drawStrip(strip, found);
 }
 
@@ -167,7 +167,7 @@ function summary(found) {
 /** The data blocks in the order of the file. @param {HTMLElement} box @param {Facts} found */
 function drawStrip(box, found) {
   const parts = found.parts.filter((/** @type {Facts} */ part) => part.kind === "data");
-  const told = h("p", { class: "area-told", role: "status" }, "Point at a part to read about it.");
+  const told = h("p", { class: "area-told", role: "status" }, "Point at a part for details.");
   const across = Math.max(280, box.clientWidth);
   const whole = parts.reduce((/** @type {number} */ sum, /** @type {Facts} */ part) => sum + part.bytes, 0) || 1;
   let x = 0;

@@ -6,7 +6,7 @@ import { bytes, count, moment, tick } from "./format.js";
 import { session } from "./session.js";
 
 const BAR = 12, GAP = 3, LANE_GAP = 12, MOST_ROWS = 24, MOST_BARS = 4_000;
-const STATES = /** @type {Record<string, string>} */ ({ merging: "Being merged", erasing: "May hold events that were erased" });
+const STATES = /** @type {Record<string, string>} */ ({ merging: "Being merged", erasing: "May contain erased events" });
 const LEVELS = ["New", "Merged once", "Merged twice", "Merged more often"];
 
 /** @typedef {Record<string, any>} Facts */
@@ -19,25 +19,25 @@ export function drawTimeline(box, segments, facts) {
   }));
   /** @type {Facts[]} */
   const shown = [...segments.slice(-MOST_BARS), ...unsealed.map(clipped)];
-  if (!shown.length) return replace(box, h("p", { class: "aside" }, "No segments yet: events become one when the limits below are reached."));
+  if (!shown.length) return replace(box, h("p", { class: "aside" }, "No segments yet: events are sealed into one when a limit below is reached."));
   const start = Math.min(...shown.map((each) => each.min_timestamp));
   const end = Math.max(...shown.map((each) => each.max_timestamp), start + 1);
   const across = Math.max(280, box.clientWidth);
   const x = (/** @type {number} */ us) => 4 + ((us - start) / (end - start)) * (across - 8);
-  const told = h("p", { class: "timeline-told", role: "status" }, `Point at a ${session.fixed ? "file" : "segment"} to read about it; click on it to see what it is made of.`);
+  const told = h("p", { class: "timeline-told", role: "status" }, `Point at a ${session.fixed ? "file" : "segment"} for details; click it to see its contents.`);
   const next = session.fixed ? new Set() : nextToGo(segments, facts.retention);
   const { bars, height, behind } = lanes(shown, x, told, facts, next);
   const labels = axis(start, end, x, height);
   const cut = facts.retention.age_us === null ? null : Date.now() * 1000 - facts.retention.age_us;
   const line = cut !== null && cut > start && cut < end
-    ? [svg("line", { class: "cut", x1: x(cut), x2: x(cut), y1: 0, y2: height }), svg("text", { class: "cut-text", x: x(cut) + 5, y: 11 }, "older goes")] : [];
+    ? [svg("line", { class: "cut", x1: x(cut), x2: x(cut), y1: 0, y2: height }), svg("text", { class: "cut-text", x: x(cut) + 5, y: 11 }, "older: removed")] : [];
   const picture = svg("svg", { class: "chart", viewBox: `0 0 ${across} ${height + 24}`, width: across, height: height + 24, role: "group",
     "aria-label": `${count(segments.length)} segments from ${moment(start)} to ${moment(end)}` },
     svg("line", { class: "axis", x1: 0, x2: across, y1: height, y2: height }), ...bars, ...line, ...labels);
   rove(picture, bars.filter((each) => each.tagName === "a"));
   replace(box, !session.fixed && legend(shown, next.size > 0), picture, told,
     segments.length > MOST_BARS && h("p", { class: "aside" }, `The newest ${count(MOST_BARS)} of ${count(segments.length)} segments.`),
-    behind > 0 && h("p", { class: "aside" }, `More than ${MOST_ROWS} of a partition have the same times: ${count(behind)} lie behind others in the last line.`, !session.fixed && " Merging makes them fewer."));
+    behind > 0 && h("p", { class: "aside" }, `More than ${MOST_ROWS} segments of a partition overlap in time: ${count(behind)} are hidden behind others in the last line.`, !session.fixed && " Merging reduces their number."));
 }
 
 /** For unsealed events only the time of arrival is known, which may be later than their own times. @param {Facts} each */
@@ -90,9 +90,9 @@ function lanes(shown, x, told, facts, next) {
 
 /** @param {Facts} each @param {{x: number, y: number, width: number}} at @param {HTMLElement} told @param {Facts} facts @param {boolean} goes next */
 function bar(each, { x, y, width }, told, { topic, indexes }, goes) {
-  const more = [STATES[each.state]?.toLowerCase(), indexes.length > 0 && `indexes on ${indexes.join(", ")}`, goes && "goes next, when a limit is reached"].filter(Boolean);
+  const more = [STATES[each.state]?.toLowerCase(), indexes.length > 0 && `indexes on ${indexes.join(", ")}`, goes && "removed next when a limit is reached"].filter(Boolean);
   const times = `${moment(each.min_timestamp)} to ${moment(each.max_timestamp)}`;
-  const text = each.unsealed ? `Unsealed: ${count(each.rows)} events, the newest of ${moment(each.max_timestamp)}`
+  const text = each.unsealed ? `Unsealed: ${count(each.rows)} events, the newest from ${moment(each.max_timestamp)}`
     : session.fixed ? `${count(each.rows)} events, ${times}`
     : `Segment ${each.segment}: ${count(each.rows)} events, ${bytes(each.bytes)}, ${times}, record indexes ${count(each.first_index)} to ${count(each.last_index)}${more.map((text) => `, ${text}`).join("")}`;
   const kind = each.unsealed ? "unsealed" : each.state in STATES ? each.state : `level-${Math.min(each.level, LEVELS.length - 1)}`;
@@ -108,7 +108,7 @@ function legend(shown, goes) {
   const entry = (/** @type {string} */ kind, /** @type {string} */ name) => h("span", { class: "legend-entry" }, h("span", { class: `swatch ${kind}` }), name);
   return h("p", { class: "legend" }, ...levels.map((level) => entry(`level-${level}`, LEVELS[level])), ...Object.keys(STATES).filter((state) => shown.some((each) => each.state === state)).map((state) => entry(state, STATES[state])),
     shown.some((each) => each.unsealed) && entry("unsealed", "Unsealed"),
-    goes && entry("next", "Goes next, when a limit is reached"));
+    goes && entry("next", "Removed next when a limit is reached"));
 }
 
 /** @param {number} start @param {number} end @param {(us: number) => number} x @param {number} y */

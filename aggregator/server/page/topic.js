@@ -56,17 +56,17 @@ export class TopicView {
       h("p", { class: "crumbs" }, h("a", { href: "#/overview" }, session.fixed ? "Files" : "Overview")),
       h("header", { class: "topic-head" }, h("h1", {}, h("bdi", {}, name)),
         h("div", { class: "acts" }, this.exports(path, facts),
-          h("a", { class: "button primary", href: link("explore", "", { topic: name }) }, "Explore its events"))),
+          h("a", { class: "button primary", href: link("explore", "", { topic: name }) }, "Explore events"))),
       this.notice && h("p", { class: "sound", role: "status" }, this.notice),
       h("div", { class: "figures" },
         figure("Events", count(facts.rows), session.fixed ? "" : `${count(facts.unsealed_rows)} unsealed`),
-        !session.fixed && figure("Size", bytes(facts.bytes), facts.rows ? `${(facts.bytes / facts.rows).toFixed(1)} bytes an event` : ""),
+        !session.fixed && figure("Size", bytes(facts.bytes), facts.rows ? `${(facts.bytes / facts.rows).toFixed(1)} bytes per event` : ""),
         figure(session.fixed ? "Files" : "Segments", count(facts.segments), session.fixed ? "" : partitions(facts)),
         facts.min_timestamp !== null && figure("Time", duration(facts.max_timestamp - facts.min_timestamp), `from ${moment(facts.min_timestamp)}`)),
       h("section", {}, h("h2", {}, `${session.fixed ? "Files" : "Segments"} by time`), line),
       !session.fixed && h("div", { class: "columns" },
-        h("section", {}, h("h2", {}, "What is kept"), ...retentionMeters(facts), may && retentionForm(path, facts, changed)),
-        h("section", {}, h("h2", {}, "When events become a segment"), may ? rollForm(path, facts, changed) : policies(facts),
+        h("section", {}, h("h2", {}, "Retention"), ...retentionMeters(facts), may && retentionForm(path, facts, changed)),
+        h("section", {}, h("h2", {}, "Sealing"), may ? rollForm(path, facts, changed) : policies(facts),
           ...(may ? [h("h2", {}, "Upkeep"), ...upkeep(path, facts, changed)] : []))),
       h("section", {}, h("h2", {}, "Columns"), columns(facts), h("div", { class: "indexes" }, ...facts.indexes.map((/** @type {string} */ index) => this.index(index)))));
     this.redraw = () => drawTimeline(line, segments, facts);
@@ -79,7 +79,7 @@ export class TopicView {
     const menu = exportMenu(true, (accept, signal) => ask(`${path}/events`, { accept, signal }), (error) => {
       if (!(error instanceof ApiError)) throw error;
       replace(told, error.message);
-    }, () => confirmed(`Export all ${count(facts.rows)} events?`, `They take ${bytes(facts.bytes)} here; as text they are several times as large, and the browser holds them until they are complete. Explore exports some of them.`, "Export", "primary"));
+    }, () => confirmed(`Export all ${count(facts.rows)} events?`, `They take ${bytes(facts.bytes)} here; as text they are several times as large, and the browser keeps all of them in memory. To export some of them, use Explore.`, "Export", "primary"));
     return h("span", {}, menu, told);
   }
 

@@ -14,7 +14,7 @@ const HEIGHT = 300, GAP = 1.5, LETTER = 7.2;
  */
 export function drawTreemap(box, areas, label) {
   const across = Math.max(280, box.clientWidth);
-  const told = h("p", { class: "area-told", role: "status" }, "Point at an area to read about it.");
+  const told = h("p", { class: "area-told", role: "status" }, "Point at an area for details.");
   const sorted = areas.filter((area) => area.size > 0).sort((a, b) => b.size - a.size);
   const places = squarified(sorted.map((area) => area.size), { x: 0, y: 0, width: across, height: HEIGHT });
   const shown = sorted.map((area, i) => drawn(area, places[i], (text) => { told.textContent = text; }));

@@ -29,16 +29,16 @@ async function trying(box, act) {
 
 /** The result of a dry run. @param {Facts[]} removed */
 export function wouldGo(removed) {
-  if (!removed.length) return [h("p", {}, "Nothing would go: all of it is within the limits.")];
+  if (!removed.length) return [h("p", {}, "Nothing would be removed: everything is within the limits.")];
   const sum = (/** @type {string} */ name) => removed.reduce((total, each) => total + each[name], 0);
-  return [h("p", {}, h("strong", {}, `${count(removed.length)} segments with ${count(sum("rows"))} events and ${bytes(sum("size_bytes"))} would go:`)),
+  return [h("p", {}, h("strong", {}, `${count(removed.length)} segments with ${count(sum("rows"))} events and ${bytes(sum("size_bytes"))} would be removed:`)),
     h("ul", {}, ...removed.slice(0, 50).map((each) =>
       h("li", {}, `${count(each.rows)} events from ${moment(each.min_timestamp)} to ${moment(each.max_timestamp)}, by ${each.reason}`)))];
 }
 
 /** @param {string} label @param {string} value @param {string} example */
 const field = (label, value, example) =>
-  h("input", { type: "text", value, placeholder: "no limit", "aria-label": label, title: `such as ${example}, or nothing` });
+  h("input", { type: "text", value, placeholder: "no limit", "aria-label": label, title: `such as ${example}, or empty` });
 
 /** @param {[string, HTMLElement][]} fields */
 const labelled = (fields) => fields.map(([name, input]) => h("label", {}, name, input));
@@ -51,16 +51,16 @@ const inSpans = (us) => inUnits(us && Math.floor(us / 1e6) * 1e6, SPANS, "s");
  * @param {string} path of the topic @param {Facts} facts @param {(told: string) => void} changed
  */
 export function rollForm(path, { roll }, changed) {
-  const rows = field("Events of a segment", String(roll.rows), "500000"), size = field("Bytes of a segment", inUnits(roll.bytes, UNITS, ""), "64 MiB");
+  const rows = field("Events per segment", String(roll.rows), "500000"), size = field("Bytes per segment", inUnits(roll.bytes, UNITS, ""), "64 MiB");
   const age = field("Age of unsealed events", inSpans(roll.age_us), "5 m");
   const told = h("div", { class: "removal", role: "status" });
   const change = () => trying(told, async () => {
     const frames = roll.frame_bytes === null ? {} : { frame_bytes: roll.frame_bytes };
     const policy = { ...frames, rows: number(rows.value), bytes: number(size.value), age: age.value.trim() };
     const given = Object.fromEntries(Object.entries(policy).filter(([, value]) => value));
-    if (!(await confirmed("Seal by these limits from now on?", "Whichever is reached first. Nothing that is stored changes; limits that are left out become the defaults.", "Change", "primary"))) return;
+    if (!(await confirmed("Seal by these limits from now on?", "The limit reached first applies. Stored events do not change; empty limits become the defaults.", "Change", "primary"))) return;
     await askJson(path, { method: "PATCH", body: JSON.stringify({ roll: given }) });
-    changed("From now on events become segments by these limits.");
+    changed("The limits for sealing are changed.");
   });
   return h("form", { class: "policy", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void change(); } },
     ...labelled([["Events", rows], ["Size", size], ["Age", age]]), h("button", { type: "submit" }, "Change …"), told);
@@ -84,14 +84,14 @@ export function retentionForm(path, { retention }, changed) {
     const { removed } = await askJson(`${path}/retain?dry_run=true`, { body: JSON.stringify({ retention: policy }) });
     const set = h("button", { type: "button", class: removed.length ? "danger" : "primary", onclick: () => trying(told, async () => {
       await askJson(path, { method: "PATCH", body: JSON.stringify({ retention: policy }) });
-      changed("From now on it keeps that much.");
-    }) }, "Keep that much from now on");
+      changed("The retention is changed.");
+    }) }, "Set this retention");
     replace(told, ...wouldGo(removed), h("p", {}, set));
   });
   return h("form", { class: "policy", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void look(); },
     oninput: () => replace(told) },
   ...labelled([["Age", age], ["Size", size], ["Segments", segments]]),
-  h("button", { type: "submit" }, "What would go?"), told);
+  h("button", { type: "submit" }, "Preview"), told);
 }
 
 /** A number of bytes or segments as typed, or text with a unit. @param {string} text */
@@ -103,21 +103,21 @@ export function upkeep(path, facts, changed) {
   const space = h("input", { type: "search", "aria-label": "Space to erase", placeholder: "space", required: true });
   const merge = () => trying(told, async () => {
     const size = bytes(facts.sealed_bytes);
-    if (!(await confirmed("Merge its segments now?", `Up to ${size} are read and written. It also happens by itself, bit by bit. Events that were erased leave the disk.`, "Merge"))) return;
+    if (!(await confirmed("Merge the segments now?", `Up to ${size} are read and written. This also happens automatically, step by step. Erased events are removed from the disk.`, "Merge"))) return;
     replace(told, "Merging …");
     const { merged, made } = await askJson(`${path}/compact`, { method: "POST" });
-    changed(merged ? `${count(merged)} segments became ${count(made)}.` : "There was nothing to merge.");
+    changed(merged ? `${count(merged)} segments were merged into ${count(made)}.` : "There was nothing to merge.");
   });
   const erase = () => trying(told, async () => {
     const name = space.value;
     const { events } = await askJson(`${path}/histogram?${new URLSearchParams({ space: name })}`);
     if (!events) return replace(told, "No event has this space.");
-    if (!(await confirmed(`Erase all ${count(events)} events of this space?`, `${name}: hidden at once, and gone from the disk soon. This cannot be undone.`, `Erase ${count(events)} events`))) return;
+    if (!(await confirmed(`Erase all ${count(events)} events of this space?`, `${name}: hidden immediately, and removed from the disk soon. This cannot be undone.`, `Erase ${count(events)} events`))) return;
     const { erased } = await askJson(`${path}/erase`, { body: JSON.stringify({ spaces: [name] }) });
     changed(`${count(erased[0].events)} events were erased.`);
   });
   return [
-    h("p", {}, h("button", { type: "button", onclick: merge }, "Merge its segments …")),
+    h("p", {}, h("button", { type: "button", onclick: merge }, "Merge segments …")),
     facts.keys === "text" && h("form", { class: "policy", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void erase(); } },
       h("label", {}, "Erase a space", space), h("button", { type: "submit" }, "Erase …")),
     told,

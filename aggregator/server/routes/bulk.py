@@ -121,7 +121,7 @@ async def cluster_health(request: Request) -> Response:
     return _answer(elastic.health(), request)
 
 
-@operation("open", "Elasticsearch's license, for Beats and Logstash", tag="shippers", answers=_FACTS)
+@operation("open", "Elasticsearch's licence, for Beats and Logstash", tag="shippers", answers=_FACTS)
 async def licence(request: Request) -> Response:
     return _answer(elastic.licence(), request)
 

@@ -50,7 +50,7 @@ def routes(context: Context) -> list[Route]:
 
 
 @operation(
-    "read", "Analyze an LQL statement without running it", tag="query",
+    "read", "Analyse an LQL statement without running it", tag="query",
     description="`kind`: what it returns or does: `records`, `groups` (COUNT, measures, DISTINCT), another `table`, "
     "or a `change`. `query`: its canonical text. `pages`: it returns records, and fixes neither their order nor start "
     "nor number. `where` adds a condition to a SELECT, `without` the negation of one. For an invalid statement, "

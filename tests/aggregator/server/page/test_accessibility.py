@@ -81,7 +81,7 @@ def test_what_opens_over_a_view(tab_of, server, scheme):
     page.get_by_text("Waiting for events").wait_for()
     assert faults(page) == []
     page = tab.open("topic/clicks")
-    page.get_by_role("button", name="Merge its segments").click()
+    page.get_by_role("button", name="Merge segments").click()
     page.get_by_role("dialog").wait_for()
     assert faults(page) == []
 
@@ -104,7 +104,7 @@ def test_the_focus_stays_where_it_was(tab, server):
     tab.settled()
     assert chip.startswith("BUTTON ")
     assert page.evaluate(HELD) == chip
-    for label, value in (("Break down by", "type"), ("Width of bars", "d")):
+    for label, value in (("Break down by", "type"), ("Bar width", "d")):
         page.get_by_label(label).focus()
         page.get_by_label(label).select_option(value)
         tab.until(f"location.hash.includes('={value}')")

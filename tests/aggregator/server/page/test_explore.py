@@ -135,7 +135,7 @@ def test_columns_are_chosen_and_ordered(tab, web):
     page.reload()
     tab.settled()
     assert page.locator(".row-names").inner_text().split() == ["Time", "Space", "country", "type"]
-    page.get_by_label("Leave out country").evaluate("button => button.click()")
+    page.get_by_label("Remove country").evaluate("button => button.click()")
     tab.until("document.querySelector('.row-names').textContent === 'TimeSpacetype'")
     tab.explore(lql=LQL, cols='["zone","level","none"]')
     tab.until("document.querySelector('.row-head .cells')?.querySelectorAll('bdi').length === 3")
@@ -217,7 +217,7 @@ def test_every_event_is_scrolled_past_once(tab_of, server, order):
                 most = Math.max(most, list.querySelectorAll("*").length);
                 const before = list.scrollTop;
                 const low = before + list.clientHeight >= list.scrollHeight - 1;
-                if (low && list.textContent.includes("That is all.")) break;
+                if (low && list.textContent.includes("End of results.")) break;
                 list.scrollTop += list.clientHeight;
                 list.dispatchEvent(new Event("scroll"));  // sooner than the browser's own, which wait for a picture
                 await new Promise((resolve) => setTimeout(resolve));
@@ -262,7 +262,7 @@ def test_groups_and_lists_are_tables(tab, web):
         [str(value) for value in row.values()] for row in records(web, query)
     ]
     page = tab.explore(lql="TRUNCATE {app=web} MAXSIZE 1")
-    assert "this page only looks" in page.get_by_role("alert").inner_text()
+    assert "this page only reads" in page.get_by_role("alert").inner_text()
     assert records(web, "SELECT COUNT FROM {app=web}") == [{"count": 50}]
 
 
@@ -446,7 +446,7 @@ def test_questions_of_a_new_user(tab, server):
     page.locator(".chip", has_text="refund").click()
     tab.until("location.hash.includes('value=refund')")
     tab.settled()
-    page.get_by_label("Width of bars").select_option(label="An hour a bar")
+    page.get_by_label("Bar width").select_option(label="One bar per hour")
     tab.until("location.hash.includes('bars=h')")
     tab.settled()
     refunds = yesterday.filter(pc.field("type") == "refund")["timestamp"].to_numpy()
@@ -486,9 +486,9 @@ def test_live(tab, server):
     page.get_by_text("first", exact=True).wait_for()
     page.get_by_role("button", name="Pause").click()
     server.catalog.write({"app": "live"}, [{"msg": "second"}, {"msg": "third"}])
-    tab.until("document.querySelector('.status').textContent.includes('2 wait')")
+    tab.until("document.querySelector('.status').textContent.includes('2 waiting')")
     assert len(tab.rows()) == 1
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     page.get_by_text("third", exact=True).wait_for()
     assert [row.split("\n")[-1] for row in tab.rows()] == ["third", "second", "first"]
 
@@ -529,7 +529,7 @@ def test_time_is_chosen_on_the_chart(tab, web):
     assert len(events(web, **between)) == int(count.replace(",", ""))
     page.locator("[aria-label=Time]").select_option("1h")
     tab.until("location.hash.includes('last=1h')")
-    page.get_by_text("No events. Another time may have some.").wait_for()
+    page.get_by_text("No events in this time range.").wait_for()
 
 
 @long
@@ -558,12 +558,12 @@ def test_time_is_chosen_in_a_calendar(tab_of, server):
     page.get_by_role("button", name="Times are in UTC").click()
     page.get_by_role("button", name="Choose a time").click()
     page.get_by_label("From", exact=True).fill("2026-03-04T00:00:01")
-    page.get_by_label("To, not included").fill("")
+    page.get_by_label("To (excluded)").fill("")
     page.get_by_role("button", name="Show").click()
     tab.until(f"location.hash.includes('from={first + 5 * HOUR + 1_000_000}')")
     tab.until("!location.hash.includes('to=')")
     page.get_by_role("button", name="Choose a time").click()
-    page.get_by_role("button", name="The month before").click()
+    page.get_by_role("button", name="Previous month").click()
     assert page.locator(".month strong").inner_text() == "February 2026"
     page.keyboard.press("Escape")
     assert page.get_by_role("dialog").count() == 0
@@ -586,7 +586,7 @@ def test_bars_as_wide_as_was_asked_for(tab, server):
     """Bars have the chosen width, also in colours and over all time; wider ones if there would be too many."""
     first = spread(server)
     page = tab.explore(topic="spread", **{"from": str(first + 2 * DAY), "to": str(first + 3 * DAY)})
-    page.get_by_label("Width of bars").select_option("h")
+    page.get_by_label("Bar width").select_option("h")
     tab.until("location.hash.includes('bars=h')")
     tab.settled()
     assert page.locator(".chart-most").inner_text() == "at most 4 in 1 hour, 4 on average"
@@ -594,7 +594,7 @@ def test_bars_as_wide_as_was_asked_for(tab, server):
     page = tab.explore(topic="spread", bars="d", by="space")
     assert page.locator(".chart-most").inner_text() == "at most 96 in 1 day, 72 on average"
     assert page.locator(".chart .s0").count() == 3
-    assert page.get_by_label("Width of bars").input_value() == "d"
+    assert page.get_by_label("Bar width").input_value() == "d"
     page = tab.explore(topic="spread", bars="m")
     assert "in 5 minutes," in page.locator(".chart-most").inner_text()
     assert page.locator(".chart .bar").count() <= 1_000

@@ -21,7 +21,7 @@ SCROLL = """async (end) => {
         list.dispatchEvent(new Event("scroll"));  // sooner than the browser's own, which wait for a picture
         most = Math.max(most, list.querySelectorAll("*").length);
         const last = Number([...list.querySelectorAll(".row-head")].at(-1)?.dataset.place ?? -1);
-        if (last >= end || list.textContent.includes("That is all.")) return { last, most };
+        if (last >= end || list.textContent.includes("End of results.")) return { last, most };
         await new Promise((resolve) => setTimeout(resolve));
     }
 }"""
@@ -77,7 +77,7 @@ def test_a_server_that_stops_and_comes_back(browser, tab_of, tmp_path):
             page.get_by_role("button", name="Live").click()
         live.until("document.querySelector('.status').textContent.includes('0 arrived')")
     overview.page.get_by_text("The server cannot be reached.").wait_for()
-    live.page.get_by_text("the connection is lost").wait_for()
+    live.page.get_by_text("connection lost").wait_for()
     with aggregator.open(path) as catalog:
         catalog.write({"app": "web"}, [{"msg": "first"}])
     with aggregator.open(path) as catalog, RunningServer(catalog, settings):

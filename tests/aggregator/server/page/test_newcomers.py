@@ -37,10 +37,10 @@ def test_an_empty_catalog(browser, tab_of, tmp_path, size):
         assert command.evaluate("node => node.scrollWidth <= node.clientWidth")
         assert command.evaluate(BOX)[2] > 0.75 * min(640, size["width"])
         tab.explore(lql="SELECT")
-        assert page.locator(".rows-foot").inner_text() == "Nothing answers this question."
+        assert page.locator(".rows-foot").inner_text() == "No results."
         assert page.locator(".chart-none").inner_text() == "No events."
         tab.explore(lql="SELECT", last="1h")
-        assert page.locator(".rows-foot").inner_text() == "No events. Another time may have some."
+        assert page.locator(".rows-foot").inner_text() == "No events in this time range."
         tab.leave()
 
 
@@ -49,8 +49,8 @@ def test_addresses_made_by_hand(tab):
     """A time from the address that is not in the list is added to it; invalid values are ignored."""
     page = tab.explore(topic="clicks", last="2h", bars="hour")
     assert page.get_by_label("Time", exact=True).evaluate("list => list.selectedOptions[0].text") == "Last 2 hours"
-    assert page.get_by_label("Width of bars").input_value() == ""
-    assert page.get_by_label("Width of bars").evaluate("list => list.selectedOptions[0]?.text") == "Bars that fit"
+    assert page.get_by_label("Bar width").input_value() == ""
+    assert page.get_by_label("Bar width").evaluate("list => list.selectedOptions[0]?.text") == "Automatic bar width"
     page = tab.explore(topic="clicks", last="often")
     assert page.get_by_label("Time", exact=True).evaluate("list => list.selectedOptions[0]?.text") == "All time"
     assert len(tab.rows()) > 0
@@ -137,8 +137,8 @@ def test_segments_behind_others(tab, server):
         server.catalog.seal("crowd")
     page = tab.open("topic/clicks")
     page.locator(".segment").first.wait_for()
-    assert page.get_by_text("lie behind others").count() == 0
+    assert page.get_by_text("are hidden behind others").count() == 0
     tab.open("topic/crowd")
-    page.get_by_text("have the same times: 3 lie behind others").wait_for()
+    page.get_by_text("have the same times: 3 are hidden behind others").wait_for()
     lines = page.locator(".segment").evaluate_all("all => new Set(all.map((each) => each.getAttribute('y'))).size")
     assert lines == 24

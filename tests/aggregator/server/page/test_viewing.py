@@ -96,7 +96,7 @@ def test_anatomy_of_a_file(tab_of, address, files):
     cells = [row.split("\t") for row in page.locator(".held tbody tr").all_inner_texts()]
     assert {cell[0]: cell[3] for cell in cells if cell[0] in expected} == expected
     page.get_by_role("button", name="Verify").click()
-    page.get_by_text("blocks with 2,000 events are as they must be").wait_for()
+    page.get_by_text("blocks with 2,000 events are valid").wait_for()
 
 
 def test_only_this_token_and_only_reading(address):

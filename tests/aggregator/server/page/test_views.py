@@ -136,8 +136,8 @@ def test_topic(tab, web):
     lines.first.wait_for()
     values = web.get("/v1/topics/clicks/values/type").json()["values"]
     assert [number(text.split("\n")[-1]) for text in lines.all_inner_texts()] == [each["events"] for each in values]
-    page.get_by_role("button", name="What would go?").click()
-    page.get_by_text("Nothing would go: all of it is within the limits.").wait_for()
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_text("Nothing would be removed: everything is within the limits.").wait_for()
     lines.first.click()
     tab.settled()
     assert page.locator(".status").inner_text().startswith(f"{values[0]['events']:,} events")
@@ -158,17 +158,17 @@ def test_retention_is_changed_after_a_dry_run(browser, tab_of, tmp_path):
         assert age.input_value() == "30000 d"
         assert page.get_by_label("Keep at most, by size").input_value() == "2 GiB"
         age.fill("1d")
-        page.get_by_role("button", name="What would go?").click()
+        page.get_by_role("button", name="Preview").click()
         page.get_by_text("1 segments with 5 events").wait_for()
         assert "by age" in page.locator(".removal li").inner_text()
         assert topic.retention.age_us == 30_000 * 86_400_000_000
-        page.get_by_role("button", name="Keep that much from now on").click()
-        page.get_by_text("From now on it keeps that much.").wait_for()
+        page.get_by_role("button", name="Set this retention").click()
+        page.get_by_text("The retention is changed.").wait_for()
         expected = {"age_us": 86_400_000_000, "bytes": 2 << 30, "segments": None, "partition_bytes": None}
         assert topic.retention.to_json() == {**expected, "partition_segments": 9}
         tab.expected.add(400)
         page.get_by_label("Keep at most, by size").fill("much")
-        page.get_by_role("button", name="What would go?").click()
+        page.get_by_role("button", name="Preview").click()
         page.locator(".removal .error").wait_for()
         tab.leave()
 
@@ -180,16 +180,16 @@ def test_limits_of_segments_are_changed(browser, tab_of, tmp_path):
         topic = running.catalog.create_topic("t", roll={"rows": 7_000, "frame_bytes": 65_536})
         tab = tab_of(running.url)
         page = tab.open("topic/t")
-        assert page.get_by_label("Events of a segment").input_value() == "7000"
-        page.get_by_label("Events of a segment").fill("9000")
+        assert page.get_by_label("Events per segment").input_value() == "7000"
+        page.get_by_label("Events per segment").fill("9000")
         page.get_by_label("Age of unsealed events").fill("2m")
-        page.get_by_label("Bytes of a segment").fill("")
+        page.get_by_label("Bytes per segment").fill("")
         page.get_by_role("button", name="Change …").click()
         page.get_by_role("button", name="Cancel").click()
         assert topic.roll.rows == 7_000
         page.get_by_role("button", name="Change …").click()
         page.get_by_role("button", name="Change", exact=True).click()
-        page.get_by_text("From now on events become segments by these limits.").wait_for()
+        page.get_by_text("The limits for sealing are changed.").wait_for()
         expected = {"rows": 9_000, "bytes": 64 << 20, "age_us": 120_000_000, "frame_bytes": 65_536}
         assert topic.roll.to_json() == expected
         tab.leave()
@@ -232,7 +232,7 @@ def test_what_goes_next(browser, tab_of, tmp_path):
         page.reload()
         page.locator(".segment").first.wait_for()
         assert page.locator(".segment.erasing").count() == 4
-        assert "May hold events that were erased" in page.locator(".timeline .legend").inner_text()
+        assert "May contain erased events" in page.locator(".timeline .legend").inner_text()
         tab.leave()
 
 
@@ -245,7 +245,7 @@ def test_upkeep_is_confirmed(browser, tab_of, tmp_path):
             running.catalog.seal("t")
         tab = tab_of(running.url)
         page = tab.open("topic/t")
-        page.get_by_role("button", name="Merge its segments").click()
+        page.get_by_role("button", name="Merge segments").click()
         page.get_by_role("button", name="Cancel").click()
         assert len(topic.segments()) == 3
         page.get_by_label("Space to erase").fill("customer-9")
@@ -260,9 +260,9 @@ def test_upkeep_is_confirmed(browser, tab_of, tmp_path):
         page.get_by_role("button", name="Erase 3 events").click()
         page.get_by_text("3 events were erased.").wait_for()
         assert topic.scan(space="customer-1").count() == 0
-        page.get_by_role("button", name="Merge its segments").click()
+        page.get_by_role("button", name="Merge segments").click()
         page.get_by_role("button", name="Merge", exact=True).click()
-        page.get_by_text("3 segments became 1.").wait_for()
+        page.get_by_text("3 segments were merged into 1.").wait_for()
         assert len(topic.segments()) == 1
         assert page.locator(".segment").count() == 1
         tab.leave()
@@ -304,10 +304,10 @@ def test_tokens(browser, tab_of, tmp_path):
         page = tab.open("overview")
         field = page.locator("#token")
         field.fill("agg_wrong")
-        page.get_by_role("button", name="Use it").click()
-        page.get_by_text("This token is not taken").wait_for()
+        page.get_by_role("button", name="Use token").click()
+        page.get_by_text("This token is not accepted").wait_for()
         field.fill(secret)
-        page.get_by_role("button", name="Use it").click()
+        page.get_by_role("button", name="Use token").click()
         page.locator(".topic-card").wait_for()
         assert page.locator(".topic-card h2").all_inner_texts() == ["mine"]
         assert secret not in page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
@@ -323,7 +323,7 @@ def test_tokens(browser, tab_of, tmp_path):
         other = tab_of(running.url)
         other.expected |= {401}
         other.open("overview")
-        other.page.get_by_text("This server asks for a token").wait_for()
+        other.page.get_by_text("This server requires a token").wait_for()
         for each in (tab, other):
             each.leave()
 
@@ -347,9 +347,9 @@ def test_a_token_that_expires(browser, tab_of, tmp_path):
         over = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1)
         file.write_text(file.read_text().replace(ends.isoformat(), over.isoformat()))
         for tab in (overview, live):
-            tab.page.get_by_text("This token is not taken").wait_for()
+            tab.page.get_by_text("This token is not accepted").wait_for()
         overview.page.locator("#token").fill(long)
-        overview.page.get_by_role("button", name="Use it").click()
+        overview.page.get_by_role("button", name="Use token").click()
         overview.page.locator(".topic-card").wait_for()
         assert "secret" not in live.page.locator("main").inner_text()
         for tab in (overview, live):
