@@ -64,8 +64,8 @@ def many_engine(catalogs: Sequence[Catalog]) -> ManyEngine:
 def _check_not_streams(name: str, what: str) -> None:
     if name == STREAMS_TOPIC:
         raise InvalidRequestError(
-            f"the topic {STREAMS_TOPIC!r} is not {what}: streams and pipes write to it by that name",
-            hint="erase spaces of it, or let its retention keep less",
+            f"the topic {STREAMS_TOPIC!r} cannot be {what}: streams and pipes write to it under this name",
+            hint="erase spaces in it, or lower its retention",
         )
 
 
@@ -162,7 +162,7 @@ class Catalog(Closing):
         """Return a topic. Raises TopicNotFoundError, which is a KeyError; never creates the topic."""
         found = self._topics().get(name)
         if found is None:
-            hint = "`aggregator topics` lists them; create_topic, `aggregator topics --create` and `import` make one"
+            hint = "see `aggregator topics`; create one with create_topic, `aggregator topics --create` or `import`"
             raise TopicNotFoundError(f"no topic {name!r}", path=str(self.path), hint=hint)
         return Topic(self._backend, found)
 
@@ -201,7 +201,7 @@ class Catalog(Closing):
             raise InvalidRequestError(f"indexes must be a list of column names, not the text {indexes!r}")
         if name == STREAMS_TOPIC and (keys == "binary" or "data" in indexes or "fields" in indexes):
             raise InvalidRequestError(  # else log records sent there would be refused, unnoticed by the sender
-                f"the topic {name!r} has keys of text, and no index on data or fields", hint="give another name"
+                f"the topic {name!r} must have text keys and no index on data or fields", hint="give another name"
             )
         binary = keys == "binary"
         wanted = topic_schema(schema if schema is not None else pa.schema([]), indexes, binary_keys=binary)
@@ -373,7 +373,9 @@ class Catalog(Closing):
         check_name(new_name, "topic")
         _check_not_streams(name, "renamed")
         if new_name == STREAMS_TOPIC:
-            raise TopicExistsError(f"the name {new_name!r} is that of the streams' topic", hint="choose another one")
+            raise TopicExistsError(
+                f"the name {new_name!r} is reserved for the streams' topic", hint="choose another one"
+            )
 
         if new_name != name:
             writing.upkeep.topics.rename(topic._topic, new_name)

@@ -178,7 +178,7 @@ class Catalogs(Closing):
         from aggregator.streams import statements
 
         if isinstance(lql.parse_statement(text), ShowPipes | DescribePipe):
-            raise InvalidRequestError("pipes are a catalog's own", hint="ask the catalog that has it")
+            raise InvalidRequestError("pipes belong to a single catalog", hint="query the catalog that has the pipe")
         return statements.run(self._engine, text)
 
     def tail(self, text: str, timeout_s: float | None = None) -> Tail:
@@ -287,7 +287,7 @@ def _store_settings(
     if before is None and address is None:
         if any(given is not None for given in (keep_local, cache, *shipping)):
             raise InvalidRequestError(
-                "keep_local, store_cache, ship_interval, lease and history are for a catalog with a store",
+                "keep_local, store_cache, ship_interval, lease and history require a store",
                 hint="give `store`",
             )
         return None
@@ -326,18 +326,18 @@ def make_directory_tree(root: Path) -> None:
     try:
         create_directory(root)
     except FileExistsError:
-        raise CatalogNotFoundError("a file is there, not a directory", path=str(root)) from None
+        raise CatalogNotFoundError("expected a directory, found a file", path=str(root)) from None
 
 
 def _layout(path: AnyPath) -> Layout:
     """The layout of a catalog, with an absolute path: the process may change its working directory."""
     given = os.fsdecode(path)
     if "\0" in given:
-        raise InvalidRequestError(f"no directory can be called {given!r}", hint="its name has a NUL in it")
+        raise InvalidRequestError(f"invalid directory name {given!r}", hint="remove the NUL character")
     if _ADDRESS.match(given):
         raise InvalidRequestError(
-            "a catalog is written in a directory of a local disk, not at an address",
+            "a catalog can be written only in a directory of a local disk, not at an address",
             path=given,
-            hint="its store can be one, open(directory, store=address); from there it is read, with read_only=True",
+            hint="use the address as its store: open(directory, store=address), or read it with read_only=True",
         )
     return Layout(Path(given).absolute())

@@ -74,8 +74,8 @@ class _Policy:
             place = next((k for k in known if k in (name, f"{name}_us")), None)
             if place is None:
                 raise InvalidRequestError(
-                    f"{cls.__name__.lower()} has no {name!r}",
-                    hint=f"it has {', '.join(k.removesuffix('_us') for k in known)}",
+                    f"{cls.__name__.lower()} has no setting {name!r}",
+                    hint=f"known settings: {', '.join(k.removesuffix('_us') for k in known)}",
                 )
             if value is None or place == "topics" or (place == name and isinstance(value, int)):
                 checked[place] = value
@@ -104,9 +104,9 @@ class Roll(_Policy):
 
     def __post_init__(self) -> None:
         if any(limit is None or limit < 1 for limit in (self.rows, self.bytes, self.age_us)):
-            raise InvalidRequestError("roll limits are at least 1", hint="leave out those that the defaults are for")
+            raise InvalidRequestError("roll limits must be at least 1", hint="leave a limit out to use its default")
         if self.frame_bytes is not None and not LEAST_FRAME_BYTES <= self.frame_bytes <= MOST_FRAME_BYTES:
-            raise InvalidRequestError(f"frame_bytes must lie between {LEAST_FRAME_BYTES} and {MOST_FRAME_BYTES}")
+            raise InvalidRequestError(f"frame_bytes must be between {LEAST_FRAME_BYTES} and {MOST_FRAME_BYTES}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Retention(_Policy):
 
     def __post_init__(self) -> None:
         if min(getattr(self, each.name) or 0 for each in fields(self)) < 0:
-            raise InvalidRequestError("retention limits are not negative")
+            raise InvalidRequestError("retention limits must not be negative")
 
     @property
     def counts_segments(self) -> bool:
@@ -173,12 +173,12 @@ class KeepLocal(_Policy):
 
     def __post_init__(self) -> None:
         if min(self.bytes or 0, self.age_us or 0) < 0:
-            raise InvalidRequestError("limits of keep_local are not negative")
+            raise InvalidRequestError("limits of keep_local must not be negative")
         if not isinstance(self.topics, Mapping):
-            raise InvalidRequestError(f"topics of keep_local have limits by name, not {self.topics!r}")
+            raise InvalidRequestError(f"topics of keep_local must map names to limits, not {self.topics!r}")
         topics = {name: KeepLocal.of(given) for name, given in self.topics.items()}
         if any(own.topics for own in topics.values()):
-            raise InvalidRequestError("a topic of keep_local has no topics")
+            raise InvalidRequestError("a topic of keep_local cannot have topics itself")
         object.__setattr__(self, "topics", topics)  # frozen
 
     def to_json(self) -> dict[str, Any]:
@@ -202,9 +202,9 @@ class Shipping(_Policy):
 
     def __post_init__(self) -> None:
         if self.interval_us < 10_000:
-            raise InvalidRequestError("ship_interval is at least 10 ms")
+            raise InvalidRequestError("ship_interval must be at least 10 ms")
         if self.lease_us < 500_000:
-            raise InvalidRequestError("a lease is at least 500 ms long")
+            raise InvalidRequestError("lease must be at least 500 ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class StoreSettings:
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
         """From the result of `to_json`. Raises KeyError, TypeError, ValueError."""
         if not isinstance(stored["address"], str):
-            raise TypeError("an address is text")
+            raise TypeError("an address must be text")
         shipping = Shipping(**stored.get("shipping", {}))
         return cls(stored["address"], KeepLocal(**stored["keep_local"]), stored["cache_bytes"], shipping)
 

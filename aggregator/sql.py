@@ -34,9 +34,9 @@ LOOK_S = 0.05
 """Seconds between checks whether a statement may continue."""
 HINT = (
     f"tables are the catalog's topics, and {STREAMS} for those of the topic {STREAMS_TOPIC!r}; "
-    "streams of another topic are asked for by its name"
+    "streams of another topic are in the table of its name"
 )
-FILES_HINT = f"{HINT}; files of Parquet, CSV and JSON can be named in quotes"
+FILES_HINT = f"{HINT}; Parquet, CSV and JSON files can be named in quotes"
 
 
 def session(

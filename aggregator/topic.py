@@ -206,7 +206,9 @@ class Topic(Unpicklable, Scans[Scan]):
         deleted after the last of them.
         """
         if retention is not None and not dry_run:
-            raise InvalidRequestError("another retention goes with a dry run", hint="set_policy gives it to the topic")
+            raise InvalidRequestError(
+                "another retention requires a dry run", hint="change the retention of the topic with set_policy"
+            )
         instead = None if retention is None else Retention.of(retention)
         if dry_run and isinstance(self._backend, ReaderEngine):
             return would_remove(self._backend, (self.name,), now_us(), instead)

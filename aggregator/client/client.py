@@ -268,7 +268,7 @@ class RemoteTopic(Questions[RemoteScan, Connection]):
     def erase(self, spaces: Sequence[str]) -> dict[str, Any]:
         """Erase every event of these spaces."""
         if isinstance(spaces, str | bytes):
-            raise UsageError("give a list of spaces")
+            raise UsageError("pass a list of spaces")
         return self._keep_house("erase", {"spaces": list(spaces)})
 
     def _keep_house(self, verb: str, content: Any = None, **parameters: Any) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class LogHandler(logging.Handler):
         missing = self.dropped - self._told
         if missing:
             self._told += missing
-            text = f"{missing} log records were dropped on their way here"
+            text = f"{missing} log records were dropped before they reached this server"
             row = {"ts": int(now * 1e6), "msg": text, "level": "warn", "logger": __name__}
             with contextlib.suppress(WriteFailedError):  # counted on the next call
                 self._writer.add_row(row)

@@ -88,7 +88,7 @@ class PlateauTopic:
         try:
             return {name: Span(int(span["start"]), int(span["end"])) for name, span in found["partitions"].items()}
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise _odd("describes no topic") from None
+            raise _odd("does not describe a topic") from None
 
     def append(self, records: Any, partition: str = "0") -> Span:
         """Append anything with the Arrow C stream. Its first column is `time`, in milliseconds or a timestamp.
@@ -168,9 +168,11 @@ class PlateauRecords:
         self._asked: dict[str, Any] = {}
         for name, value in wanted.items():
             if name not in names:
-                raise UsageError(f"plateau knows no {name!r}", hint=f"it knows {', '.join(names)}")
+                raise UsageError(f"unknown option {name!r}", hint=f"known options: {', '.join(names)}")
             if name == "page_size" and value is not None and value < 1:
-                raise UsageError(f"page_size must be at least 1, not {value}", hint="leave it out for the server's own")
+                raise UsageError(
+                    f"page_size must be at least 1, not {value}", hint="leave it out for the server's default"
+                )
             if name in ("columns", "exclude"):
                 self._asked |= {f"{names[name]}[{n}]": column for n, column in enumerate(value)}
             elif value is not None:
@@ -189,7 +191,7 @@ class PlateauRecords:
             if page.status == _ALL:
                 return
             if page.next == next_ and not page.table.num_rows:
-                raise _odd("goes no further")
+                raise _odd("does not advance to the next page")
             next_ = page.next
 
     def batches(self) -> Iterator[pa.RecordBatch]:

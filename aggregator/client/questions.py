@@ -49,7 +49,7 @@ class Questions(Scans[S], Generic[S, C]):
         if not conditions:
             return self._answer(("v1", "topics", self.name, "events"), parameters)
         if len(conditions) > 1:
-            raise UsageError("a server looks up one index at a time", hint="give one, or use a query")
+            raise UsageError("a server can look up only one index at a time", hint="pass one index, or use a query")
         ((name, value),) = conditions.items()
         return self._answer(
             ("v1", "topics", self.name, "index", name), {**parameters, "value": value, "type": calls.type_of(value)}

@@ -32,7 +32,7 @@ class RoutingClient(Closing):
         """
         names = [_spelled(given if isinstance(given, str) else given[0]) for given in servers if given]
         if not names or len(names) < len(servers) or len(set(names)) < len(names):
-            raise InvalidRequestError("give the address of each server once")
+            raise InvalidRequestError("pass the address of each server once")
         with ExitStack() as opened:
             made = [
                 (name, opened.enter_context(Client(given, **options)))

@@ -232,7 +232,7 @@ def test_streams_of_another_topic(tmp_path):
     """The error for `streams` says which topic it means and which topics may contain streams."""
     with aggregator.open(tmp_path / "data") as catalog:
         catalog.write({"app": "web"}, [{"msg": "hello"}], topic="web")
-        told = "no table 'streams'.* streams for those of the topic 'logs'; .* asked for by its name; .*here: web$"
+        told = "no table 'streams'.* streams for those of the topic 'logs'; .* in the table of its name; .*here: web$"
         with pytest.raises(esformat.UsageError, match=told):
             catalog.sql("FROM streams")
         assert catalog.sql("SELECT space FROM web").fetchall() == [("{app=web}",)]

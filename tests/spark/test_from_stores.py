@@ -110,5 +110,5 @@ def test_what_is_not_there(catalog, address):
     with pytest.raises(TopicNotFoundError, match="its topics: clicks"):
         planned(address, topic="other")
     if address.startswith("s3"):
-        with pytest.raises(UsageError, match="is written in a directory"):
+        with pytest.raises(UsageError, match="can be written only in a directory"):
             CatalogWriteOptions.parse({"path": address, "topic": "clicks"}, streaming=False)

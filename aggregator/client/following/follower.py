@@ -62,7 +62,7 @@ _TELL_S = 1.0
 _LOOK_S = 10.0
 """Seconds between requests for the manifest even if the log announces no change: some facts do not count as one."""
 _FILES_AT_ONCE = 4
-_OLD_COPY = "it is an old copy: promote this follower, or follow into an empty directory"
+_OLD_COPY = "the server has an older copy: promote this follower, or follow into an empty directory"
 _TRIES = 3
 """Attempts to fetch a file that the manifest names and the server lacks. After these the server is assumed to have lost
 it."""
@@ -112,7 +112,7 @@ class Follower(Closing):
         note = read_following(layout.following)
         if note is None and (layout.manifest.exists() or layout.log.exists() or layout.segments.exists()):
             raise InvalidRequestError(
-                "the directory holds a catalog of its own", path=str(layout.root), hint="follow into another one"
+                "the directory already contains a catalog", path=str(layout.root), hint="follow into another directory"
             )
         lock = WriterLock(layout.writer_lock)
         opened.callback(lock.release)
@@ -168,7 +168,7 @@ class Follower(Closing):
                 self._stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
             except Exception as error:  # noqa: BLE001  `check` raises it
-                logger.error("following %s ended: %s", self._note.url, error)
+                logger.error("following %s stopped: %s", self._note.url, error)
                 self._failed = error
                 self._troubles[work] = str(error)
                 self._tell()
@@ -210,7 +210,7 @@ class Follower(Closing):
     def _check_identity(self, identity: str) -> None:
         if self._note.identity not in ("", identity):
             raise InvalidRequestError(
-                "the server has another catalog than the one that is followed here",
+                "the server has a different catalog from the one followed so far",
                 path=self._note.url,
                 hint="follow it into another directory",
             )
@@ -226,7 +226,7 @@ class Follower(Closing):
                 _given(theirs, number, end) < _given(mine.state, number, end) for number, end in ends.items()
             )
             if passed_over or not past.has(mine.state.lineage.name_of(ends), ends, ends):
-                raise InvalidRequestError("the server lost records that were copied from it", hint=_OLD_COPY)
+                raise InvalidRequestError("the server lacks records that were copied from it", hint=_OLD_COPY)
 
     def _copy_files(self) -> None:
         """Copy the manifest and the files that it names."""
@@ -240,7 +240,7 @@ class Follower(Closing):
         base = self._layout.manifest if self._sums else None
         partial = partial_of(self._layout.manifest)
         partial.unlink(missing_ok=True)
-        with naming(str(partial), "it is tried again"), os.fdopen(create_file(partial, os.O_RDWR), "r+b") as file:
+        with naming(str(partial), "the follower will retry"), os.fdopen(create_file(partial, os.O_RDWR), "r+b") as file:
             sums = self._source.manifest(file, base, self._sums)
             file.flush()
             sync_file(file.fileno())
@@ -257,7 +257,7 @@ class Follower(Closing):
                 self._seen = run
         if change < self._note.change:
             raise InvalidRequestError(
-                f"the server's manifest ends with change {change}, before {self._note.change}, which it had come to",
+                f"the server's manifest ends with change {change}, but it had reached change {self._note.change}",
                 hint=_OLD_COPY,
             )
         try:
@@ -400,7 +400,7 @@ class Follower(Closing):
                 ends = time.monotonic() + patience_s
             elif time.monotonic() > ends:
                 raise UnavailableError(
-                    trouble, status=None, maybe_stored=False, hint="run it again: it goes on where it was"
+                    trouble, status=None, maybe_stored=False, hint="run it again: it resumes where it stopped"
                 )
 
     def wait(self, timeout_s: float | None = None) -> bool:

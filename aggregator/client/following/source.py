@@ -79,8 +79,10 @@ class Source:
                 hasher.update(piece)
                 file.write(piece)
         if hasher.intdigest() != checksum:
-            raise TruncatedAnswerError("the file that came is another than the manifest names", path=where)
+            raise TruncatedAnswerError("the received file differs from the one that the manifest lists", path=where)
 
 
 def _foreign(where: str) -> TruncatedAnswerError:
-    return TruncatedAnswerError("the answer is not that of a catalog's server", path=where, hint="is this its address?")
+    return TruncatedAnswerError(
+        "the answer does not come from a catalog's server", path=where, hint="check the address"
+    )

@@ -73,7 +73,7 @@ class StreamDecoder:
     def finish(self) -> None:
         """Check that the stream is complete. Raises TruncatedAnswerError if its end did not arrive."""
         if not self._ended:
-            raise TruncatedAnswerError("the answer broke off before its end", hint="ask again")
+            raise TruncatedAnswerError("the answer ended early", hint="try again")
 
     def _begin(self, held: memoryview) -> int:
         marker, length = _HEAD.unpack_from(held)
@@ -90,7 +90,7 @@ class StreamDecoder:
             batch = pa.ipc.read_record_batch(pa.py_buffer(message), self.schema)
             batch.validate(full=True)
         except (pa.ArrowException, OSError) as error:
-            raise TruncatedAnswerError(f"the answer holds a broken Arrow message: {error}") from None
+            raise TruncatedAnswerError(f"the answer has a broken Arrow message: {error}") from None
         return batch
 
 
@@ -106,5 +106,5 @@ def _body_length(metadata: memoryview) -> int:
     except struct.error:
         length = -1
     if not 0 <= length <= _MAX_BODY:
-        raise TruncatedAnswerError("the answer holds a broken Arrow message")
+        raise TruncatedAnswerError("the answer has a broken Arrow message")
     return int(length)

@@ -81,7 +81,7 @@ class AsyncConnection:
     async def _attempt(self, base: str, call: Call, *, stream: bool) -> httpx.Response:
         """Return the response, read completely unless it is successful and to be streamed."""
         if self._http.is_closed:
-            raise ClosedError("the client is closed", path=self.options.url, hint="make another one")
+            raise ClosedError("the client is closed", path=self.options.url, hint="create a new client")
         content = _async_pieces(call) if len(memoryview(call.body)) else None
         request = self._http.build_request(
             call.method, base + call.path, content=content, headers=headers_of(call), timeout=self.options.timeout(call)

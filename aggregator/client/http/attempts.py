@@ -71,7 +71,7 @@ class Attempts:
             raise self.given_up(error)
         if isinstance(error, UnavailableError) and not self._told and self._clock() - self._began >= QUIET_S:
             self._told = True
-            _log.warning("trying again: %s", error)
+            _log.warning("retrying: %s", error)
         return 0.0 if isinstance(error, ELSEWHERE) and self._made % self._servers else wait
 
     def given_up(self, error: EsdbError) -> EsdbError:
@@ -98,7 +98,7 @@ def check_whole(response: httpx.Response) -> None:
         try:
             json.loads(response.content)
         except (ValueError, RecursionError):
-            raise httpx.RemoteProtocolError("the answer broke off") from None
+            raise httpx.RemoteProtocolError("the answer ended early") from None
 
 
 def failure_of(error: httpx.RequestError, subject: str) -> UnavailableError:
@@ -111,10 +111,14 @@ def failure_of(error: httpx.RequestError, subject: str) -> UnavailableError:
         what = "the connection was lost"
     message = f"{what}: {error}" if str(error) else what
     sent = not isinstance(error, _NOT_SENT)
-    hint = None if sent else "is it running, and is this its address? `aggregator serve DIRECTORY` starts one"
+    hint = (
+        None
+        if sent
+        else "check that the server runs and that the address is right; `aggregator serve DIRECTORY` starts one"
+    )
     return UnavailableError(message, path=subject, hint=hint, status=None, maybe_stored=sent)
 
 
 def broken_off(error: httpx.RequestError, subject: str) -> TruncatedAnswerError:
     """Return the error for a transport failure in the middle of a response."""
-    return TruncatedAnswerError(f"the answer broke off: {error}", path=subject, hint="ask again")
+    return TruncatedAnswerError(f"the answer ended early: {error}", path=subject, hint="try again")

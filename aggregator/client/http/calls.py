@@ -132,7 +132,7 @@ def _post_table(
     where: str, table: pa.Table, producer: str | None, sequence: int | None, compression: str | None
 ) -> Call:
     if (producer is None) != (sequence is None):
-        raise InvalidRequestError("a producer and a sequence go together", hint="give both, or neither")
+        raise InvalidRequestError("producer and sequence must be passed together", hint="pass both, or neither")
     headers = {"content-type": arrow_stream.MEDIA_TYPE, "accept": _JSON}
     if producer is not None:
         headers["idempotency-key"] = f"{producer}:{sequence}"
@@ -203,7 +203,9 @@ def warnings(reply: Reply) -> list[str]:
     try:
         return [str(warning) for warning in found["warnings"]]
     except (KeyError, TypeError):
-        raise TruncatedAnswerError("the answer is about no statement", hint="is this the server's address?") from None
+        raise TruncatedAnswerError(
+            "the answer does not describe a statement", hint="is this the server's address?"
+        ) from None
 
 
 def sql(text: str) -> Call:
@@ -237,7 +239,7 @@ def scan_parameters(
     server.
     """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise UsageError(f"a limit is a whole number from 0, not {limit!r}")
+        raise UsageError(f"a limit must be a whole number from 0, not {limit!r}")
     if isinstance(columns, str):
         raise UsageError(f"columns must be a list of names, not the text {columns!r}")
     keys = {

@@ -45,10 +45,10 @@ class Options:
         for url in self.servers:
             _check_address(url)
         if not self.servers:
-            raise InvalidRequestError("no address was given", hint="give http://host:port")
+            raise InvalidRequestError("the address is missing", hint="expected http://host:port")
         if self.token is not None and not _TOKEN.fullmatch(self.token):
             raise InvalidRequestError(
-                "the token has invalid characters", hint="give what `aggregator token create` printed, alone"
+                "the token has invalid characters", hint="use exactly what `aggregator token create` printed"
             )
         if self.compression not in COMPRESSIONS:
             raise InvalidRequestError(f'compression must be None, "zstd" or "gzip", not {self.compression!r}')
@@ -91,9 +91,9 @@ def _check_address(given: str) -> None:
     except (httpx.InvalidURL, TypeError, ValueError):
         url = httpx.URL("")
     if url.userinfo:
-        raise InvalidRequestError("the address has a name or a password in it", hint="give the token apart")
+        raise InvalidRequestError("the address contains a user name or password", hint="pass the token separately")
     if url.scheme not in ("http", "https") or not url.host:
-        raise InvalidRequestError(f"invalid address {given!r}", hint="give http://host:port")
+        raise InvalidRequestError(f"invalid address {given!r}", hint="expected http://host:port")
 
 
 class Turn:
@@ -197,7 +197,7 @@ class Connection:
     def _attempt(self, base: str, call: Call, *, stream: bool) -> httpx.Response:
         """Return the response, read completely unless it is successful and to be streamed."""
         if self._http.is_closed:
-            raise ClosedError("the client is closed", path=self.options.url, hint="make another one")
+            raise ClosedError("the client is closed", path=self.options.url, hint="create a new client")
         content = pieces_of(call.body) if len(memoryview(call.body)) else None
         request = self._http.build_request(
             call.method, base + call.path, content=content, headers=headers_of(call), timeout=self.options.timeout(call)

@@ -97,7 +97,7 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, subject: s
         )
     if status in (401, 403) and kind not in _KINDS:
         if status == 401:  # the server's hint is about HTTP headers
-            place["hint"] = "give a token: in Python token=…, to a command --token-file or AGGREGATOR_TOKEN"
+            place["hint"] = "pass a token: token=… in Python, --token-file or AGGREGATOR_TOKEN for a command"
         return AccessDeniedError(message, status=status, **place)
     if status == 413:
         return BodyTooLargeError(message, max_bytes=_whole(headers.get("x-max-request-size")), **place)

@@ -42,7 +42,7 @@ class Target:
         """Raises InvalidRequestError for an invalid address."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidRequestError(f"invalid address {url!r}", hint="give http://host:port")
+            raise InvalidRequestError(f"invalid address {url!r}", hint="expected http://host:port")
         self._headers = {"User-Agent": "aggregator-bench", "Accept": "*/*"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -113,6 +113,6 @@ def make_topic(url: str, topic: str, token: str | None = None) -> None:
     target.close()
     if outcome.status not in (200, 201, 409):
         raise InvalidRequestError(
-            f"{url} does not make the topic {topic!r}: {outcome.error or f'status {outcome.status}'}",
-            hint="is the server there, and may the token do that?",
+            f"{url} does not create the topic {topic!r}: {outcome.error or f'status {outcome.status}'}",
+            hint="check that the server runs and that the token may create topics",
         )

@@ -38,7 +38,7 @@ class Outbox:
         if when_full not in WHEN_FULL:
             raise InvalidRequestError(f"when_full must be one of {', '.join(WHEN_FULL)}, not {when_full!r}")
         if queue_bytes < 1 or linger_s < 0:
-            raise InvalidRequestError("queue_bytes is at least 1, and linger_s not negative")
+            raise InvalidRequestError("queue_bytes must be at least 1, and linger_s must not be negative")
         self.sizing = sizing
         self.when_full = when_full
         self._queue_bytes, self._linger_s = queue_bytes, linger_s
@@ -72,8 +72,8 @@ class Outbox:
             return True
         if self.when_full == "refuse":
             raise OverloadedError(
-                f"{self.held_bytes:,} bytes wait to be sent, and the queue takes {self._queue_bytes:,}",
-                hint="add them again later; nothing of them was kept",
+                f"{self.held_bytes:,} bytes wait to be sent, and the limit of the queue is {self._queue_bytes:,}",
+                hint="add the events again later; none of them was kept",
                 retry_after_s=_FULL_RETRY_S,
             )
         if self.when_full == "drop_oldest":
@@ -180,7 +180,7 @@ class Outbox:
             count = sum(len(each.events) for each in unsent)
             raise WriteFailedError(
                 f"{count:,} events were not delivered: {unsent[0].error.message}",
-                hint="`unsent` of this error holds them",
+                hint="see `unsent` of this error",
                 unsent=unsent,
                 failed=[each.error for each in unsent],
             )

@@ -36,7 +36,7 @@ class Sender:
         producer: str | None,
     ) -> None:
         if in_flight < 1:
-            raise InvalidRequestError("at least one batch is in flight")
+            raise InvalidRequestError("in_flight must be at least 1")
         self._outbox, self._call_of, self._table_of = outbox, call_of, table_of
         self._retry, self._lanes = retry or FOREVER, Lanes(producer)
         self._closing = False
@@ -53,7 +53,7 @@ class Sender:
 
     def _check(self) -> None:
         if self._closing:
-            raise ClosedError("the writer is closed", hint="make another one")
+            raise ClosedError("the writer is closed", hint="create a new writer")
         self._outbox.raise_failures()
 
     def _parts(self, table: Any) -> Sequence[pa.Table]:

@@ -21,7 +21,9 @@ class Sizing:
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_rows <= self.max_rows or self.max_bytes < 1 or self.target_s <= 0:
-            raise InvalidRequestError("batches have at least a row and a byte, and max_rows is not below min_rows")
+            raise InvalidRequestError(
+                "a batch needs at least one row and one byte, and max_rows must not be below min_rows"
+            )
 
     def next_rows(self, rows: int, *, sent: int, took_s: float, refusals: int, waiting: int) -> int:
         """Return the maximum number of rows of the next batch, after one with a maximum of `rows`.

@@ -143,7 +143,7 @@ class Writer(Sender, Closing):
             if not self._changed.wait_for(lambda: self._outbox.is_settled(end), timeout_s):
                 raise UnavailableError(
                     f"events still wait after {timeout_s} s",
-                    hint="they go on being sent: flush again, or close",
+                    hint="they are still being sent: flush again, or close",
                     status=None,
                     maybe_stored=False,
                 )

@@ -418,9 +418,13 @@ WRONG = [
     (
         ["topics", "data", "--alter", "clicks", "--roll", "soon=1"],
         2,
-        "roll has no 'soon'; it has rows, bytes, age, frame_bytes",
+        "roll has no setting 'soon'; known settings: rows, bytes, age, frame_bytes",
     ),
-    (["topics", "data", "--create", "new", "--retention", "agee=1d"], 2, "has no 'agee'; it has bytes, age, segments"),
+    (
+        ["topics", "data", "--create", "new", "--retention", "agee=1d"],
+        2,
+        "no setting 'agee'; known settings: bytes, age, segments",
+    ),
     (["topics", "data", "--alter", "clicks"], 2, "--alter needs --roll or --retention"),
     (["topics", "data", "--alter", "clicks", "--retention", "age=soon"], 2, "invalid length of time 'soon'"),
     (["append", "data", "clicks", "clicks.jsonl", "--durability", "hope"], 2, "durability must be"),

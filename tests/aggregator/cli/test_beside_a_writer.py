@@ -76,7 +76,7 @@ def test_without_a_manifest(command, tmp_path, verb):
     assert "run `aggregator rebuild-manifest` on the catalog" in result.err
 
 
-NO_DIRECTORY = "a catalog is written in a directory of a local disk"
+NO_DIRECTORY = "a catalog can be written only in a directory of a local disk"
 WRITING = [["init"], ["rebuild-manifest"]]
 
 

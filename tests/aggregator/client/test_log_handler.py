@@ -194,7 +194,7 @@ def test_the_stream_is_told_of_drops(catalog, server, policy):
         handler.close()
     found = messages(catalog)
     assert [text for text in found if "were dropped" in text] == [
-        f"{dropped} log records were dropped on their way here"
+        f"{dropped} log records were dropped before they reached this server"
     ]
     kept = [int(text.split()[1]) for text in found if text.startswith("message")]
     assert kept == sorted(set(kept))

@@ -125,4 +125,4 @@ def test_who_waits_is_told(caplog):
         now[0] = seconds
         attempts.wait_s(gone)
         attempts.wait_s(OverloadedError("full", retry_after_s=0.1))
-        assert [record.message for record in caplog.records] == [f"trying again: {gone}"] * (seconds >= 1)
+        assert [record.message for record in caplog.records] == [f"retrying: {gone}"] * (seconds >= 1)

@@ -214,5 +214,5 @@ def test_what_is_refused(tmp_path):
                 many.topic("u").append([{"space": "a", "timestamp": 1}])
             with pytest.raises((ReadOnlyError, InvalidRequestError)):
                 many.query("CREATE PIPE p")
-            with pytest.raises(InvalidRequestError, match="a catalog's own"):
+            with pytest.raises(InvalidRequestError, match="belong to a single catalog"):
                 many.query("SHOW PIPES")

@@ -115,7 +115,7 @@ def test_the_topic_of_log_records(tmp_path):
     """The topic `logs` refuses binary keys and unusable indexes, which would block senders that name no topic."""
     with aggregator.open(tmp_path / "c") as catalog:
         for wrong in ({"keys": "binary"}, {"indexes": ["data"]}, {"indexes": ["pid", "fields"]}):
-            with pytest.raises(aggregator.InvalidRequestError, match="keys of text"):
+            with pytest.raises(aggregator.InvalidRequestError, match="text keys"):
                 catalog.create_topic("logs", **wrong)
         catalog.write({"a": "1"}, [{"msg": "x"}])
 
@@ -312,7 +312,7 @@ def test_frames_of_streams_are_large(tmp_path):
         assert frames() == 16 << 10
         catalog.create_topic("events").append([{"space": "s", "timestamp": 1, "data": b"m"}])
         assert frames() is None
-        with pytest.raises(aggregator.InvalidRequestError, match="frame_bytes must lie between 512 and 1048576"):
+        with pytest.raises(aggregator.InvalidRequestError, match="frame_bytes must be between 512 and 1048576"):
             catalog.create_topic("odd", roll={"frame_bytes": 100})
     with aggregator.open(tmp_path / "c") as catalog:
         assert catalog.topic("logs").roll.frame_bytes == 16 << 10

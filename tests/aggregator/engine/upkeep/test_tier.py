@@ -264,7 +264,7 @@ def test_settings_are_kept(tmp_path, place):
 
 
 def test_without_a_store(tmp_path):
-    with pytest.raises(InvalidRequestError, match="for a catalog with a store"):
+    with pytest.raises(InvalidRequestError, match="require a store"):
         opened(tmp_path, keep_local={"bytes": 0})
     with opened(tmp_path) as catalog:
         filled(catalog, 1)

@@ -52,7 +52,7 @@ def test_what_it_found(web):
     """Faults that schemathesis found stay fixed: null limits, a wait of {}, integers written as 5.0."""
     for roll in ({"age": None}, {"rows": None}, {"bytes": None}):
         answer = web.put("/v1/topics/t", json={"roll": roll})
-        assert (answer.status_code, answer.json()["detail"]) == (400, "roll limits are at least 1")
+        assert (answer.status_code, answer.json()["detail"]) == (400, "roll limits must be at least 1")
     for limit, status in ((5.0, 201), (5.5, 400), (True, 400)):
         assert web.put(f"/v1/topics/t{limit}", json={"retention": {"bytes": limit}}).status_code == status
     asked = {"query": "SELECT", "position": "head"}
