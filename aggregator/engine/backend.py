@@ -41,5 +41,7 @@ def writer_of(backend: Backend) -> WriterEngine:
     if isinstance(backend, WriterEngine):
         return backend
     note = read_following(backend.layout.following)
-    hint = f"it follows {note.url}: write there" if note else "write to the server that has it, or open it for writing"
+    hint = (
+        f"it follows {note.url}: write to that server" if note else "write through its server, or open it for writing"
+    )
     raise ReadOnlyError("the catalog was opened for reading only", path=str(backend.layout.root), hint=hint)

@@ -201,7 +201,9 @@ class BulkLoad:
             raise esformat.UsageError("no segments to add")
         for path, schema in zip(paths, schemas, strict=True):
             if schema != schemas[0]:
-                raise esformat.UsageError(f"it has other columns than {paths[0]}", path=path, hint="add them apart")
+                raise esformat.UsageError(
+                    f"its columns differ from those of {paths[0]}", path=path, hint="add the files separately"
+                )
         target = self.prepare(partition, schemas[0])
         place = self._topic.partitions[partition]
         known = batch.known_to(place)
@@ -219,7 +221,7 @@ class BulkLoad:
         """
         place = self._topic.partitions.get(target.partition[1])
         if place is None or (place.number, self._topic.info.number) != (target.partition[0], target.topic.number):
-            raise InvalidRequestError("the catalog is another one than when the segments were begun")
+            raise InvalidRequestError("this is not the catalog for which the segments were begun")
         known = batch.known_to(place)
         if known is not None:
             return self._duplicate(place, known)
@@ -249,7 +251,7 @@ class BulkLoad:
                 staged = self._anew(_sources(staged), target, batch)
         raise OverloadedError(
             f"events keep arriving in partition {place.name!r}",
-            hint="add segments to a partition of their own; nothing was added",
+            hint="nothing was added: add segments to a separate partition",
             retry_after_s=1.0,
         )
 
@@ -263,7 +265,8 @@ class BulkLoad:
         schema = self._writing.ingest.schema_for(self._topic, target.schema.schema.arrow, found)
         if schema.family != target.schema.family:
             raise InvalidEventError(
-                "values of the segments do not go with those that came since they were begun", hint="begin them again"
+                "values of the segments do not fit the type of events appended since they were begun",
+                hint="begin them again",
             )
 
     def _try(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added | str:

@@ -84,14 +84,14 @@ class ReaderEngine:
                     break
         if self.layout.following.exists():
             raise CatalogNotFoundError(
-                "the copy of a server's catalog is not whole yet",
+                "the copy of a server's catalog is not complete yet",
                 path=str(self.layout.root),
-                hint="it is when `aggregator follow` has copied all that there was at its beginning",
+                hint="wait until `aggregator follow` has copied everything that existed when it started",
             )
         if any(self.layout.segments.glob("*/*")) or any(self.layout.log.glob("*")):
             raise CatalogNotFoundError("its manifest is missing", path=str(self.layout.manifest), hint=REBUILD)
         raise CatalogNotFoundError(
-            "no catalog found", path=str(self.layout.root), hint="open it for writing to make one"
+            "no catalog found", path=str(self.layout.root), hint="open it for writing to create one"
         )
 
     def _start(self) -> None:
@@ -132,8 +132,8 @@ class ReaderEngine:
             contents = self.manifest.load()
         if contents.change < self._tail.change:
             raise CorruptManifestError(
-                f"what can be read of the manifest ends with change {contents.change}, older than {self._tail.change}, "
-                "which was its last one",
+                f"the readable part of the manifest ends with change {contents.change}, before its last one, "
+                f"{self._tail.change}",
                 path=str(self.layout.manifest),
                 hint=RECOVER,
             )

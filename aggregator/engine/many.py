@@ -238,7 +238,8 @@ class ManyEngine(ReaderEngine):
         self._ask_all([self._members[place].refresh for place in others])
         if len({each.info.keys for _, each in mine}) > 1:
             raise InvalidRequestError(
-                f"the topic {name!r} has keys of text in one catalog, and of bytes in another", hint="read them apart"
+                f"the topic {name!r} has text keys in one catalog and binary keys in another",
+                hint="read them separately",
             )
         pins = _Pins([])
 
@@ -313,9 +314,9 @@ def _check_distinct(members: Sequence[ReaderEngine]) -> None:
         other = known.setdefault(identity, member.address)
         if identity and other != member.address:
             raise InvalidRequestError(
-                "two of the catalogs are one, or copies of one, and would count twice",
+                "two of the catalogs are the same, or copies, so events would count twice",
                 path=member.address,
-                hint=f"name this one or {other}",
+                hint=f"use either this one or {other}",
             )
 
 

@@ -134,5 +134,5 @@ def _damaged(path: Path) -> Quarantined:
 
 def _unknown(what: str, directory: Path) -> InvalidRequestError:
     return InvalidRequestError(
-        f"no {what} is in quarantine", path=str(directory), hint="`aggregator quarantine list` shows what is there"
+        f"no {what} is in quarantine", path=str(directory), hint="see `aggregator quarantine list`"
     )

@@ -73,7 +73,7 @@ class Standby:
             except Exception as error:  # without this thread there is no takeover
                 if type(error) is not told:
                     known = isinstance(error, EsdbError | OSError)
-                    message = "following %s failed, and will be tried again: %s"
+                    message = "following %s failed and will be retried: %s"
                     logger.warning(message, self._store.address, error, exc_info=None if known else error)
                 told = type(error)
             if self.may_take.is_set() or self._ending.wait(self.lease_s / LOOKS):

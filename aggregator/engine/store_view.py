@@ -86,7 +86,7 @@ class StoreView:
             raise InvalidRequestError(
                 "the catalog has no store",
                 path=str(self._backend.layout.root),
-                hint="give it one: `aggregator store set CATALOG --store s3://…`, or `store` when it is opened",
+                hint="set one with `aggregator store set CATALOG --store s3://…`, or with `store` when opening it",
             )
         return self._backend.objects
 
@@ -100,7 +100,7 @@ class StoreView:
             return _live(self._backend)
         found = self._backend.state.topics.get(topic)
         if found is None:
-            raise TopicNotFoundError(f"there is no topic {topic!r}", path=str(self._backend.layout.root))
+            raise TopicNotFoundError(f"no topic {topic!r}", path=str(self._backend.layout.root))
         with self._backend.state.view_lock:
             return list(found.segments.view())
 

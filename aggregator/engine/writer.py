@@ -103,13 +103,13 @@ def _check_limits(limits: Limits) -> None:
         given = getattr(limits, name)
         if given is not None and given < MIN_BYTES:
             raise InvalidRequestError(
-                f"{name} of a catalog is at least {MIN_BYTES:,}, not {given:,}",
-                hint="manifest and log alone take more than that",
+                f"{name} of a catalog must be at least {MIN_BYTES:,}, not {given:,}",
+                hint="manifest and log alone need more",
             )
     if limits.disk_bytes is not None and limits.disk_bytes <= (limits.max_bytes or 0):
         raise InvalidRequestError(
             f"disk_bytes {limits.disk_bytes:,} must be more than max_bytes {limits.max_bytes:,}",
-            hint="at disk_bytes appends are refused: leave retention room to remove the oldest segments before that",
+            hint="appends are refused at disk_bytes: leave room for retention to remove the oldest segments first",
         )
 
 
@@ -124,9 +124,9 @@ def _refuse_follower(layout: Layout) -> None:
     note = read_following(layout.following)
     if note is not None:
         raise CatalogLockedError(
-            f"the directory follows {note.url or 'a server'}: nobody else writes to it",
+            f"the directory follows {note.url or 'a server'} and cannot be written otherwise",
             path=str(layout.root),
-            hint="open it for reading, or make it a catalog of its own: `aggregator promote DIR`",
+            hint="open it for reading, or make it independent with `aggregator promote DIR`",
             holder={},
         )
 
@@ -171,7 +171,7 @@ class WriterEngine:
             undoing.callback(self.lock.release)
             if not _has_content(layout.manifest) and (segment_files(layout) or _has_content(layout.facts)):
                 raise CorruptManifestError(
-                    "the manifest is missing or empty, and there are segments or facts that it had",
+                    "the manifest is missing or empty, but segments or facts exist",
                     path=str(layout.manifest),
                     hint="restore it, or run `aggregator rebuild-manifest` on the catalog",
                 )
@@ -219,7 +219,7 @@ class WriterEngine:
         in_store, settings = self.durability.mode == "store", self.store
         if settings is None:
             if in_store:
-                raise InvalidRequestError('durability="store" needs a store', hint="give its address, as store=…")
+                raise InvalidRequestError('durability="store" needs a store', hint="pass its address as store=…")
             return None
         from aggregator.engine.shipping.attached import attach  # imported here: most catalogs have no store
         from aggregator.engine.shipping.shipper import Shipper
@@ -267,7 +267,7 @@ class WriterEngine:
         self.objects.store  # noqa: B018  raises for an invalid address
         if before is not None and before.address != self.store.address and self.objects.lacking(rows.all()):
             raise InvalidRequestError(
-                f"segments of the catalog lie in {before.address}, and not all of them in {self.store.address}",
+                f"segments of the catalog are in {before.address}, but not all of them in {self.store.address}",
                 path=str(self.layout.root),
                 hint="copy the objects there first, with the store's own tools",
             )

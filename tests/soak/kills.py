@@ -47,7 +47,7 @@ PATIENCE_S = 60.0
 OPEN_SECONDS = 10.0
 TOPIC, STREAMS, SMALL = "t", "logs", "small"
 WRITERS = ("v", "w", "x", "y", "z")  # of small batches
-OF_A_CUT = ("are missing", "cut short", "the log has lost the last of its events")
+OF_A_CUT = ("are missing", "cut short", "the log has lost its last events")
 
 Key = tuple[str, str, int]
 """Topic, partition (of a small batch: its writer), sequence."""

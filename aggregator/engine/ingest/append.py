@@ -465,10 +465,10 @@ def batch_key(producer: str | None, sequence: int | None) -> tuple[str, int] | N
     if producer is None and sequence is None:
         return None
     if producer is None or sequence is None:
-        raise InvalidEventError("a producer and a sequence go together", hint="give both, or neither")
+        raise InvalidEventError("producer and sequence must be passed together", hint="pass both, or neither")
     check_name(producer, "producer")
     if isinstance(sequence, bool) or not isinstance(sequence, int) or not -(2**63) <= sequence < 2**63:
-        raise InvalidEventError(f"a sequence must be a whole number of 64 bits, not {sequence!r}")
+        raise InvalidEventError(f"a sequence must be a 64-bit whole number, not {sequence!r}")
     return producer, sequence
 
 
@@ -481,7 +481,7 @@ def _remembered(partition: Partition, key: tuple[str, int] | None, digest: int, 
     if entry is not None and (entry.fingerprint, entry.count) != (digest, count):
         raise SequenceConflictError(
             f"sequence {sequence} of producer {producer!r} was appended before with other events",
-            hint="give each new batch a new sequence; repeat one only with the same events",
+            hint="use a new sequence for each new batch; repeat a sequence only with the same events",
         )
     return entry
 

@@ -126,5 +126,5 @@ def _one_chunk(table: pa.Table) -> bool:
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
     if len(batches) > 1:
-        raise InvalidEventError("the batch is larger than 2 GiB", hint="append it in smaller ones")
+        raise InvalidEventError("the batch is larger than 2 GiB", hint="append smaller batches")
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

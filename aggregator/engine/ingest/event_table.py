@@ -43,7 +43,7 @@ def taken_in(given: Any) -> pa.Table | pa.RecordBatch | Rows:
     if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
         raise InvalidEventError(
             f"cannot read events from {type(given).__name__}",
-            hint="give a list of events: [{…}], a pyarrow table, or anything with __arrow_c_stream__ (pandas …)",
+            hint="pass a list of events: [{…}], a pyarrow table, or anything with __arrow_c_stream__ (pandas …)",
         )
     return [_row(event, number) for number, event in enumerate(given)]
 
@@ -66,12 +66,12 @@ def _row(event: Any, number: int) -> dict[str, Any]:
         return row | event.indexes | event.columns
     if not isinstance(event, Mapping):
         raise InvalidEventError(
-            f"event {number} is of type {type(event).__name__}", hint="give esformat.Event, mappings, or a table"
+            f"event {number} is of type {type(event).__name__}", hint="pass esformat.Event, mappings, or a table"
         )
     row = dict(event)
     wrong = next((name for name in row if not isinstance(name, str)), None)
     if wrong is not None:
-        raise InvalidEventError(f"event {number} has a column named {wrong!r}", hint="names of columns are text")
+        raise InvalidEventError(f"event {number} has a column named {wrong!r}", hint="column names must be text")
     for name in ("space", "timestamp"):
         if name not in row:
             raise InvalidEventError(f"event {number} has no {name!r}")
@@ -126,7 +126,7 @@ def _inferred(values: list[Any]) -> pa.Array:
     if kind != array.type:
         array = pa.array(values, kind)
     if are_misread(values, kind):
-        raise TypeError("its values are of several kinds")
+        raise TypeError("its values have several types")
     return array
 
 
@@ -171,8 +171,8 @@ def _unfit(name: str, values: list[Any], reason: Exception) -> InvalidEventError
         return InvalidEventError(f"column {name!r} cannot be stored: {reason}")
     bits = values[large].bit_length()
     return InvalidEventError(
-        f"column {name!r} cannot be stored: the whole number of event {large} has {bits} bits, and 63 and a sign fit",
-        hint="give decimal.Decimal or text, or a table with a column of uint64",
+        f"column {name!r} cannot be stored: the whole number of event {large} has {bits} bits, more than 63 and a sign",
+        hint="use decimal.Decimal or text, or a table with a uint64 column",
     )
 
 

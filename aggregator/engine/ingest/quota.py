@@ -54,7 +54,7 @@ class Quota:
             "the manifest": self._manifest.size_bytes + self._manifest.facts_bytes,
             "quarantine": self.quarantine_bytes,
             "the reserve": self._reserve.size_bytes,
-            "what was read of the store": self._objects.cached_bytes,
+            "the cache of the store": self._objects.cached_bytes,
             "removed segments that open scans still read": self.waiting(),
         }
 
@@ -66,7 +66,7 @@ class Quota:
         if size_bytes > limit:
             raise InvalidEventError(
                 f"the batch has {size_bytes:,} bytes, more than the {limit:,} that fit",
-                hint="append it in smaller ones",
+                hint="append smaller batches",
             )
 
     def check(self, size_bytes: int, memory_bytes: int) -> None:
@@ -96,7 +96,7 @@ class Quota:
         held, limit = self._log.size_bytes, self._limits.log_bytes
         if held + size_bytes > limit:
             self._wake()
-            raise self._budget.refusal(f"the log holds {held:,} of {limit:,} bytes", size_bytes, limit)
+            raise self._budget.refusal(f"the log has {held:,} of {limit:,} bytes", size_bytes, limit)
 
     def check_disk(self, size_bytes: int) -> None:
         """Raise DiskFullError if a hard limit has no room for `size_bytes`, whose memory is already reserved."""
@@ -108,18 +108,18 @@ class Quota:
         """Why the disk cannot take `size_bytes` more now; None if it can."""
         limit, floor = self._limits.disk_bytes, self._limits.min_free_bytes
         if self._reserve.trouble is not None:
-            return _refused(self._reserve.trouble, "make room on the disk, as by removing the oldest events")
+            return _refused(self._reserve.trouble, "free space on the disk, for example by removing the oldest events")
         if limit is not None and self.total() + size_bytes > limit - min(limit // MARGIN_SHARE, MOST_MARGIN):
             parts = ", ".join(f"{what} {size:,}" for what, size in self._parts().items() if size)
             full = f"the catalog would pass its disk_bytes of {limit:,} with {size_bytes:,} bytes more: {parts}"
-            return _refused(full, "raise disk_bytes, or let retention keep less (max_bytes)")
+            return _refused(full, "raise disk_bytes, or lower retention (max_bytes)")
         least = self._limits.min_available_bytes
         if least is not None and (free := free_bytes(self._layout.root)) - size_bytes < least:
             full = f"{free:,} bytes are free on the disk, and min_available_bytes is {least:,}"
-            return _refused(full, "make room on the disk, or lower min_available_bytes")
+            return _refused(full, "free space on the disk, or lower min_available_bytes")
         if floor is not None and (free := free_bytes(self._layout.root)) - size_bytes < floor // FLOOR_SHARE:
             full = f"{free:,} bytes are free on the disk, and min_free_bytes is {floor:,}"
-            return _refused(full, "make room on the disk, or lower min_free_bytes")
+            return _refused(full, "free space on the disk, or lower min_free_bytes")
         return None
 
     # ------------------------------------------------------------ segments that wait for scans

@@ -71,9 +71,7 @@ class ConsistencyCheck:
     def check_manifest(self, noted: int) -> None:
         """Report changes of the manifest that are lost. noted: its last change, according to the log."""
         if self._change < noted:
-            what = (
-                f"its last {noted - self._change} changes are lost: what segments, log and facts tell is brought back"
-            )
+            what = f"its last {noted - self._change} changes are lost: they are rebuilt from segments, log and facts"
             self._report(self._layout.manifest, what, TAKEN_IN)
 
     def check_segments(self) -> None:
@@ -147,7 +145,7 @@ class ConsistencyCheck:
             except EsdbError as error:
                 aside = set_aside(self._layout, path)
                 self._report(
-                    path, f"a file that the manifest does not name: {error.message}", f"{SET_ASIDE}: {aside.name}"
+                    path, f"a file that the manifest does not list: {error.message}", f"{SET_ASIDE}: {aside.name}"
                 )
         there = {each.info.number for _, each in found}
         # Made from others: unfinished work if all of those still exist, else what remains of them.
@@ -228,7 +226,7 @@ class ConsistencyCheck:
         if not logged.outside(info.partition, spans, self._sealed_index(info.partition), info.last_index + 1):
             return False
         aside = set_aside(self._layout, path)
-        message = f"a crash left it of a seal, and the log has lost the last of its events ({_described(info)})"
+        message = f"a crash interrupted its seal, and the log has lost its last events ({_described(info)})"
         self._report(path, message, f"{SET_ASIDE}: {aside.name}")
         return True
 
@@ -240,14 +238,14 @@ class ConsistencyCheck:
             count, first, end = sum(end - first for first, end in passed_over), passed_over[0][0], passed_over[-1][1]
             events = f"{count} events of partition {partition}, with record indexes from {first} to {end - 1}"
             message = (
-                f"{events}, are in no segment, and are passed over: later ones that only a segment has were sealed"
+                f"{events}, are in no segment and are skipped: later events, which only a segment has, were sealed"
             )
             self._report(self._layout.log, message, KEPT)
 
     def _take_in(self, path: Path, each: FoundSegment) -> None:
         self.is_old_copy = True
         adopt_segment(self._state, self._manifest, each)
-        self._report(path, f"the manifest did not name it ({_described(each.info)}): it may be an old copy", TAKEN_IN)
+        self._report(path, f"the manifest did not list it ({_described(each.info)}): it may be an old copy", TAKEN_IN)
 
     # ------------------------------------------------------------ files that are not what the manifest says
 
@@ -261,7 +259,7 @@ class ConsistencyCheck:
         self._manifest.correct_segment(found.info)
         self._state.change_segments(topic, self._manifest.change(), [found.info], [info.number], {})
         lost = info.rows - found.info.rows
-        self._report(path, f"another file came in its place, whole, with {lost} events less", TAKEN_IN)
+        self._report(path, f"it was replaced by another valid file, with {lost} events fewer", TAKEN_IN)
 
     def check_contents(self, topic: Topic) -> list[int]:
         """Read a topic's segment files from end to end, move damaged ones to quarantine and report missing ones. Return
@@ -340,7 +338,7 @@ class ConsistencyCheck:
         try:
             facts, change = read_facts(path)
             if facts.settings.identity != self._manifest.get(IDENTITY):
-                raise CorruptManifestError("it is of another catalog")
+                raise CorruptManifestError("it belongs to another catalog")
         except (CorruptManifestError, UnknownVersionError) as error:
             aside = set_aside(self._layout, path)
             self._report(path, f"it is newer than the manifest, but {error.message}", f"{SET_ASIDE}: {aside.name}")
@@ -401,7 +399,7 @@ class ConsistencyCheck:
     def _sweep(self, path: Path) -> None:
         path.unlink()
         self.swept.append(self._name(path))
-        logger.info("swept %s, which a crash left", path)
+        logger.info("removed %s, left by a crash", path)
 
     def _report_missing(self, path: Path, info: SegmentInfo) -> None:
         """Report a missing segment, once per opening. If it is in quarantine, its problem is already known."""

@@ -37,9 +37,9 @@ def promote(layout: Layout, clock: Callable[[], int]) -> Following:
             raise InvalidRequestError("the directory is not the copy of a follower", path=str(layout.root))
         if not note.whole:
             raise InvalidRequestError(
-                "the directory is not a whole copy yet, or had to begin anew",
+                "the directory is not a complete copy yet, or had to restart",
                 path=str(layout.root),
-                hint="let the follower go on until `aggregator stats` says that it is whole",
+                hint="run the follower until `aggregator stats` says that the copy is complete",
             )
         with contextlib.closing(Manifest(layout.manifest)) as manifest:
             _refuse_stores(layout, manifest)
@@ -60,9 +60,9 @@ def _refuse_stores(layout: Layout, manifest: Manifest) -> None:
     settings = StoredRows(manifest).settings()
     if settings is not None:
         raise InvalidRequestError(
-            f"the catalog that is followed has a store, {settings.address}: who writes to it is decided there",
+            f"the followed catalog has a store, {settings.address}, which decides who writes to it",
             path=str(layout.root),
-            hint="`aggregator serve --standby` takes it over; `aggregator restore` makes a copy in an empty directory",
+            hint="take it over with `aggregator serve --standby`, or copy it with `aggregator restore`",
         )
 
 

@@ -54,7 +54,7 @@ def rebuild(
     Raises CatalogNotFoundError, CatalogLockedError, StoreError, OSError; then the old manifest is unchanged.
     """
     if not (layout.segments.is_dir() or layout.log.is_dir()):
-        raise CatalogNotFoundError("no catalog found: neither segments nor a log", path=str(layout.root))
+        raise CatalogNotFoundError("no catalog found: there are neither segments nor a log", path=str(layout.root))
     lock = WriterLock(layout.writer_lock)
     try:
         for path in layout.root.glob(_NEW + "*"):  # from an interrupted attempt
@@ -150,7 +150,7 @@ def _read_all(
             aside = set_aside(layout, path)
             name = str(path.relative_to(layout.root))
             quarantined.append(name)
-            message = error.message if isinstance(error, EsdbError) else "a directory is in its place"
+            message = error.message if isinstance(error, EsdbError) else "expected a file, found a directory"
             manifest.add_problem(Problem(name, message, f"{SET_ASIDE}: {aside.name}", clock()))
         progress(done, total)
     read = [done]
@@ -237,7 +237,7 @@ def _restore(
     try:
         facts, change = read_facts(path)
     except FileNotFoundError:
-        return Restored(), (_without_facts(path.name, "is not there"),), {}
+        return Restored(), (_without_facts(path.name, "is missing"),), {}
     except (CorruptManifestError, UnknownVersionError) as error:
         set_aside(layout, path)
         quarantined.append(path.name)
@@ -246,14 +246,14 @@ def _restore(
     restored = restore(facts, change, state, manifest, logged)
     missing = list(restored.missing)
     if facts.passed_over:
-        missing.append(f"{path.name} is of a newer version: {facts.passed_over} lines of it were passed over")
+        missing.append(f"{path.name} is of a newer version: {facts.passed_over} of its lines were skipped")
     return restored, tuple(missing), {number: end for number, (_, end) in logged.items()}
 
 
 def _without_facts(name: str, why: str) -> str:
     return (
-        f"{name} {why}: topics of which segments and log hold no event, later policies, pipes, and erasures and "
-        "truncations under way are not brought back; positions of before are refused"
+        f"{name} {why}: topics without events in segments or log, later policies, pipes, and erasures and "
+        "truncations in progress are not restored; positions from before are refused"
     )
 
 
@@ -284,9 +284,7 @@ def _unfinished(layout: Layout, found: Collection[tuple[Place, FoundSegment]]) -
         if all(info in held for info in newer):
             left_out |= {info.number for info in newer}
         else:
-            missing.append(
-                f"{max(lost for _, lost in torn)} events that the log holds, and no segment, are passed over"
-            )
+            missing.append(f"{max(lost for _, lost in torn)} events that are in the log but in no segment are skipped")
     return left_out, missing
 
 

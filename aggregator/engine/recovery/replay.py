@@ -75,7 +75,7 @@ class Replay:
         message = pa.py_buffer(frame.body[start:])
         batch = _batch(message, schema.schema.arrow)
         if len(batch) != head.count:
-            raise CorruptLogError(f"a frame of {head.count} events holds {len(batch)}")
+            raise CorruptLogError(f"a frame of {head.count} events has {len(batch)}")
         piece = make_piece(head.first_index, schema, batch, message.size, self._clock())
         if head.first_index < partition.visible_end:  # a segment has it, except for erased events at its end
             piece = piece.from_index(partition.visible_end)

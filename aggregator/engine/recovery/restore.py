@@ -30,8 +30,8 @@ class Restored:
             return ()
         shown = ", ".join(self.contradictions[:_SHOWN]) + (", …" if len(self.contradictions) > _SHOWN else "")
         return (
-            f"segments and log contradict the facts ({shown}): those were left out, and so were pipes and the identity "
-            "of the catalog; positions of before are refused",
+            f"segments and log contradict the facts ({shown}): these, the pipes and the identity "
+            "of the catalog were left out; positions from before are refused",
         )
 
 

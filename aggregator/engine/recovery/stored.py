@@ -78,7 +78,7 @@ def _described(objects: Objects, stored: StoredSegment, path: Path) -> FoundSegm
             hasher.update(part)
             file.write(part)
     if hasher.intdigest() != stored.checksum:
-        return CorruptSegmentError("its bytes do not have the checksum in its name")
+        return CorruptSegmentError("its checksum does not match the one in its name")
     try:
         return describe_segment(path, stored.number)
     except CorruptSegmentError as error:

@@ -123,7 +123,7 @@ class Quarantine:
         if abs(now - self._said_us) < SAID_EVERY_US:
             self._unsaid += 1
             return
-        more = f" ({self._unsaid} more batches were set aside before)" if self._unsaid else ""
+        more = f" ({self._unsaid} more batches since the last message)" if self._unsaid else ""
         self._said_us, self._unsaid = now, 0
         logger.error("set aside in quarantine: %s%s", describe(batch, self._state), more)
 
@@ -185,7 +185,7 @@ class Quarantine:
     ) -> None:
         message = (
             f"{rows} events of topic {topic.info.name!r}, partition {partition.name!r}, record indexes {span[0]} to "
-            f"{span[1]}, could be neither sealed nor told apart from erased ones: {type(error).__name__}"
+            f"{span[1]}, could neither be sealed nor distinguished from erased events: {type(error).__name__}"
         )
         logger.error("%s; dropped", message)
         self._manifest.add_problem(Problem("quarantine", message, "dropped", self._clock()))
@@ -213,11 +213,11 @@ class Quarantine:
             if self._state.is_deleted(found.facts["topic_number"]):
                 continue  # `sweep` deletes it
             if found.batch.partition not in self._state.partitions:
-                self._report(path.name, "the manifest does not know its topic: it may be an old copy", "left there")
+                self._report(path.name, "its topic is not in the manifest, which may be an old copy", "left there")
                 self._spared.add(number)
             elif found.batch.last_index >= sealed.get(found.batch.partition, 0) and not in_log(found.batch):
                 self._manifest.apply(Edit(quarantined=[found.batch], producers=found.producers))
-                self._report(path.name, "the manifest did not name it: it may be an old copy", "taken in")
+                self._report(path.name, "it was not in the manifest, which may be an old copy", "taken in")
         for batch in self._manifest.quarantined():
             partition = self._state.partitions[batch.partition][1]
             partition.next_index = max(partition.next_index, batch.last_index + 1)
@@ -243,7 +243,7 @@ def describe(batch: QuarantinedBatch, state: CatalogState) -> str:
 
 def problems_of(batches: Iterable[QuarantinedBatch], state: CatalogState) -> list[Problem]:
     """The problems of batches in quarantine, which last as long as the batches are there."""
-    action = "set aside in quarantine: `aggregator quarantine` shows, exports, retries and drops it"
+    action = "set aside in quarantine: show, export, retry or drop it with `aggregator quarantine`"
     return [
         Problem(f"quarantine/{file_name(batch.number)}", describe(batch, state), action, batch.created_us)
         for batch in batches

@@ -118,11 +118,11 @@ def describe_batch(path: Path, number: int) -> FoundBatch:
         with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
             facts = json.loads(reader.schema.metadata[PROPERTY.encode()])
         if facts["number"] != number:
-            raise ValueError(f"it says that it is number {facts['number']}")
+            raise ValueError(f"it has number {facts['number']}, not {number}")
         found = FoundBatch(_described(path, facts), facts)
         _ = found.producers
     except (pa.ArrowInvalid, ValueError, KeyError, TypeError, IndexError) as error:
-        raise CorruptLogError(f"no quarantined batch can be read from it: {error}", path=str(path)) from None
+        raise CorruptLogError(f"it is not a quarantined batch: {error}", path=str(path)) from None
     return found
 
 
@@ -175,7 +175,7 @@ def without_hidden(batches: Iterable[pa.RecordBatch], hidden: Hidden) -> list[pa
             kept = batch.filter(pa.array(~mask))
             kept.validate(full=True)
         except pa.ArrowException as error:
-            raise CorruptLogError(f"events cannot be told apart from erased ones: {error}") from None
+            raise CorruptLogError(f"events cannot be distinguished from erased ones: {error}") from None
         if len(kept):
             left.append(kept)
     return left

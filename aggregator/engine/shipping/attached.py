@@ -74,7 +74,7 @@ def attach(layout: Layout, store: Store, lease_s: float, identity: str, *, in_st
         if found is None or found.terms.run not in note.runs:
             raise
         raise StoreUnreachableError(
-            "an earlier attempt took the lease just now", path=store.address, hint="open the catalog again"
+            "an earlier attempt has just taken the lease", path=store.address, hint="open the catalog again"
         ) from None
     sequence, shipped, shipped_us, missing = _follow(store, note, layout)
     for position, data in missing:
@@ -112,9 +112,9 @@ def _check_mine(store: Store, note: StoreNote, seen: Seen | None, identity: str)
     if note.runs:
         raise fenced(store.address)
     raise InvalidRequestError(
-        f"the store has this catalog already, written by {seen.terms.holder}",
+        f"the store already has this catalog, written by {seen.terms.holder}",
         path=store.address,
-        hint="`aggregator restore` brings it into an empty directory, `aggregator serve --standby` takes it over",
+        hint="copy it with `aggregator restore`, or take it over with `aggregator serve --standby`",
     )
 
 
@@ -123,22 +123,22 @@ def _check_identity(store: Store, identity: str) -> None:
         found = json.loads(store.get(CATALOG))["identity"]
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(
-            f"whose catalog the store has cannot be read: {error!r}",
+            f"cannot read which catalog the store has: {error!r}",
             path=store.path_of(CATALOG),
-            hint="look what answers at its address",
+            hint="check what responds at this address",
         ) from None
     if found != identity:
         raise InvalidRequestError(
-            "the store has another catalog", path=store.address, hint="give each catalog a prefix of its own"
+            "the store has another catalog", path=store.address, hint="use a separate prefix for each catalog"
         )
 
 
 def _locked(store: Store, found: Seen | None) -> CatalogLockedError:
     who = "another process" if found is None else found.terms.holder
     return CatalogLockedError(
-        f"the catalog in the store was taken by {who}",
+        f"the catalog in the store belongs to {who}",
         path=store.address,
-        hint="one process may write to it",
+        hint="only one process may write to it",
         holder={},
     )
 

@@ -53,7 +53,7 @@ def lay(directory: Path, position: int, data: bytes, *, durable: bool = True) ->
         descriptor = create_file(path, os.O_WRONLY | os.O_TRUNC)
         length = 0
     try:
-        with naming(str(path), "with room it can go on"):
+        with naming(str(path), "it continues once there is free space"):
             if length < FILE_HEADER_BYTES:
                 os.pwrite(descriptor, encode_file_header(start), 0)
             at, left = position - start, memoryview(data)

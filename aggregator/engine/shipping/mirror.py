@@ -90,7 +90,7 @@ class Mirror:
             raise CatalogNotFoundError(
                 "no catalog found"
                 if self._until_us is None
-                else "there was no catalog at that time, or its history does not go back so far",
+                else "the catalog did not exist at that time, or its history does not go back that far",
                 path=self._store.address,
             )
         self._read_on()

@@ -84,7 +84,7 @@ def begin_following(layout: Layout, store: Store) -> None:
     lock = layout.writer_lock  # alone it is left by an `init` without enough space
     if layout.root.exists() and any(path != lock for path in layout.root.iterdir()) and not mine:
         raise InvalidRequestError(
-            "the directory is not empty", path=str(layout.root), hint="give one that is empty, or not there yet"
+            "the directory is not empty", path=str(layout.root), hint="use one that is empty or does not exist yet"
         )
     create_directory(layout.root)
     for path in manifest_files(layout.manifest):

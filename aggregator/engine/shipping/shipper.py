@@ -56,7 +56,7 @@ SHARE_OF_TIME = 10
 PUSH_THREADS = 4
 TIDY_S = 60.0
 """Seconds between searches for objects that the store no longer needs."""
-MAKE_AGAIN = "whether the change is kept, the next opening decides: make it again"
+MAKE_AGAIN = "the next opening decides whether the change is kept: repeat it then"
 _PAUSE_S = 0.2
 """Pause before the next attempt after the store failed, in seconds."""
 
@@ -156,7 +156,7 @@ class Shipper:
             raise self._failure
         if self.lease.left_s > 0:
             return None
-        return f"the store does not answer, and the lease of {self.lease.terms.length_s:g} s is over"
+        return f"the store does not answer, and the lease of {self.lease.terms.length_s:g} s has expired"
 
     def hold(self, end: int) -> None:
         """Wait until everything written up to a position may be acknowledged. Raises LogFailedError."""
@@ -177,9 +177,9 @@ class Shipper:
                 self._tell("ship", error)
                 if self._resting or self._wait(_PAUSE_S):
                     raise LogFailedError(
-                        f"the catalog was closed while its store was of no use: {error.message}",
+                        f"the catalog was closed while its store failed: {error.message}",
                         path=error.path,
-                        hint="whether the batch is kept, the next opening decides: append it again with its sequence",
+                        hint="the next opening decides whether the batch is kept: repeat it with the same sequence",
                     ) from None
 
     def note_change(self, *, facts: bool) -> None:
@@ -356,7 +356,7 @@ class Shipper:
                 self._tell("renew", error)
                 if self._resting or self._wait(_PAUSE_S):
                     raise LogFailedError(
-                        f"the catalog was closed while its store was of no use: {error}",
+                        f"the catalog was closed while its store failed: {error}",
                         path=self._store.address,
                         hint=MAKE_AGAIN,
                     ) from None
@@ -442,7 +442,7 @@ class Shipper:
             self._store.put_file(name, path)
         except FileNotFoundError:
             self._lost.add(name)
-            logger.warning("%s is not there, and does not go to the store", path)
+            logger.warning("%s is missing and cannot be uploaded to the store", path)
         return name
 
     # ------------------------------------------------------------ the threads
@@ -545,9 +545,9 @@ class Shipper:
             else:
                 self.ship()
         except (EsdbError, OSError) as error:
-            logger.warning("the catalog's store does not have all of it: %s", error)
+            logger.warning("the catalog is not completely in its store: %s", error)
 
 
 def _told(error: Exception) -> str:
     what = error if isinstance(error, EsdbError | OSError) else repr(error)
-    return f"shipping failed, and will be tried again: {what}"
+    return f"shipping failed and will be retried: {what}"

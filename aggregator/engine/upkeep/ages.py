@@ -93,15 +93,15 @@ class Ages:
             self._manifest.put(CLOCK, self._ages.encode())
         if doubt is None and self._told:
             self._forget()
-            logger.info("the clock is believed again")
+            logger.info("the clock is trusted again")
         elif doubt is not None and not self._told:
             report = self.report()
             message = (
-                f"the clock shows {_moment(report.wall_us)}, which is further ahead than can have passed: "
-                f"ages are counted as if it were {_moment(report.believed_us)}"
+                f"the clock shows {_moment(report.wall_us)}, more time than can have passed: "
+                f"ages are computed as if it were {_moment(report.believed_us)}"
             )
             logger.warning("%s", message)
-            action = "retention by age waits; `aggregator clock --believe` where the clock is right"
+            action = "retention by age is paused; if the clock is right, run `aggregator clock --believe`"
             self._manifest.add_problem(Problem(SUBJECT, message, action, report.believed_us))
         self._told = doubt is not None
 

@@ -77,8 +77,8 @@ class Erasures:
             self._put(stones)
         if self._manifest.keep_facts() is False:
             raise StoreUnreachableError(
-                "the events are hidden here, and the catalog's store does not know yet: who takes over has them back",
-                hint="erase the space again, which waits for the store",
+                "the events are hidden here, but not yet in the catalog's store: a takeover would bring them back",
+                hint="erase the space again, to wait for the store",
             )
         names = {stone.partition: state.partitions[stone.partition][1].name for stone in stones}
         shown = space if topic.binary_keys else space.decode()

@@ -149,7 +149,7 @@ class Rewriter:
             )
             if not report.ok:
                 failed = next(check for check in report.checks if not check.ok)
-                reason = f"erasing left something: {failed.what}: {failed.found}"
+                reason = f"erasing left residue: {failed.what}: {failed.found}"
                 raise esformat.CorruptSegmentError(reason, path=str(out))
             return self._described(out, info)
 

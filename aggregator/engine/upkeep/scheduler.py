@@ -208,7 +208,7 @@ class Scheduler:
 
     def _report(self, who: object, what: str, error: Exception) -> None:
         expected = isinstance(error, EsdbError | OSError)
-        message = f"{what} failed, and will be tried again: {error if expected else repr(error)}"
+        message = f"{what} failed and will be retried: {error if expected else repr(error)}"
         if message != self._failing.get(who):
             logger.warning("%s", message, exc_info=None if expected else error)
         self._failing[who] = message

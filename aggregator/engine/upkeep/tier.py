@@ -203,7 +203,8 @@ class Tier:
         missing = [info for info in wanted if info.number not in settled]
         if missing:
             raise failed or StoreError(
-                "a segment was removed before it arrived", path=self._objects.store.path_of(object_name(missing[0]))
+                "a segment was removed before its upload ended",
+                path=self._objects.store.path_of(object_name(missing[0])),
             )
 
     def _put(self, info: SegmentInfo, failed: Event) -> bool:
@@ -228,7 +229,7 @@ class Tier:
                 failed.set()
             raise
         if found != info.size_bytes:
-            raise StoreError(f"{found:,} bytes arrived, not {info.size_bytes:,}", path=store.path_of(name))
+            raise StoreError(f"the object has {found:,} bytes, not {info.size_bytes:,}", path=store.path_of(name))
         return True
 
     def _check_file(self, info: SegmentInfo, path: Path) -> None:
@@ -240,9 +241,9 @@ class Tier:
         if found != info.checksum:
             self._damaged.add(info.number)
             raise CorruptSegmentError(
-                "the segment is damaged, and is not put into the store",
+                "the segment is damaged and was not uploaded to the store",
                 path=str(path),
-                hint="`aggregator verify` sets it aside",
+                hint="run `aggregator verify`, which sets it aside",
             )
         self._damaged.discard(info.number)
 
@@ -297,7 +298,7 @@ class Tier:
                 if info.number not in self._arrived or info.number in self._state.let_go or not self._is_live(info):
                     continue
                 if not self._objects.is_whole(info, self._check_going_on):
-                    self._lost(info, "the object is damaged or missing: the segment is put there again")
+                    self._lost(info, "the object is damaged or missing: the segment will be uploaded again")
                     continue
                 with self._moving:
                     self._let_go(info)
@@ -408,7 +409,7 @@ class Tier:
                 self._objects.forget(info)
                 found.append(self._report(info, "the object is damaged or missing", "reported"))
             else:
-                found.append(self._lost(info, "put there again from the disk"))
+                found.append(self._lost(info, "uploaded again from the disk"))
         subjects = {problem.subject for problem in found}
         address = self._objects.store.address
         known = [p for p in self._manifest.problems() if p.subject.startswith(address) and p.subject not in subjects]

@@ -91,8 +91,8 @@ class Topics:
         """Wait until the catalog's store knows which topics were deleted. Raises StoreUnreachableError."""
         if self._manifest.keep_facts() is False:
             raise StoreUnreachableError(
-                "the topic is gone here, and the catalog's store does not know yet: who takes over has it back",
-                hint="delete it again, which waits for the store",
+                "the topic is deleted here, but not yet in the catalog's store: a takeover would bring it back",
+                hint="delete it again, to wait for the store",
             )
 
     def _take_out(self, topic: Topic) -> None:
@@ -122,4 +122,4 @@ class Topics:
             try:
                 step()
             except (OSError, EsdbError) as error:
-                logger.warning("files of a deleted topic are still there: %s", error)
+                logger.warning("files of a deleted topic still exist: %s", error)

@@ -129,7 +129,9 @@ class Upkeep:
             limits.append((self._state.topic_of(number).info.retention.bytes, mine))
         much = any(limit is not None and size > limit // WAITING_SHARE for limit, size in limits)
         if much and not self._told_waiting:
-            logger.warning("open scans keep %d bytes of removed segments: limits are passed until they end", waiting)
+            logger.warning(
+                "open scans keep %d bytes of removed segments: limits are exceeded until the scans end", waiting
+            )
         self._told_waiting = much
 
     def _doomed(self, topics: Iterable[Topic] | None, instead: Retention | None = None) -> list[Expired]:
@@ -322,8 +324,8 @@ class Upkeep:
             for one in damaged or group:
                 self._unmergeable.add(one.number)
                 message = f"it cannot be merged with others: {type(error).__name__}: {error}"
-                logger.warning("%s: %s; passed over", self._layout.segment(one.number), message)
-                self._manifest.add_problem(Problem(segment_name(one.number), message, "passed over", self._clock()))
+                logger.warning("%s: %s; skipped", self._layout.segment(one.number), message)
+                self._manifest.add_problem(Problem(segment_name(one.number), message, "skipped", self._clock()))
 
     def _is_damaged(self, segment: SegmentInfo) -> bool:
         """Whether the file of a segment is damaged. An evicted segment counts as undamaged: it is checked elsewhere."""

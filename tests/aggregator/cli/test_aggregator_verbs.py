@@ -385,7 +385,7 @@ def test_rebuild_manifest_with_and_without_facts(command, clicks):
     (stored / "catalog.facts").unlink()
     lost = command("rebuild-manifest", "copy")
     assert lost.status == 1
-    assert "catalog.facts is not there: topics of which" in lost.err
+    assert "catalog.facts is missing: topics without" in lost.err
     (stored / "manifest.sqlite").unlink()
     facts = command("rebuild-manifest", "copy", "--json").json
     assert (facts["pipes"], facts["hidden"], len(facts["missing"])) == (0, 0, 1)

@@ -36,7 +36,7 @@ def test_restore(command, tmp_path: Path):
     found = json.loads(done.text)
     assert (found["segments"], found["log_bytes"] > 0) == (1, True)
     done = command("restore", address, str(tmp_path / "early"), "--at", "2020-01-01")
-    assert (done.status, "no catalog at that time" in done.err) == (2, True)
+    assert (done.status, "did not exist at that time" in done.err) == (2, True)
 
 
 def test_restore_of_a_damaged_store(command, tmp_path: Path):

@@ -83,7 +83,7 @@ def test_what_is_wrong(command, tmp_path):
     command("store", "push", "data")
     objects(tmp_path)[0].unlink()
     failed = command("store", "verify", "data")
-    assert (failed.status, failed.err.count("put there again")) == (1, 1)
+    assert (failed.status, failed.err.count("uploaded again")) == (1, 1)
     assert command("store", "push", "data").text.startswith("1 segment put")
     assert command("store", "verify", "data", "--json").json["problems"] == []
     command("store", "evict", "data", "--keep-local", "bytes=0")

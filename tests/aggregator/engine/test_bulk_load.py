@@ -258,7 +258,7 @@ def test_mistakes(catalog, tmp_path):
     with esformat.create(tmp_path / "b.esdb") as writer:
         writer.add_table(table.select(["space", "timestamp"]))
     topic = catalog.topic("clicks")
-    with pytest.raises(esformat.UsageError, match="other columns"):
+    with pytest.raises(esformat.UsageError, match="columns differ"):
         topic.add_segments([tmp_path / "a.esdb", tmp_path / "b.esdb"])
     with pytest.raises(esformat.UsageError, match="no segment"):
         topic.add_segments([])

@@ -207,7 +207,7 @@ def test_what_is_refused(tmp_path):
         (tmp_path / "no catalog").mkdir()
         with aggregator.open_many(f"{tmp_path}/*") as many:
             assert len(many.paths) == 2
-            with pytest.raises(InvalidRequestError, match="read them apart"):
+            with pytest.raises(InvalidRequestError, match="read them separately"):
                 many.topic("t").scan().count()
             assert many.topic("u").indexes == ("y",)
             with pytest.raises(ReadOnlyError):

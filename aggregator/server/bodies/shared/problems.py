@@ -72,7 +72,7 @@ _SERVERS = (
     (aggregator.FencedError, 503, "fenced", "another server has taken over the catalog"),
     (aggregator.LogFailedError, 503, "log-failed", "the log cannot be written"),
     (aggregator.ManifestFailedError, 503, "manifest-failed", "the manifest cannot be read or written at the moment"),
-    (aggregator.StoreError, 503, "store-failed", "the catalog's store does not respond, or refuses requests"),
+    (aggregator.StoreError, 503, "store-failed", "the catalog's store does not answer, or refuses requests"),
     (EsdbError, 500, "damaged", "stored data cannot be read"),
 )
 

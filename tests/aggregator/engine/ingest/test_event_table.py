@@ -117,5 +117,5 @@ def test_truth_is_no_number(catalog, values, read):
 @pytest.mark.parametrize("given", [row(), "text", 5])
 def test_no_events(catalog, given):
     """A single mapping instead of a list of events is refused with the accepted types."""
-    with pytest.raises(esformat.InvalidEventError, match=r"cannot read events from \w+; give a list of events: \[\{"):
+    with pytest.raises(esformat.InvalidEventError, match=r"cannot read events from \w+; pass a list of events: \[\{"):
         catalog.create_topic("t").append(given)

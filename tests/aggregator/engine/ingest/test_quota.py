@@ -231,8 +231,8 @@ def test_merges_wait_for_room(tmp_path):
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"max_bytes": 100_000}, "max_bytes of a catalog is at least"),
-        ({"disk_bytes": 100_000}, "disk_bytes of a catalog is at least"),
+        ({"max_bytes": 100_000}, "max_bytes of a catalog must be at least"),
+        ({"disk_bytes": 100_000}, "disk_bytes of a catalog must be at least"),
         ({"disk_bytes": 1 << 21, "max_bytes": 1 << 21}, "must be more than max_bytes"),
     ],
 )

@@ -130,7 +130,7 @@ def test_record_indexes_are_never_given_twice(root, how):
         assert catalog.write({"a": "1"}, [{"ts": 101, "msg": "newer"}]).first == receipt.last + 2
     (root.with_name("forgetful") / "catalog.facts").unlink()  # as before that file existed
     report = rebuilt(root.with_name("forgetful"))
-    assert "catalog.facts is not there" in report.missing[0]
+    assert "catalog.facts is missing" in report.missing[0]
     with aggregator.open(root.with_name("forgetful")) as catalog:
         assert catalog.write({"a": "1"}, [{"ts": 100}]).first == 0
         with pytest.raises(aggregator.InvalidRequestError, match="another catalog"):
@@ -448,7 +448,7 @@ def test_an_old_copy_of_the_manifest(root):
     shutil.copy(root.with_name("another") / "catalog.facts", root / "catalog.facts")
     forge(root, lambda lines: None)
     with aggregator.open(root) as catalog:
-        assert "of another catalog" in catalog.problems()[2].message
+        assert "belongs to another catalog" in catalog.problems()[2].message
         assert "foreign" not in catalog.topics()
 
 

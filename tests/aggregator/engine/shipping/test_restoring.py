@@ -129,7 +129,7 @@ def test_as_it_was_at_a_time(tmp_path: Path, address: str):
         with aggregator.open(tmp_path / f"at{number}") as back:
             assert numbers(back) == list(range(end))
             assert back.problems() == []
-    with pytest.raises(CatalogNotFoundError, match="no catalog at that time"):
+    with pytest.raises(CatalogNotFoundError, match="did not exist at that time"):
         aggregator.restore(address, tmp_path / "before", at=times[0][0] - 3600_000_000)
 
 

@@ -312,7 +312,7 @@ def test_something_that_answers_in_the_place_of_the_store(tmp_path: Path, addres
         topic.append(events(0))
     known = whose.read_bytes()
     whose.write_bytes(b"<html>")
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match="cannot read which catalog"):
         aggregator.open(tmp_path / "a")
     whose.write_bytes(known)
     with aggregator.open(tmp_path / "a") as catalog:

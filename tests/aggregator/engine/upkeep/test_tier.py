@@ -292,7 +292,7 @@ def test_a_store_that_moved(tmp_path, place):
         catalog.store.push()
         catalog.store.evict(keep_local={"bytes": 0})
     elsewhere = tmp_path / "elsewhere"
-    with pytest.raises(InvalidRequestError, match="and not all of them in"):
+    with pytest.raises(InvalidRequestError, match="but not all of them in"):
         opened(tmp_path, store=elsewhere.as_uri())
     elsewhere.rmdir() if elsewhere.is_dir() else None
     place.rename(elsewhere)
@@ -454,7 +454,7 @@ def test_a_damaged_file_does_not_go_up(tmp_path, place):
         filled(catalog)
         path = next((tmp_path / "data" / "segments").rglob("*.esdb"))
         path.write_bytes(path.read_bytes()[:-1] + b"?")
-        with pytest.raises(CorruptSegmentError, match="is not put into the store"):
+        with pytest.raises(CorruptSegmentError, match="was not uploaded to the store"):
             catalog.store.push()
         assert len(objects(place)) == 2
 
@@ -475,7 +475,7 @@ def test_a_damaged_object_is_not_relied_on(tmp_path, place):
         damaged(next(place.rglob("*.esdb")))
         assert catalog.store.verify() == []
         (found,) = catalog.store.verify(read=True)
-        assert found.action == "put there again from the disk"
+        assert found.action == "uploaded again from the disk"
         assert catalog.store.push() == 1
         assert catalog.store.verify(read=True) == [] == catalog.problems()
         damaged(next(place.rglob("*.esdb")))

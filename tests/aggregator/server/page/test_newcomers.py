@@ -139,6 +139,6 @@ def test_segments_behind_others(tab, server):
     page.locator(".segment").first.wait_for()
     assert page.get_by_text("are hidden behind others").count() == 0
     tab.open("topic/crowd")
-    page.get_by_text("have the same times: 3 are hidden behind others").wait_for()
+    page.get_by_text("overlap in time: 3 are hidden behind others").wait_for()
     lines = page.locator(".segment").evaluate_all("all => new Set(all.map((each) => each.getAttribute('y'))).size")
     assert lines == 24

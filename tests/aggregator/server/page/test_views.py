@@ -225,7 +225,7 @@ def test_what_goes_next(browser, tab_of, tmp_path):
             page.locator(".segment").first.wait_for()
             titles = page.locator(".segment.next title").evaluate_all("all => all.map((each) => each.textContent)")
             assert sorted(int(re.search("record indexes (\\d)", title)[1]) for title in titles) == [0] * len(expected)
-            assert all("indexes on n, goes next" in title for title in titles)
+            assert all("indexes on n, removed next" in title for title in titles)
             assert [f"Segment {n + 1}:" in " ".join(titles) for n in expected] == [True] * len(expected)
         running.catalog._backend.scheduler.stop()
         topic.erase("a")
