@@ -84,7 +84,7 @@ def test_floats_came_between(tmp_path):
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
         topic.append(whole, producer="p", sequence=1)
-        with pytest.raises(InvalidEventError, match="column 'n' of type double does not go with the int64"):
+        with pytest.raises(InvalidEventError, match="column 'n' of type double does not fit its type int64"):
             topic.append(whole.set_column(2, "n", pa.array([1.5])), producer="p", sequence=2)
         assert topic.append(whole, producer="p", sequence=1).duplicate
         assert not topic.append(whole, producer="p", sequence=3).duplicate

@@ -190,7 +190,7 @@ class Workload:
                 time.sleep(max(0.01, getattr(error, "retry_after_s", 0.0)))
                 continue
             except LogFailedError as error:
-                kept_out = "nothing of the batch was kept" in str(error)
+                kept_out = "the batch was not stored" in str(error)
                 self._note("refused" if kept_out else "unsure", key, type(error).__name__, str(error))
                 if not kept_out:
                     return

@@ -230,7 +230,7 @@ MISTAKES = {
     "no topic is named": ({"topic": ""}, False),
     "unknown option 'where'": ({"where": "x"}, False),
     "missing column 'nix' for the space": ({"space": "nix"}, False),
-    "go together": ({"producer": "x"}, False),
+    "passed together": ({"producer": "x"}, False),
     "must be a whole number": ({"producer": "x", "sequence": "y"}, False),
 }
 

@@ -50,7 +50,7 @@ class DiskReserve:
     @property
     def trouble(self) -> str | None:
         """Why no data is accepted; None while the reserve exists, or if it was never needed."""
-        return "the disk was full, and the reserve is used to make room on it" if self.spent else None
+        return "the disk was full, and the reserve is in use to free space on it" if self.spent else None
 
     def keep(self, size_bytes: int) -> None:
         """Create or enlarge the reserve, if the disk has plenty of space. Raises OSError."""

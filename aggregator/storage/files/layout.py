@@ -32,7 +32,7 @@ def replaced(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     partial.unlink(missing_ok=True)  # left by a crash
     try:
         with (
-            naming(str(path), "it stays as it was"),
+            naming(str(path), "the file is unchanged"),
             os.fdopen(create_file(partial, os.O_WRONLY, mode), "wb") as file,
         ):
             yield file

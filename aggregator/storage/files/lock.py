@@ -46,7 +46,7 @@ class WriterLock:
         self._holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
         leave_when_forked(self)
         try:
-            with naming(str(path), "make room first"):
+            with naming(str(path), "free space on the disk first"):
                 self._sign()
         except BaseException:
             self.release()
@@ -93,9 +93,9 @@ class WriterLock:
 
     def _lost(self, what: str, holder: dict[str, Any] | None = None) -> CatalogLockedError:
         return CatalogLockedError(
-            f"this process must not write any more: {what} while it had the catalog open",
+            f"this process must stop writing: {what} while it had the catalog open",
             path=str(self._path.parent),
-            hint="close it here, and open it again in the one process that writes; leave *.lock to the catalog",
+            hint="close it here, open it again in the one process that writes, and do not touch *.lock files",
             holder=holder or {},
         )
 
@@ -176,7 +176,7 @@ def _way_in(holder: dict[str, Any]) -> str:
     """What a user can do who finds the catalog locked. The file may contain anything."""
     address = holder.get("address")
     if isinstance(address, str) and _ADDRESS.fullmatch(address):
-        return f"a server has it at {address}: ask that, as in `aggregator query {address} …`"
+        return f"a server has it open at {address}: query that, as in `aggregator query {address} …`"
     return "close it there, or open it for reading only"
 
 

@@ -33,8 +33,8 @@ def parse_mode(given: int | str) -> int:
         if not isinstance(given, bool) and mode & 0o600 == 0o600 and not mode & ~0o666:
             return mode
     raise InvalidRequestError(
-        f"file_mode must be a mode of files that their owner can read and write, not {given!r}",
-        hint="0o600 (the default) is for the owner alone, 0o640 lets a group read; as text '0640'",
+        f"file_mode must be a file mode that lets the owner read and write, not {given!r}",
+        hint="0o600 (the default) is for the owner only, 0o640 lets a group read; as text '0640'",
     )
 
 

@@ -58,9 +58,9 @@ def refuse_followers(layout: Layout) -> None:
     note = read_note(layout)
     if note is not None and note.following:
         raise InvalidRequestError(
-            f"the directory follows the catalog in {note.address}, and is none of its own",
+            f"the directory only follows the catalog in {note.address}",
             path=str(layout.root),
-            hint="`aggregator serve --standby` takes over there; `aggregator restore` goes on with what it began",
+            hint="take over with `aggregator serve --standby`, or finish a restore with `aggregator restore`",
         )
 
 

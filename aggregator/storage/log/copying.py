@@ -19,7 +19,9 @@ from aggregator.storage.log.frame import FILE_HEADER_BYTES, FRAME_HEAD_BYTES, Fr
 from esformat.parts import naming, sync_directory, sync_file
 
 _CHECK_BYTES = 8  # at the end of a frame's head
-_ANOTHER_PAST = "the server lost what the follower has: promote the follower, or follow into an empty directory"
+_ANOTHER_PAST = (
+    "the server lacks records that the follower has: promote the follower, or follow into an empty directory"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def piece_of(directory: Path, position: int | None, most: int) -> Piece:
             first = max(at, start)  # skip a gap between two files
             length = max(0, min(end, acknowledged) - first)
             return Piece(path, start, first, min(length, most), acknowledged, oldest, marks.change or 0, lost)
-    raise AssertionError("the last file has none that follows")
+    raise AssertionError("the last file has no successor")
 
 
 def check_shared(directory: Path, frame: int, check: int) -> None:
@@ -83,7 +85,7 @@ def check_shared(directory: Path, frame: int, check: int) -> None:
                 stored = file.read(FRAME_HEAD_BYTES)
         if stored[-_CHECK_BYTES:] != check.to_bytes(_CHECK_BYTES, "little"):
             raise InvalidRequestError(
-                f"the log has other frames at position {frame}: what was copied is of another past",
+                f"the log has another frame at position {frame}: the copy has another history",
                 hint=_ANOTHER_PAST,
             )
 
@@ -135,9 +137,9 @@ class LogCopy:
             if len(held) < FILE_HEADER_BYTES:
                 return FILE_HEADER_BYTES - len(held)
             if decode_file_header(held) != file or (self.position is not None and file < self.position):
-                raise CorruptLogError(f"no file of the log begins at {file} behind what was copied")
+                raise CorruptLogError(f"no file of the log after the copied part begins at {file}")
         elif file != self._start or position != self.position:
-            raise CorruptLogError(f"bytes at {position} do not follow what was copied, up to {self.position}")
+            raise CorruptLogError(f"bytes at {position} do not follow the copied part, which ends at {self.position}")
         whole = FILE_HEADER_BYTES if begins else 0
         last, lacking = self.last, 0
         for item in read_frames(held, self._directory / file_name(file), position, at=whole):
@@ -165,7 +167,7 @@ class LogCopy:
         """Write durably at the end, overwriting what an earlier failure left there."""
         assert self.position is not None
         at = self.position - self._start if at is None else at
-        with naming(str(self._directory / file_name(self._start)), "it is tried again"):
+        with naming(str(self._directory / file_name(self._start)), "the follower will retry"):
             while data:
                 written = os.pwrite(self._descriptor, data, at)
                 at, data = at + written, data[written:]

@@ -164,7 +164,7 @@ def read_file(path: Path, start: int) -> memoryview:
         error.path = str(path)
         raise
     if position != start:
-        raise CorruptLogError(f"the file says that it begins at {position}, its name says {start}", path=str(path))
+        raise CorruptLogError(f"the file header has position {position}, but its name says {start}", path=str(path))
     return memoryview(data)
 
 

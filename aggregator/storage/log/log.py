@@ -266,7 +266,7 @@ class Log(Turns):
             if isinstance(error, LogFailedError):
                 self._failure = error
             elif self._failure is None:  # the store may have the data
-                self._refuse(error, "was interrupted while it went to the store")
+                self._refuse(error, "was interrupted while it was shipped to the store")
             raise
         try:
             self._commit_files([], end, sync=False, until=math.inf)
@@ -305,9 +305,9 @@ class Log(Turns):
             raise self._failure from None
         if not os.fstat(self._descriptor).st_nlink:
             self._failure = LogFailedError(
-                "the newest file of the log was deleted while the catalog was open; nothing more is taken in",
+                "the newest file of the log was deleted while the catalog was open; appends are refused",
                 path=str(self._files[-1].path),
-                hint="close the catalog: sealed events are kept",
+                hint="close the catalog; sealed events are kept",
             )
             raise self._failure
 
@@ -340,7 +340,7 @@ class Log(Turns):
     def _refuse(self, error: BaseException, what: str, file: LogFile | None = None) -> None:
         path = str((file or self._files[-1]).path)
         self._failure = LogFailedError(
-            f"the log {what}: {_reason(error)}; nothing more is taken in",
+            f"the log {what}: {_reason(error)}; appends are refused",
             path=path,
             hint="check the disk, then reopen the catalog: acknowledged events are kept",
         )
@@ -359,9 +359,9 @@ class Log(Turns):
 
     def _not_written(self, error: BaseException) -> LogFailedError:
         return LogFailedError(
-            f"the log could not be written: {_reason(error)}; nothing of the batch was kept",
+            f"the log could not be written: {_reason(error)}; the batch was not stored",
             path=str(self._files[-1].path),
-            hint="make room on the disk, then append it again",
+            hint="free space on the disk, then append the batch again",
         )
 
     # ------------------------------------------------------------ files

@@ -104,7 +104,7 @@ class FactsFile:
             except BaseException as error:
                 self._manifest.give_back_changed(changed)
                 if isinstance(error, OSError):
-                    reason = f"{self._layout.facts.name} cannot be written now: {error.strerror or error}"
+                    reason = f"{self._layout.facts.name} cannot be written at the moment: {error.strerror or error}"
                     raise ManifestFailedError(reason, path=str(self._layout.facts)) from None
                 raise
             self._trouble = ""
@@ -127,7 +127,7 @@ class FactsFile:
             return
         stored = encode_facts(whole, change)
         if len(stored) > MAX_BYTES:
-            self._give_up("there are too many erasures and truncations under way, or too many partitions")
+            self._give_up("there are too many erasures and truncations in progress, or too many partitions")
             return
         self._stored = None
         self._manifest.check_mine()
@@ -145,7 +145,7 @@ class FactsFile:
         sync_directory(self._layout.root)
         self._stored = None
         self._look()
-        message = f"it is not kept: {why}; a lost manifest could be rebuilt in parts only"
+        message = f"the file was removed: {why}; a lost manifest could be rebuilt only partly"
         self._manifest.add_problem(Problem(self._layout.facts.name, message, "removed", self._clock()))
 
     def _look(self) -> None:

@@ -78,13 +78,13 @@ def put_together(file: BinaryIO, base: Path | None, pieces: Iterable[bytes], blo
         for at in range(0, whole, _RECORD_BYTES):
             number = int.from_bytes(waiting[at : at + _NUMBER_BYTES], "little")
             if number >= blocks:
-                raise CorruptManifestError(f"there is no block {number} among {blocks}")
+                raise CorruptManifestError(f"no block {number} of {blocks}")
             file.seek(number * BLOCK_BYTES)
             file.write(waiting[at + _NUMBER_BYTES : at + _RECORD_BYTES])
         del waiting[:whole]
     file.seek(0)
     sums = b"".join(_sum(block) for block in _blocks(file))
     if waiting or checksum64(sums) != check:
-        raise CorruptManifestError("the blocks that came do not make the manifest that was copied", offset=0)
+        raise CorruptManifestError("the received blocks do not form the copied manifest", offset=0)
     file.seek(0, os.SEEK_END)
     return sums

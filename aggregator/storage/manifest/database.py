@@ -17,7 +17,7 @@ from esformat import ClosedError
 APPLICATION_ID = 0x4553_4147
 """Marks an SQLite file as a manifest: "ESAG"."""
 _BUSY_SECONDS = 10.0
-RECOVER = "open the catalog for writing: that brings back what segments, log and facts tell"
+RECOVER = "open the catalog for writing, which restores the manifest from segments, log and facts"
 """The hint for readers of a manifest that is less complete than its writer left it."""
 REBUILD = "run `aggregator rebuild-manifest` on the catalog"
 
@@ -39,7 +39,7 @@ def errors_of(path: Path) -> Iterator[None]:
     except (sqlite3.OperationalError, sqlite3.InterfaceError) as error:
         if "malformed" in str(error) or "not a database" in str(error) or "no such table" in str(error):
             raise CorruptManifestError(f"the manifest is damaged: {error}", path=str(path), hint=REBUILD) from None
-        raise ManifestFailedError(f"the manifest cannot be used now: {error}", path=str(path)) from None
+        raise ManifestFailedError(f"the manifest cannot be used at the moment: {error}", path=str(path)) from None
     except sqlite3.IntegrityError:
         raise
     except sqlite3.ProgrammingError as error:
@@ -122,7 +122,7 @@ def _check_kind(connection: sqlite3.Connection, path: Path, *, read_only: bool) 
         raise UnknownVersionError(
             f"the manifest has version {version}, this program knows {newest}",
             path=str(path),
-            hint="open the catalog with a newer version",
+            hint="use a newer version of this program",
         )
 
 

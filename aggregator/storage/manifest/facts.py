@@ -100,14 +100,14 @@ def decode_lines(stored: bytes) -> tuple[bytes, int]:
         raise CorruptManifestError(f"the file has {len(stored)} bytes, fewer than its header", offset=0)
     magic, major, _minor, _reserved, change, length, check = _HEADER.unpack_from(stored)
     if magic != MAGIC:
-        raise CorruptManifestError(f"no file of facts: it begins with {magic!r}", offset=0)
+        raise CorruptManifestError(f"not a file of facts: it begins with {magic!r}", offset=0)
     if major != MAJOR_VERSION:
         raise UnknownVersionError(f"it has version {major}, this program knows {MAJOR_VERSION}", offset=8)
     lines = stored[_HEADER.size :]
     if len(lines) != length or check != checksum64(stored[: _HEADER.size - _CHECK.size] + lines):
         raise CorruptManifestError("the checksum does not match", offset=_HEADER.size - _CHECK.size)
     if change > _MOST_INDEX:
-        raise CorruptManifestError(f"no manifest has seen {change} changes", offset=16)
+        raise CorruptManifestError(f"invalid number of changes {change}", offset=16)
     return lines, int(change)
 
 
@@ -119,7 +119,7 @@ def decode_facts(lines: bytes) -> Facts:
     while at < len(lines):
         end = lines.find(b"\n", at, at + MAX_LINE_BYTES)
         if end < 0:
-            raise CorruptManifestError("a line does not end where it must", offset=_HEADER.size + at)
+            raise CorruptManifestError("a line has no end", offset=_HEADER.size + at)
         try:
             ((kind, value),) = json.loads(lines[at:end].decode()).items()
             if kind in _DECODERS:
@@ -156,7 +156,7 @@ def _check_unique(facts: Facts, settings: int) -> None:
     }
     doubled = next((what for what, mine in keys.items() if len(set(mine)) < len(mine)), None)
     if doubled is not None or settings != 1:
-        raise CorruptManifestError(f"a {doubled} stands twice" if doubled else "it says too little, or too much")
+        raise CorruptManifestError(f"duplicate {doubled}" if doubled else "it has no settings, or several")
 
 
 # ------------------------------------------------------------ values of each kind
@@ -169,7 +169,7 @@ def _of_settings(settings: Settings) -> dict[str, Any]:
 
 def _settings(facts: dict[str, Any]) -> Settings:
     if not _IDENTITY.fullmatch(facts["identity"]):
-        raise ValueError("an identity has 16 hexadecimal digits")
+        raise ValueError("identity must have 16 hexadecimal digits")
     store = StoreSettings.from_json(facts["store"]) if "store" in facts else None
     return Settings(facts["identity"], _truth(facts["unsynced"]), store)
 
@@ -189,10 +189,10 @@ def _of_topic(topic: TopicInfo) -> dict[str, Any]:
 
 def _topic(facts: dict[str, Any]) -> TopicInfo:
     if facts["keys"] not in ("text", "binary"):
-        raise ValueError("keys are text or binary")
+        raise ValueError("keys must be text or binary")
     deleted = _truth(facts["deleted"])
     if deleted and facts["name"]:
-        raise ValueError("a deleted topic has no name")
+        raise ValueError("a deleted topic must not have a name")
     return TopicInfo(
         _whole(facts["number"]),
         "" if deleted else check_name(facts["name"], "topic"),
@@ -222,7 +222,7 @@ def _of_schema(schema: SchemaInfo) -> dict[str, Any]:
 def _schema(facts: dict[str, Any]) -> SchemaInfo:
     schema = EventSchema.from_json(facts["columns"])
     if make_schema(schema.arrow, schema.indexes, binary_keys=schema.binary_keys) != schema:
-        raise ValueError("no events can have this schema")
+        raise ValueError("invalid schema for events")
     numbers = _whole(facts["number"]), _whole(facts["topic"]), _whole(facts["family"])
     return SchemaInfo(*numbers, schema, stored_magnitudes(facts["magnitudes"], schema))
 
@@ -231,7 +231,7 @@ def stored_magnitudes(stored: Any, schema: EventSchema) -> tuple[tuple[str, int]
     """Magnitudes of a schema's columns, from JSON. Raises ValueError, TypeError, AttributeError."""
     found = {_text(name): _whole(magnitude, LARGEST) for name, magnitude in stored.items()}
     if not found.keys() <= schema.positions.keys():
-        raise ValueError("a magnitude of a column that the schema lacks")
+        raise ValueError("magnitude of a column that is not in the schema")
     return tuple(sorted(found.items()))
 
 
@@ -259,11 +259,11 @@ def _partition(facts: dict[str, Any]) -> PartitionInfo:
 
 def _holes(stored: Any) -> tuple[tuple[int, int], ...]:
     if not isinstance(stored, list):
-        raise TypeError("holes are a list")
+        raise TypeError("holes must be a list")
     holes = tuple((_whole(first, _MOST_INDEX, 0), _whole(end, _MOST_INDEX, 0)) for first, end in stored)
     edges = [edge for hole in holes for edge in hole]
     if any(low >= high for low, high in pairwise(edges)):
-        raise ValueError("holes are in order, and none is empty")
+        raise ValueError("holes must be in order, and not empty")
     return holes
 
 
@@ -274,7 +274,7 @@ def _of_tombstone(stone: Tombstone) -> dict[str, Any]:
 def _tombstone(facts: dict[str, Any]) -> Tombstone:
     space = bytes.fromhex(facts["space"])
     if space.hex() != facts["space"]:
-        raise ValueError("a space is written in lower case, two digits for a byte")
+        raise ValueError("a space must be written in lower-case hexadecimal, two digits per byte")
     return Tombstone(
         _whole(facts["partition"]),
         space,

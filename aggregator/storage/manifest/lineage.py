@@ -81,11 +81,11 @@ class Lineage:
         if not self.has(name, ends, visible):
             if self.is_copy and name not in self.names[:-1]:
                 raise BehindError(
-                    "the position is ahead of what has come here: it was given elsewhere",
-                    hint="ask again in a moment, or there",
+                    "the position is ahead of this copy: it comes from another server",
+                    hint="retry in a moment, or query that server",
                 )
             raise InvalidRequestError(
                 "the position is from after the state that this catalog was restored from: the records behind it are "
                 "not the ones that were read up to it",
-                hint="begin at HEAD, or at a time shortly before the copy was made",
+                hint="start at HEAD, or at a time shortly before the copy was made",
             )

@@ -36,7 +36,7 @@ class PipeRows:
         """Add a pipe. Raises InvalidRequestError if its name is taken."""
         with self._manifest.writing("pipe") as db:
             if db.execute("SELECT 1 FROM pipes WHERE name = ?", (pipe.name,)).fetchone():
-                raise InvalidRequestError(f"a pipe {pipe.name!r} is there already", hint="DELETE PIPE ends it")
+                raise InvalidRequestError(f"a pipe {pipe.name!r} already exists", hint="DELETE PIPE ends it")
             db.execute(_INSERT, astuple(pipe))
 
     def remove(self, identity: str) -> None:

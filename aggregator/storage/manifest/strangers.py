@@ -31,7 +31,7 @@ def refuse_strangers(layout: Layout) -> None:
         raise CatalogNotFoundError(
             f"the directory holds the data of {whose}, not a catalog",
             path=str(layout.root),
-            hint="give the catalog a directory of its own; nothing was changed",
+            hint="use a separate directory for the catalog; nothing was changed",
         )
 
 

@@ -120,7 +120,7 @@ class Transactions:
 
     def _lost(self) -> CatalogLockedError:
         return CatalogLockedError(
-            "this process must not write any more: another one has opened the catalog for writing, or its manifest was "
+            "this process must stop writing: another one has opened the catalog for writing, or its manifest was "
             "deleted or replaced",
             path=str(self.path.parent),
             hint="close it here, and open it again in the one process that writes",

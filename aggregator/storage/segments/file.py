@@ -293,7 +293,7 @@ def describe_segment(path: Path, number: int) -> FoundSegment:
     with esformat.open(path, cache_bytes=0) as segment:
         facts = stored_facts(segment.properties)
         if facts is None or facts.get("number") != number or RECORD_INDEX not in segment.schema.names:
-            raise esformat.CorruptSegmentError("the aggregator did not write this segment under this name")
+            raise esformat.CorruptSegmentError("this segment was not written by the aggregator under this name")
         report = esformat.verify(path)
         if not report.ok:
             raise esformat.CorruptSegmentError(str(report.problems[0]), path=str(path))

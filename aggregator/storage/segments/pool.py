@@ -124,7 +124,7 @@ class SegmentPool:
             raise SegmentMissingError(
                 f"the segment{which} is missing",
                 path=str(path),
-                hint="restore it from a copy; `aggregator verify` lists what is missing",
+                hint="restore it from a copy; see `aggregator verify` for all missing segments",
             ) from None
 
     def row_indexes(self, info: SegmentInfo) -> RowIndexes:

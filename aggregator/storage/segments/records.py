@@ -55,7 +55,9 @@ def events_of(tags: lql.TagSet, records: Any, columns: pa.Schema, now_us: int) -
     InvalidRequestError, esformat.InvalidEventError.
     """
     if isinstance(records, Mapping | str | bytes):
-        raise InvalidRequestError("records must be a list of mappings, or a table", hint="put one record into a list")
+        raise InvalidRequestError(
+            "records must be a list of mappings, or a table", hint="pass a single record in a list"
+        )
     arrow = hasattr(records, "__arrow_c_stream__") or hasattr(records, "__arrow_c_array__")
     if arrow or isinstance(records, pa.Table | pa.RecordBatch):
         made = _of_table(to_arrow(records), now_us)
@@ -85,11 +87,9 @@ def joined(tables: list[pa.Table]) -> pa.Table:
 def _of_table(table: pa.Table, now_us: int) -> dict[str, Any]:
     for name in table.column_names:
         if name in OWN_COLUMNS and name != FIELDS:
-            raise InvalidRequestError(
-                f"a field cannot be called {name!r}", hint="the time is called ts, the message msg"
-            )
+            raise InvalidRequestError(f"a field cannot be named {name!r}", hint="the time is named ts, the message msg")
     if len(set(table.column_names)) != table.num_columns:
-        raise InvalidRequestError("two columns have the same name")
+        raise InvalidRequestError("duplicate column name")
     names = table.column_names
     made: dict[str, Any] = {"timestamp": _times(table, now_us), "data": _messages(table)}
     made |= {name: table.column(name) for name in names if name not in ("ts", "msg")}
@@ -105,7 +105,7 @@ def _times(table: pa.Table, now_us: int) -> Any:
     whole = pa.types.is_integer(column.type)
     if not whole and not (pa.types.is_timestamp(column.type) and column.type.tz is not None):
         raise InvalidRequestError(
-            f"the column ts is {column.type}", hint="give whole microseconds, or timestamps with a time zone"
+            f"the column ts is {column.type}", hint="use whole microseconds, or timestamps with a time zone"
         )
     try:
         micros = (
@@ -123,7 +123,7 @@ def _messages(table: pa.Table) -> Any:
     try:
         return pc.fill_null(column.cast(pa.binary()), b"")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InvalidRequestError(f"the column msg is {column.type}", hint="a message is text or bytes") from None
+        raise InvalidRequestError(f"the column msg is {column.type}", hint="a message must be text or bytes") from None
 
 
 # ------------------------------------------------------------ mappings
@@ -233,7 +233,7 @@ def _message(given: Any, place: int) -> bytes:
     if given is None or isinstance(given, bytes):
         return given or b""
     raise InvalidRequestError(
-        f"msg of record {place} is of type {type(given).__name__}", hint="a message is text or bytes"
+        f"msg of record {place} is of type {type(given).__name__}", hint="a message must be text or bytes"
     )
 
 
@@ -278,7 +278,7 @@ def _text(value: Any, name: str, place: int) -> str:
         pass
     raise InvalidRequestError(
         f"field {name!r} of record {place} is of type {type(value).__name__}, which has no text form",
-        hint="give text, numbers, truth values, times, lists or mappings",
+        hint="use text, numbers, booleans, times, lists or mappings",
     )
 
 

@@ -46,8 +46,8 @@ def topic_schema(
     for name in RESERVED_COLUMNS:
         if name in arrow.names:
             raise InvalidEventError(
-                f"a column cannot be called {name!r}",
-                hint="the aggregator keeps its own facts under that name; rename it, or put it in the payload",
+                f"a column cannot be named {name!r}",
+                hint="the aggregator uses this name itself; rename the column, or put it into the payload",
             )
     types = {} if known is None else {field.name: field.type for field in known.fields}
     for name in indexes:
@@ -60,7 +60,7 @@ def topic_schema(
     schema = make_schema(arrow, told, binary_keys=binary_keys)
     if len(schema.arrow) > MAX_COLUMNS:
         raise InvalidEventError(
-            f"{len(schema.arrow)} columns, keys included, are more than {MAX_COLUMNS}",
+            f"{len(schema.arrow)} columns, including keys, exceed the limit of {MAX_COLUMNS}",
             hint="put values that few events have into one column, such as a map",
         )
     return schema
@@ -161,9 +161,9 @@ def choose_schema(
     assert conflict is not None, "there is a choice, and each has one"
     name, before, after = conflict
     raise InvalidEventError(
-        f"column {name!r} of type {after} does not go with the {before} that the topic has: no type holds the "
+        f"column {name!r} of type {after} does not fit its type {before} in the topic: no type can store the "
         "values of both exactly",
-        hint="cast it, or give it another name",
+        hint="cast it, or use another name",
     )
 
 

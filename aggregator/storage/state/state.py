@@ -95,7 +95,7 @@ class Partition:
         if found is None and len(window) >= PRODUCER_WINDOW and sequence < min(window):
             raise SequenceForgottenError(
                 f"sequence {sequence} of producer {producer!r} is older than the {PRODUCER_WINDOW} that are remembered",
-                hint="give each new batch a higher sequence",
+                hint="use a higher sequence for each new batch",
             )
         return found
 
@@ -145,7 +145,7 @@ class Topic:
     def check_there(self) -> None:
         """Raises TopicNotFoundError if the topic is deleted, or about to be."""
         if self.leaving:
-            raise TopicNotFoundError("the topic was deleted", hint="make it again")
+            raise TopicNotFoundError("the topic was deleted", hint="create it again")
 
     @property
     def binary_keys(self) -> bool:

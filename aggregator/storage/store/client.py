@@ -113,12 +113,13 @@ class Store:
         """
         if not is_address(address):
             raise InvalidRequestError(
-                f"{address!r} is no address of an object store",
-                hint=f"one begins with {', '.join(f'{each}://' for each in SCHEMES)}",
+                f"{address!r} is not an address of an object store",
+                hint=f"addresses begin with {', '.join(f'{each}://' for each in SCHEMES)}",
             )
         if set("?#") & set(address):
             raise InvalidRequestError(
-                f"{address!r} has a ? or #, behind which nothing counts", hint="a prefix has them as %3F and %23"
+                f"{address!r} has a ? or #, and anything after it would be ignored",
+                hint="in a prefix, write them as %3F and %23",
             )
         self.address = address.rstrip("/")
         self.traffic = Traffic()
@@ -205,7 +206,7 @@ class Store:
                         return found
                 if time.monotonic() > give_up:
                     raise StoreUnreachableError(
-                        "it is not known whether the object was put", path=self.path_of(name), hint="put it again"
+                        "it is unknown whether the object was uploaded", path=self.path_of(name), hint="upload it again"
                     ) from None
             time.sleep(pause)
             pause = min(most, 2 * pause)
@@ -220,13 +221,13 @@ class Store:
             except ObjectMissingError:
                 if etag is None:
                     return None
-                message = "the object that was to be replaced is gone"
+                message = "the object to be replaced no longer exists"
                 raise ObjectConflictError(message, path=self.path_of(name)) from None
             if known == data:
                 return known_etag
             if known_etag == etag:
                 return None
-        raise ObjectConflictError("another object is there", path=self.path_of(name))
+        raise ObjectConflictError("another object exists", path=self.path_of(name))
 
     def _put(self, name: str, data: bytes, mode: Any) -> str:
         self._count(puts=1, bytes_up=len(data))
@@ -248,7 +249,7 @@ class Store:
                 except ObjectMissingError:
                     found = ""
                 if found != mode["e_tag"]:
-                    raise ObjectConflictError("another object is there", path=self.path_of(name))
+                    raise ObjectConflictError("another object exists", path=self.path_of(name))
                 result = obstore.put(self._store, name, data, mode="overwrite", use_multipart=False)
         _sync_local(root, name)
         return str(result["e_tag"])
@@ -378,7 +379,7 @@ class Store:
             return self._asking(name, put)
         except ObjectMissingError:
             raise StoreError(
-                "the store has no such bucket", path=self.address, hint="make it, or check the address"
+                "the store has no such bucket", path=self.address, hint="create it, or check the address"
             ) from None
 
     def _asking_again(self, name: str, ask: Callable[[], _T], patience_s: float = BROKEN_S) -> _T:
@@ -400,7 +401,7 @@ class Store:
         try:
             return ask()
         except (AlreadyExistsError, PreconditionError):
-            raise ObjectConflictError("another object is there", path=path) from None
+            raise ObjectConflictError("another object exists", path=path) from None
         except FileNotFoundError as error:
             if isinstance(error, ObjectMissingError):
                 raise
@@ -409,9 +410,9 @@ class Store:
             raise _refused(path, error) from None
         except InvalidPathError as error:
             raise StoreError(
-                f"an object there has a name that cannot be read: {_first_line(error)}",
+                f"the name of an object cannot be read: {_first_line(error)}",
                 path=path,
-                hint="delete it, or give it another name: no part between slashes may be empty, '.' or '..'",
+                hint="delete or rename it: no part between slashes may be empty, '.' or '..'",
             ) from None
         except (BaseError, OSError) as error:
             if _DENIED in str(error):  # one object of many, in a response that is not itself a refusal
@@ -423,7 +424,7 @@ class Store:
 
 def _refused(path: str, error: BaseException) -> StoreError:
     message = f"the store refuses: {_first_line(error)}"
-    return StoreError(message, path=path, hint="check its credentials and their rights")
+    return StoreError(message, path=path, hint="check the credentials and their permissions")
 
 
 def _stored(meta: Any) -> Stored:

@@ -31,7 +31,7 @@ def catalogs_at(pattern: str) -> list[str]:
     fixed = next(place for place, name in enumerate(names) if glob.has_magic(name))
     base, left = "/".join(names[:fixed]), names[fixed:]
     if fixed < BUCKET_AT + 1:
-        raise InvalidRequestError("a pattern is of prefixes in one bucket", path=pattern, hint="name the bucket")
+        raise InvalidRequestError("a pattern must name one bucket", path=pattern, hint="name the bucket")
     store = Store(base)
     folders = sorted(set(_matching(store, "", left)))
     with ThreadPoolExecutor(AT_ONCE, "aggregator-find") as threads:

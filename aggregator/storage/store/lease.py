@@ -50,7 +50,9 @@ class Terms:
             return cls(**json.loads(stored))
         except (TypeError, ValueError) as error:
             raise StoreError(
-                f"the lease in the store cannot be read: {error}", path=LEASE, hint="look what answers at its address"
+                f"the lease in the store cannot be read: {error}",
+                path=LEASE,
+                hint="check what responds at this address",
             ) from None
 
 
@@ -154,7 +156,7 @@ class Lease:
 def fenced(address: str) -> FencedError:
     """The error for a writer whose catalog another one took over."""
     return FencedError(
-        "another writer has taken this catalog over in its store; nothing more is taken in here",
+        "another writer has taken over this catalog in its store; this one refuses appends",
         path=address,
-        hint="send events to the new one; `aggregator restore` makes a copy of the catalog in a directory of its own",
+        hint="send events to the new writer; copy the catalog into a new directory with `aggregator restore`",
     )

@@ -37,9 +37,7 @@ FETCH_THREADS = 16
 PATIENCE_S = 10.0
 """How long a request is retried: not long, because a reader waits for it, and upkeep retries uploads."""
 _NAME = re.compile(r"segments/\d{6}/(\d{12})-([0-9a-f]{16})\.esdb")
-REPAIR = (
-    "`aggregator store verify` tells of all such; bring an earlier version of the object back, or let its events go"
-)
+REPAIR = "see `aggregator store verify`; restore an earlier version of the object, or accept the loss of its events"
 
 
 def object_name(segment: SegmentInfo | StoredSegment) -> str:

@@ -323,7 +323,7 @@ class RangeCache:
             self._write(path, [_head(stretch, data), data])
             self.trouble = None
         except OSError as error:
-            self.trouble = f"what is read of the store cannot be kept: {error.strerror or error}"
+            self.trouble = f"the cache of the store cannot be written: {error.strerror or error}"
             with self._lock:
                 self._shrink(self.size_bytes * 3 // 4)  # free space for more important data
             return

@@ -102,7 +102,7 @@ class LogObject:
     def decode(cls, stored: bytes, sequence: int) -> LogObject:
         """Read the object of that sequence. Raises CorruptLogError, UnknownVersionError."""
         if len(stored) < _FIXED.size + _CHECK.size:
-            raise CorruptLogError(f"the object has {len(stored)} bytes, fewer than any")
+            raise CorruptLogError(f"the object has {len(stored)} bytes, fewer than its header")
         magic, version, _, length = _FIXED.unpack_from(stored)
         if magic != MAGIC:
             raise CorruptLogError(f"not an object of a log: it begins with {magic!r}")
@@ -118,7 +118,7 @@ class LogObject:
         except (KeyError, TypeError, ValueError, zstandard.ZstdError) as error:
             raise CorruptLogError(f"the head of the object cannot be read: {error!r}") from None
         if found.sequence != sequence:
-            raise CorruptLogError(f"the object is number {found.sequence}, its name says {sequence}")
+            raise CorruptLogError(f"the object has number {found.sequence}, but its name says {sequence}")
         return found
 
     @classmethod
@@ -127,7 +127,7 @@ class LogObject:
         room = PIECES_BYTES
         for position, length, size in facts["pieces"]:
             if not (0 <= length <= room and 0 < size <= end - at):
-                raise ValueError(f"no piece has {length} bytes in {size}")
+                raise ValueError(f"no piece can have {length} bytes in {size}")
             room -= length
             pieces.append((int(position), _decompressed(stored[at : at + size], length)))
             at += size
@@ -150,7 +150,7 @@ def _decompressed(frame: bytes, length: int) -> bytes:
     """Decompress a zstd frame of this many bytes. Raises ValueError, ZstdError."""
     found = zstandard.frame_content_size(frame)
     if found != length:
-        raise ValueError(f"a piece of {length} bytes says that it has {found}")
+        raise ValueError(f"a piece of {length} bytes claims to have {found}")
     return zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False)
 
 

@@ -112,9 +112,9 @@ def test_a_tail_outlasts_the_server_it_came_from(tmp_path):
                 RunningServer(catalog, Settings(http=Http(bind=second))) as behind,
                 Client(behind.url, retry=BRIEF) as other,
             ):
-                with pytest.raises(BehindError, match="ahead of what has come here"):
+                with pytest.raises(BehindError, match="ahead of this copy"):
                     list(catalog.query(f"SELECT FROM app = x POSITION {tail.position}"))
-                with pytest.raises(UnavailableError, match="ahead of what has come here"):
+                with pytest.raises(UnavailableError, match="ahead of this copy"):
                     other.page("SELECT FROM app = x", tail.position)
                 found = []
                 waiting = threading.Thread(target=lambda: found.append(next(records).data))

@@ -262,7 +262,7 @@ def test_mistakes(catalog, tmp_path):
         topic.add_segments([tmp_path / "a.esdb", tmp_path / "b.esdb"])
     with pytest.raises(esformat.UsageError, match="no segment"):
         topic.add_segments([])
-    with pytest.raises(esformat.InvalidEventError, match="go together"):
+    with pytest.raises(esformat.InvalidEventError, match="passed together"):
         topic.add_segments([tmp_path / "a.esdb"], producer="x")
     nothing = pa.table({"space": pa.array([None], pa.string()), "timestamp": pa.array([1], pa.int64())})
     with pytest.raises(esformat.InvalidEventError):

@@ -120,7 +120,7 @@ def test_only_a_promoted_directory_is_written_to_and_no_index_is_given_twice(tmp
             aggregator.open(copy)
         with aggregator.open(copy, read_only=True) as reader, pytest.raises(aggregator.ReadOnlyError) as refused:
             reader.topic("t").append(rows(5))
-        assert refused.value.hint == f"it follows {server.url}: write there"
+        assert refused.value.hint == f"it follows {server.url}: write to that server"
     assert aggregator.promote(copy)["lag_bytes"] == 0
     with pytest.raises(InvalidRequestError, match="not the copy of a follower"):
         aggregator.promote(copy)
@@ -286,7 +286,7 @@ def test_a_server_that_lost_its_end_is_not_followed(tmp_path):
     (primary / "log" / "acknowledged").unlink()
     with served(primary) as server:
         server.catalog.topic("t").append(rows(3, 4, 5))
-        with Follower(server.url, copy) as follower, pytest.raises(InvalidRequestError, match="another past"):
+        with Follower(server.url, copy) as follower, pytest.raises(InvalidRequestError, match="another history"):
             follower.wait(PATIENCE_S)
 
 

@@ -95,7 +95,7 @@ def test_an_old_writer_changes_nothing(tmp_path: Path, address: str, durability:
         assert numbers(new) == list(range(10))
         before = stored(address)
         for first in (10, 20):
-            with pytest.raises(FencedError, match="taken this catalog over"):
+            with pytest.raises(FencedError, match="taken over this catalog"):
                 topic.append(events(first))
         for change in (lambda: old.create_topic("u"), lambda: topic.erase("s0"), lambda: old.delete_topic("t")):
             with pytest.raises(FencedError):

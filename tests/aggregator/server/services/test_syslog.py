@@ -317,7 +317,7 @@ def test_a_server_that_was_taken_over_listens_no_more(listening):
     with listening.tcp() as sender:
         sender.sendall(b"<13>1 - h a - - - one\n")
         listening.wait_for(1)
-        listening.catalog._backend.log.fail(FencedError("another writer has taken this catalog over"))
+        listening.catalog._backend.log.fail(FencedError("another writer has taken over this catalog"))
         sender.sendall(b"<13>1 - h a - - - two\n")
         with contextlib.suppress(ConnectionResetError):
             assert sender.recv(1) == b""

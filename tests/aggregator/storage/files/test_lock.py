@@ -94,7 +94,7 @@ def test_a_second_writer_ends_the_first(root, open_still):
     if not open_still:
         second.close()
     for _ in range(2):
-        with pytest.raises(aggregator.LogFailedError, match=r"must not write any more: writer\.lock was deleted"):
+        with pytest.raises(aggregator.LogFailedError, match=r"must stop writing: writer\.lock was deleted"):
             topic.append(events("lost"))
     for act in (
         lambda: first.create_topic("u"), lambda: topic.set_policy(retention={"segments": 1}), lambda: first.seal(),

@@ -50,12 +50,12 @@ def test_a_copy_has_the_files_of_the_log(log, tmp_path):
     again = LogCopy(tmp_path / "copy")
     assert (again.position, again.last) == (Marks.read(log).position, last)
     check_shared(log, *again.last)
-    with pytest.raises(InvalidRequestError, match="another past"):
+    with pytest.raises(InvalidRequestError, match="another history"):
         check_shared(log, again.last[0], again.last[1] ^ 1)
     for behind in (copy.position + 1, 2**63 - 1):
         with pytest.raises(InvalidRequestError, match=f"the log ends before position {behind}"):
             piece_of(log, behind, 1)
-        with pytest.raises(InvalidRequestError, match="another past"):
+        with pytest.raises(InvalidRequestError, match="another history"):
             check_shared(log, behind, 0)
     again.close()
     for (start, mine), (its, theirs) in zip(list_files(tmp_path / "copy"), list_files(log), strict=True):

@@ -260,7 +260,7 @@ def test_a_mark_that_cannot_be_written(directory, monkeypatch, plain):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(log_module.os, "pwrite", fail)
-    with pytest.raises(LogFailedError, match="nothing of the batch was kept"):
+    with pytest.raises(LogFailedError, match="the batch was not stored"):
         bench.append(1, b"refused")
     monkeypatch.undo()
     bench.append(1, b"after")

@@ -340,7 +340,7 @@ def test_a_store_that_is_busy(s3: S3Endpoint, bucket: str):
     s3.refuse = lambda method, path, query: 503
     with pytest.raises(StoreUnreachableError, match="does not answer"):
         Store(f"s3://{bucket}/x", patience_s=0.3).get("a")
-    with pytest.raises(StoreUnreachableError, match="not known"):
+    with pytest.raises(StoreUnreachableError, match="it is unknown"):
         Store(f"s3://{bucket}/x", patience_s=0.3).put("b", b"1", create=True)
 
 
@@ -357,7 +357,7 @@ def test_names_that_cannot_be_read(s3: S3Endpoint, bucket: str):
         s3.client.put_object(Bucket=bucket, Key=key, Body=b"")
     assert sorted(Store(f"s3://{bucket}").folders()) == ["y", "z"]
     for folder in "yz":
-        with pytest.raises(StoreError, match=rf"cannot be read: .*{folder}/.*; delete it") as told:
+        with pytest.raises(StoreError, match=rf"cannot be read: .*{folder}/.*; delete or rename it") as told:
             list(Store(f"s3://{bucket}").list(folder))
         assert not isinstance(told.value, StoreUnreachableError)
 
@@ -396,5 +396,5 @@ def test_a_bucket_that_is_not_there(s3: S3Endpoint, tmp_path: Path):
         lambda: store.put("a", b"1", create=True),
         lambda: store.put_file("a", path),
     ):
-        with pytest.raises(StoreError, match="s3://never-made/x: the store has no such bucket; make it"):
+        with pytest.raises(StoreError, match="s3://never-made/x: the store has no such bucket; create it"):
             put()

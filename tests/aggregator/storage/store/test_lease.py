@@ -63,7 +63,7 @@ def test_the_old_holder_is_told(store: Store):
     old = taken(store, Clock())
     taken(store, Clock())
     for _ in range(2):
-        with pytest.raises(FencedError, match="taken this catalog over"):
+        with pytest.raises(FencedError, match="taken over this catalog"):
             old.renew()
     with pytest.raises(FencedError):
         old.release()
