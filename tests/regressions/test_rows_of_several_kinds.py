@@ -59,7 +59,7 @@ def test_a_time_without_a_zone_is_utc(tmp_path):
 
 def test_a_value_in_a_list(topic):
     """A list of values without a common type is refused with the reason."""
-    with pytest.raises(esformat.InvalidEventError, match=r"column 'v' cannot be stored: .*several kinds"):
+    with pytest.raises(esformat.InvalidEventError, match=r"column 'v' cannot be stored: .*several types"):
         read_back(topic, [[DAY, 7.9]])
     assert read_back(topic, [[DAY, None]]) == [[DAY, None]]
 

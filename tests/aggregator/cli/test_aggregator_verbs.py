@@ -232,7 +232,7 @@ def test_import_that_fails_makes_no_topic(command, clicks, tmp_path):
     assert command("import", "data", "new", "clicks.jsonl", "all.esdb").status == 2
     (tmp_path / "kafka.csv").write_text("space,timestamp,partition\na,1,7\n")
     failed = command("import", "data", "new", "kafka.csv", "--timestamp-format", "us")
-    assert (failed.status, "a column cannot be called 'partition'" in failed.err) == (1, True)
+    assert (failed.status, "a column cannot be named 'partition'" in failed.err) == (1, True)
     assert [facts["topic"] for facts in command("topics", "data", "--json").json] == ["clicks"]
     again = command("import", "data", "new", "bytes.parquet", "--timestamp-format", "us", "--keys", "binary")
     assert again.status == 0

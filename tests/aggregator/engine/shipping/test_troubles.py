@@ -237,7 +237,7 @@ def test_a_deletion_that_is_not_in_the_store_yet(tmp_path: Path, address: str):
         other.append(events(0))
         catalog.seal("other")
         for _ in range(2):
-            with pytest.raises(StoreUnreachableError, match="gone here"):
+            with pytest.raises(StoreUnreachableError, match="deleted here"):
                 catalog.delete_topic("t")
             assert catalog.topics() == ("other",)
             assert seen_anywhere(address) == numbers(catalog, "other")
