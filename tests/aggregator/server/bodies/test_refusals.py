@@ -148,7 +148,7 @@ def test_requests_that_are_refused(server, web, caplog):
     assert counts(server.context.refusals) == {
         (source, "request"): 1 for source in ("otlp", "bulk", "streams", "events", "plateau", "cloudevents")
     }
-    assert "otlp: 1 request refused as a whole (the last with 400: the body is not an export" in caplog.text
+    assert "otlp: 1 request refused as a whole (the last with status 400: the body is not an export" in caplog.text
     assert web.post("/v1/query", json={"query": "junk"}).status_code == 400
     server.context.appends.capacity = 0
     assert web.post("/v1/streams?tags={a=b}", content=b"{}", headers=lines_).status_code == 429
