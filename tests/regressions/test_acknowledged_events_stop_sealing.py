@@ -69,7 +69,7 @@ def test_the_record_index_is_a_column_too(tmp_path, columns):
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
         if columns == 4093:
-            with pytest.raises(esformat.InvalidEventError, match="4096 columns, including keys, exceed the limit of 4095"):
+            with pytest.raises(esformat.InvalidEventError, match=r"4096 columns, .* exceed the limit of 4095"):
                 topic.append(table)
             assert topic.stats()["unsealed_rows"] == 0
         else:
