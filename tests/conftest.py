@@ -1,4 +1,4 @@
-"""What every test may use. Helper modules are in `tests/support/`, which is on the path."""
+"""Fixtures and hooks for all tests. Helper modules are in `tests/support/`, which is on the path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import certifi
-import effort  # noqa: F401 - loads the profile of Hypothesis
+import effort  # noqa: F401 - loads the Hypothesis profile
 import httpx
 import pytest
 from clicks import click_table, in_file_order, write_clicks
@@ -25,33 +25,33 @@ import esformat
 pytest_plugins = ["object_store", "shares"]
 guard_walks()
 
-# Numbers of the directories that tests get.
+# Numbers for the directories of tests.
 _numbers = itertools.count()
 
-# In memory, where there is room: on a disk, half of a test with a catalog is waiting for `fsync`.
+# Temporary files are in memory if there is room: on a disk, a test with a catalog spends half its time in `fsync`.
 MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
-# NumPy starts a thread for each processor, and no test multiplies matrices: a fifth of the time of its import.
+# NumPy starts a thread for each processor, which takes a fifth of its import time. No test multiplies matrices.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# A client to which no test gave a patience of its own has that of the tests: httpx gives up after five seconds, in
-# which a busy machine may not answer.
+# HTTP clients without an explicit timeout get that of the tests: httpx gives up after five seconds, in which
+# a busy machine may not answer.
 for _part in ("connect", "read", "write", "pool"):
     setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _part, PATIENCE_S)
 
 OBJECTS_BETWEEN_COLLECTIONS = 20_000
-"""Python itself looks for garbage after 700 new objects, of which those of a test's data live through many looks."""
+"""By default, Python searches for garbage after 700 new objects; test data would live through many searches."""
 
-# What a script starts in the background ignores interrupts, and so would every process that a test starts.
+# A script's background processes ignore interrupts, and would pass that on to every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Keep garbage collection from the tests themselves: to look through nine thousand, again and again, takes long."""
+    """Exclude the tests themselves from garbage collection: repeated searches through nine thousand take long."""
     gc.disable()
     try:
         return (yield)
@@ -62,18 +62,18 @@ def pytest_collection():
 
 
 def pytest_sessionfinish() -> None:
-    """Let the end of the process find what was kept from it: DuckDB lists what is left."""
+    """Unfreeze all objects, so that the end of the process finds them: DuckDB lists those that are left."""
     gc.unfreeze()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Name a case by the beginning of a long text: xdist sends the names of all, one of which had 20 MB."""
+    """Name a case by the beginning of a long text: xdist sends all names, and one of them had 20 MB."""
     return f"{val[:40]!r}, {len(val)} long" if isinstance(val, str | bytes) and len(val) > 200 else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for the mark
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    """Tests that share a fixture of their module run in one process: others would make it again."""
+    """Run tests that share a module fixture in one process; other processes would create it again."""
     for item in items:
         fixtures = item._fixtureinfo.name2fixturedefs.values()
         if any(each[-1].scope == "module" for each in fixtures) and not item.get_closest_marker("xdist_group"):
@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_authority(tmp_path_factory):
-    """Clients trust one authority: each would parse a hundred and fifty first, and no test asks a site of the world."""
+    """Trust one certificate authority: each client would parse a hundred and fifty. No test contacts a public site."""
     first, end, _ = certifi.contents().partition("-----END CERTIFICATE-----\n")
     path = tmp_path_factory.mktemp("tls") / "authority.pem"
     path.write_text(first + end)
@@ -93,8 +93,8 @@ def _one_authority(tmp_path_factory):
 
 @pytest.fixture
 def tmp_path(request, tmp_path_factory):
-    """A directory for one test, which stays if that fails. pytest's own looks through all others for a free number,
-    resolves links and makes one: as much work as the rest of a short test.
+    """A directory for one test, kept if the test fails. pytest's own fixture searches all directories for a free
+    number, resolves links and creates one: as much work as the rest of a short test.
     """
     failed = request.session.testsfailed
     path = tmp_path_factory.getbasetemp() / f"t{next(_numbers)}_{re.sub('[^a-zA-Z0-9]', '_', request.node.name)[:30]}"
@@ -115,7 +115,7 @@ def clicks(tmp_path_factory):
 
 @pytest.fixture
 def quiet(request):
-    """No catalog does anything by itself, but in a test that is marked `background`."""
+    """Catalogs have no background activity, except in tests marked `background`."""
     with contextlib.nullcontext() if request.node.get_closest_marker("background") else no_background():
         yield
 

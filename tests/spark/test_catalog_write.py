@@ -1,4 +1,4 @@
-"""Writing into a catalog with a real Spark: every row once, in one transaction, whatever dies on the way."""
+"""Writing into a catalog with a real Spark: every row once, in one transaction, whichever process dies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aggregator.storage.files.staging import staging
 from esformat import EsdbError
 from esformat.spark import jobs
 
-loading = import_module("aggregator.spark.loading")  # the module: the package has the function
+loading = import_module("aggregator.spark.loading")  # the module: the package exports a function of this name
 ROLES = {"space": "user", "timestamp": "at", "grouping": "app"}
 
 
@@ -39,13 +39,15 @@ def payloads(root, **asked):
 
 
 def left(root):
-    """What is in staging."""
+    """The files in the staging directory."""
     return [path.name for path in staging(Layout(Path(root))).rglob("*")]
 
 
 @long
 def test_write_makes_what_is_missing(spark, table, tmp_path):
-    """A catalog, a topic with indexes; then more rows behind what was appended in between; compaction; verified."""
+    """The first write creates the catalog and a topic with indexes. A second one adds its rows behind those appended in
+    between. Compaction and verification succeed.
+    """
     root = str(tmp_path / "data")
     df = spark.createDataFrame(table)
     aggregator.spark.write(df.limit(2000), root, "clicks", indexes=["type"], partitions=2, **ROLES)
@@ -71,7 +73,7 @@ def test_write_makes_what_is_missing(spark, table, tmp_path):
 
 @long
 def test_same_batch_twice(spark, table, tmp_path):
-    """A write under a key that is known adds nothing."""
+    """A write with a known key adds nothing."""
     aggregator.spark.register(spark)
     root = str(tmp_path / "data")
     df = spark.createDataFrame(table.slice(0, 100))
@@ -87,7 +89,7 @@ def test_same_batch_twice(spark, table, tmp_path):
 
 
 class DyingCatalog(AggregatorDataSource):
-    """The data source, but tasks and commits find their end as the option `die` says, once or always."""
+    """The data source, but tasks and commits die as the option `die` says, once or always."""
 
     @classmethod
     def name(cls):
@@ -141,7 +143,7 @@ def dying(spark):
 
 @long
 def test_tasks_that_die_are_retried(spark, dying, table, tmp_path):
-    """A task that is killed after it staged something is tried again: every row once, nothing left behind."""
+    """A task that is killed after it staged rows is retried: every row is written once, and no staged file remains."""
     root = str(tmp_path / "data")
     options = {**ROLES, "topic": "clicks", "segmentEvents": 500, "die": f"killed:{tmp_path / 'died'}"}
     df = spark.createDataFrame(table).repartition(2)
@@ -153,7 +155,7 @@ def test_tasks_that_die_are_retried(spark, dying, table, tmp_path):
 
 @long
 def test_write_that_fails_leaves_nothing(spark, dying, table, tmp_path):
-    """When a task fails for good, the topic is as it was, and there is no file."""
+    """If a task fails for good, the topic is unchanged and no file remains."""
     root = str(tmp_path / "data")
     options = {**ROLES, "topic": "clicks", "segmentEvents": 500, "die": f"always failed:{tmp_path / 'died'}"}
     writer = spark.createDataFrame(table).coalesce(1).write.format("dying-catalog").options(**options)
@@ -165,7 +167,7 @@ def test_write_that_fails_leaves_nothing(spark, dying, table, tmp_path):
 
 
 def stream(spark, tmp_path, root, name="aggregator", **options):
-    """Write each of the files of a directory as a micro-batch, from where the checkpoint is."""
+    """Write each file of a directory as a micro-batch, starting at the checkpoint."""
     schema = spark.read.parquet(str(tmp_path / "in")).schema
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     writer = source.writeStream.format(name).options(topic="clicks", **ROLES, **options)
@@ -179,8 +181,8 @@ def stream(spark, tmp_path, root, name="aggregator", **options):
 
 @pytest.mark.parametrize("how", share_of(["killed", "after commit", "before commit"], 3))
 def test_streams_write_exactly_once(spark, dying, table, tmp_path, how):
-    """A query whose task is killed, or whose driver dies just before or after a commit, is started again: every row
-    once, and one batch for each file.
+    """A query whose task is killed, or whose driver dies just before or after a commit, is restarted: every row is
+    written once, in one batch for each file.
     """
     root = str(tmp_path / "data")
     (tmp_path / "in").mkdir()
@@ -206,7 +208,7 @@ def test_streams_write_exactly_once(spark, dying, table, tmp_path, how):
 
 
 def test_somebody_else_writes(tmp_path, table, monkeypatch):
-    """While another process has the catalog open for writing, a write fails before its tasks start."""
+    """A write fails before its tasks start if another process has the catalog open for writing."""
     monkeypatch.setattr(save, "LOCK_SECONDS", 0.2)
     schema = spark_schema(table)
     source = AggregatorDataSource({"path": str(tmp_path / "data"), "topic": "clicks", **ROLES})
@@ -237,7 +239,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("message", MISTAKES)
 def test_mistakes(tmp_path, table, message):
-    """Options that cannot be are refused before anything is made."""
+    """Invalid options are refused before anything is created."""
     options, overwrite = MISTAKES[message]
     source = AggregatorDataSource({"path": str(tmp_path / "data"), "topic": "clicks", **ROLES, **options})
     with pytest.raises(EsdbError, match=message):
@@ -266,7 +268,9 @@ def files(table, tmp_path):
 
 @long
 def test_load_stopped_and_run_again(spark, table, files, tmp_path, monkeypatch):
-    """A job that dies after a group was taken in, before it knows, goes on with the next; a third run does nothing."""
+    """A job that dies after a group was committed, before it learns so, continues with the next group. A third run does
+    nothing.
+    """
     root = str(tmp_path / "data")
     real, calls = loading.write, []
 
@@ -295,7 +299,7 @@ def test_load_stopped_and_run_again(spark, table, files, tmp_path, monkeypatch):
 
 @long
 def test_load_into_a_topic_of_other_types(spark, tmp_path):
-    """A column of another, kindred type goes into a topic as an append would, types widened if need be."""
+    """A column of a related type is loaded into a topic as an append would store it; types are widened if necessary."""
     root, time = tmp_path / "data", pa.array([1], pa.timestamp("us", "UTC"))
     there = {"x": pa.array([1.5]), "n": pa.array([1], pa.int32()), "text": pa.array(["a"])}
     new = {"x": pa.array([2], pa.int64()), "n": pa.array([1 << 40], pa.int64()), "text": pa.array([7], pa.int64())}
@@ -310,7 +314,7 @@ def test_load_into_a_topic_of_other_types(spark, tmp_path):
 
 @long
 def test_load_after_compact(spark, tmp_path):
-    """Segments that were merged since they were loaded are known by what they were made from; new ones are loaded."""
+    """Merged segments are recognized by the loaded segments that they were merged from; new ones are loaded."""
     lake, root = tmp_path / "lake", str(tmp_path / "data")
     lake.mkdir()
     table = click_table(900)
@@ -331,7 +335,7 @@ def test_load_after_compact(spark, tmp_path):
 
 @long
 def test_command_line(spark, table, files, tmp_path, capfd):
-    """`esdb spark load` loads, says what it did, and ends with the status that scripts go by."""
+    """`esdb spark load` loads, prints a summary, and returns the exit status that scripts rely on."""
     from esformat.cli import run
 
     command = ["spark", "load", files, str(tmp_path / "data"), "clicks", "--space", "user", "--timestamp", "at"]

@@ -1,4 +1,4 @@
-"""The columns of many segments, noted in their directory: a writer opens what is new to the note, and no more."""
+"""The columns of many segments, noted in their directory: a writer opens only segments that the note lacks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def segment(path, **payload):
 
 @pytest.fixture
 def folder(tmp_path):
-    """More segments than are opened each time."""
+    """More segments than a writer should open each time."""
     for number in range(COUNT):
         segment(tmp_path / f"{number}.esdb", n=[number])
     return tmp_path
@@ -42,14 +42,14 @@ def opened(monkeypatch):
 
 
 def begin(folder, kind):
-    """Begin to write a column `n` of a type, and end, as a process does that has looked at no file before."""
+    """Begin and abort a write of a column `n` of type `kind`, like a process that has not opened any file before."""
     scan_plan._known_schema.cache_clear()
     options = WriteOptions.parse({"path": str(folder)})
     SegmentWriter(options, StructType([*KEYS, StructField("n", kind)]), overwrite=False).abort([])
 
 
 def test_only_new_segments_are_opened(folder, opened):
-    """Each write after the first opens the segments that came meanwhile."""
+    """Each write after the first opens only the segments that are new since."""
     begin(folder, LongType())
     assert len(opened) == COUNT
     for number in range(3):
@@ -64,7 +64,7 @@ def test_only_new_segments_are_opened(folder, opened):
 
 
 def test_columns_that_do_not_fit(folder):
-    """They are refused with the segment's name; once that is gone, nothing keeps them out."""
+    """A column of another type is refused with the name of a segment; once those segments are gone, it is accepted."""
     segment(folder / "text.esdb", m=["x"])
     begin(folder, LongType())
     with pytest.raises(UsageError, match=rf"column 'n' is string in what is written and int64 in {folder}/\d+.esdb"):
@@ -78,7 +78,7 @@ def test_columns_that_do_not_fit(folder):
 
 @pytest.mark.parametrize("change", ["replaced", "damaged", "cut short"])
 def test_changes(folder, opened, change):
-    """A segment that was replaced is opened again; of a damaged note nothing is believed."""
+    """A replaced segment is opened again; a damaged note is ignored entirely."""
     begin(folder, LongType())
     opened.clear()
     note = folder / columns_there.NOTE

@@ -1,4 +1,4 @@
-"""Spark Connect: reading, writing and streams work there; what needs Java says so. In a process of its own."""
+"""Spark Connect: reading, writing and streams work; features that need Java say so. Runs in a separate process."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ os._exit(0)  # the server's Java goes with its parent
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 @pytest.mark.skipif(find_spec("grpc_status") is None, reason='Spark Connect needs: pip install "pyspark[connect]"')
 def test_connect(tmp_path):
-    """Answers as with a classic session."""
+    """The answers equal those of a classic session."""
     (tmp_path / "in").mkdir()
     write_clicks(tmp_path / "in" / "a.esdb", click_table(200))
     done = subprocess.run(

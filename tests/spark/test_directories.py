@@ -1,4 +1,4 @@
-"""Directories `name=value`: written by a column's values, and columns of what is read below them."""
+"""Directories `name=value`: rows are written into those of their values, and directory names are read as columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLES = {"space": "user", "timestamp": "at", "grouping": "app", "indexes": ["typ
 
 @long
 def test_write_by_columns(spark, tmp_path):
-    """Each row lies below its values, and keeps them; an overwrite removes what is in directories as well."""
+    """Each row is in the directory of its values and keeps them; an overwrite also removes files in directories."""
     table = click_table(600).rename_columns(["user", "app", "at", "data", "type", "country"])
     df = spark.createDataFrame(table)
     out = str(tmp_path / "out")
@@ -49,7 +49,7 @@ def test_write_by_columns(spark, tmp_path):
 
 
 def test_columns_of_directories(tmp_path):
-    """A column that files lack comes from their directories, as text; a condition on it opens no other file."""
+    """A column that files lack is read from directory names, as text; a condition on it opens only matching files."""
     for day, first in (("2026-03-01", 0), ("2026-03-02", 50), ("__HIVE_DEFAULT_PARTITION__", 100)):
         folder = tmp_path / f"day={day}" / "a%2Fb=1%3D2"
         folder.mkdir(parents=True)
@@ -85,7 +85,7 @@ def test_columns_of_directories(tmp_path):
     ],
 )
 def test_values_that_no_directory_is_called(tmp_path, where, expected):
-    """A condition finds events by their own values, of which null and empty text have one directory."""
+    """A condition matches the events' own values, though null and empty text share a directory."""
     values = ["", None, "a", "__HIVE_DEFAULT_PARTITION__"]
     times = pa.array(range(4), pa.timestamp("us", "UTC"))
     table = pa.table({"space": ["s"] * 4, "timestamp": times, "x": values, "y": [""] * 4})
@@ -100,7 +100,7 @@ def test_values_that_no_directory_is_called(tmp_path, where, expected):
 
 
 def test_names_of_directories():
-    """Values as directories are called, and back; null and empty text have one name."""
+    """Values are converted to directory names and back; null and empty text share a name."""
     table = pa.table(
         {
             "day": [dt.date(2026, 3, 1), None, dt.date(2026, 3, 1), dt.date(2026, 3, 1)],

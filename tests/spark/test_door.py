@@ -1,4 +1,4 @@
-"""`esformat.spark.sql`: what a query needs is handed over, and no answer changes by it."""
+"""`esformat.spark.sql`: it pushes a query's columns, conditions and limits to the source and changes no answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COUNT = 400
 
 
 def events():
-    """Events with every kind of value that compares in its own way, nulls among them."""
+    """Events with values of every kind that compares by its own rules, nulls included."""
     n = range(COUNT)
     return pa.table(
         {
@@ -64,18 +64,18 @@ def both(spark, tmp_path_factory):
 
 
 def answer(df):
-    """Rows, in no order: text of each, so that NaN is itself."""
+    """The rows as text, sorted, so that NaN equals itself."""
     return sorted(map(repr, df.collect()))
 
 
 def explained(spark, query):
-    """The lines of EXPLAIN about what is handed over, and the plan below them."""
+    """The lines of EXPLAIN about the pushed parts, and the plan below them."""
     text = esformat.spark.sql(spark, f"EXPLAIN {query}").collect()[0].plan
     head, _, plan = text.partition("\n\n")
     return head.splitlines()[1:], plan
 
 
-# ------------------------------------------------------------ no answer changes
+# ------------------------------------------------------------ answers do not change
 
 COLUMNS = ["space", "grouping", "timestamp", "data", "type", "n", "x", "ok", "price", "day", "naive"]
 LITERALS = {
@@ -98,7 +98,7 @@ LITERALS = {
 
 @st.composite
 def comparison(draw, alias):
-    """One condition on a column, its name in any case."""
+    """One condition on a column, whose name has random upper and lower case."""
     column = draw(st.sampled_from(COLUMNS))
     name = alias + draw(st.sampled_from([column, column.upper(), f"`{column}`"]))
     literal = st.sampled_from(LITERALS[column])
@@ -109,7 +109,7 @@ def comparison(draw, alias):
         return f"{draw(literal)} {draw(st.sampled_from(['=', '<', '>=']))} {name}"
     if kind == "in":
         values = draw(st.lists(literal, min_size=1, max_size=3))
-        values += ["'x'"] * 12 if column == "type" and draw(st.booleans()) else []  # which makes Spark's a set
+        values += ["'x'"] * 12 if column == "type" and draw(st.booleans()) else []  # which Spark turns into a set
         values += [f"'{n}'" for n in range(12)] if len(values) > 12 else []
         return f"{name} {draw(st.sampled_from(['', 'NOT ']))}IN ({', '.join(values)})"
     if kind == "between":
@@ -182,9 +182,9 @@ FEW = (0, 100, 500)
 
 
 def test_random_queries(spark, both, request, monkeypatch):
-    """Joins, subqueries, groups and conditions of all kinds answer through the door what they answer of Parquet.
-
-    Events are read by the driver, or by tasks where there are more than `few`.
+    """Joins, subqueries, groups and conditions of all kinds return the same through `esformat.spark.sql` as from
+    Parquet.
+    Events are read by the driver, or by tasks if there are more than `few`.
     """
     request.addfinalizer(lambda: spark.conf.set("spark.sql.session.timeZone", "UTC"))
     esformat.spark.view(spark, "events_view", str(both))
@@ -209,7 +209,7 @@ def test_random_queries(spark, both, request, monkeypatch):
     ask()
 
 
-# ------------------------------------------------------------ what is handed over
+# ------------------------------------------------------------ what is pushed
 
 HANDED = {
     "SELECT count(*) FROM CLICKS": "no columns",
@@ -232,7 +232,7 @@ HANDED = {
 
 @pytest.mark.parametrize("asked", share_of(HANDED, 4))
 def test_handed_over(spark, both, asked):
-    """EXPLAIN shows columns, conditions and limits as the source gets them."""
+    """EXPLAIN shows columns, conditions and limits as the source receives them."""
     lines, _ = explained(spark, asked.replace("CLICKS", f"esdb.`{both}`"))
     (line,) = lines
     told, _, wheres = line.removeprefix(f"esdb.`{both}`: ").partition("where ")
@@ -241,7 +241,7 @@ def test_handed_over(spark, both, asked):
 
 
 def test_counts_read_no_event(spark, both):
-    """The number of all events, or of one space, is in the files' directories."""
+    """The number of all events, or of one space, is read from the files' directories."""
     for condition in ("", " WHERE space = 's1'"):
         asked = f"SELECT count(*) FROM esdb.`{both}`{condition}"
         _, plan = explained(spark, asked)
@@ -251,7 +251,7 @@ def test_counts_read_no_event(spark, both):
 
 
 def test_no_events_with_lists(spark, tmp_path):
-    """Columns that hold others are as empty as the rest, whatever is asked for."""
+    """Nested columns of no events are empty, like all others, whichever columns are selected."""
     table = events().append_column("seen", pa.array([[{"at": n}] for n in range(COUNT)]))
     with esformat.create(tmp_path / "a.esdb") as writer:
         writer.add_table(table)
@@ -262,7 +262,9 @@ def test_no_events_with_lists(spark, tmp_path):
 
 @long
 def test_few_events_start_no_task(spark, both, monkeypatch):
-    """What the files say to be few events is read at once; more, in number or in bytes, by Spark's tasks."""
+    """Few events, by the files' own counts, are read in the driver; more, in number or bytes, are read by Spark's
+    tasks.
+    """
     asked = f"SELECT n, data FROM esdb.`{both}` WHERE type = 'cart'"
     expected = answer(spark.sql(asked.replace(f"esdb.`{both}`", "parquet_events")))
     count = len(expected)
@@ -283,7 +285,7 @@ FIGURES = {
     "SELECT count(*), max(n), max(type), min(space) FROM EVENTS WHERE type = 'cart' AND space = 'nobody'": True,
     "SELECT count(*), max(timestamp) FROM (SELECT * FROM EVENTS WHERE type = 'cart' AND n > 0)": True,
     "SELECT max(timestamp) - min(timestamp) FROM EVENTS": False,
-    "SELECT max(x), min(x) FROM EVENTS": False,  # to Spark NaN is the largest
+    "SELECT max(x), min(x) FROM EVENTS": False,  # for Spark, NaN is the largest number
     "SELECT count(*), max(timestamp) FROM EVENTS WHERE x > 0": False,
     "SELECT count(DISTINCT n), max(n) FROM EVENTS": False,
     "SELECT count(*) FILTER (WHERE n > 0) FROM EVENTS": False,
@@ -296,7 +298,9 @@ FIGURES = {
 
 @pytest.mark.parametrize("asked", share_of(FIGURES, 5))
 def test_figures(spark, both, asked):
-    """One row of counts and extremes, of what files say or of few events, is there without Spark working it out."""
+    """One row of counts and extremes, from the files' facts or from few events, is computed without Spark's
+    aggregation.
+    """
     ours = esformat.spark.sql(spark, asked.replace("EVENTS", f"esdb.`{both}`"))
     expected = spark.sql(asked.replace("EVENTS", "parquet_events"))
     assert (answer(ours), ours.columns, ours.dtypes) == (answer(expected), expected.columns, expected.dtypes)
@@ -305,7 +309,7 @@ def test_figures(spark, both, asked):
 
 
 def test_times_of_many_events_read_none(spark, both, monkeypatch):
-    """Of more events than a driver reads, the first and last time is in the files' facts."""
+    """If there are more events than a driver reads, the first and last time come from the files' facts."""
     monkeypatch.setattr(door, "FEW_EVENTS", 0)
     asked = f"SELECT max(timestamp), count(*), min(timestamp) FROM esdb.`{both}`"
     assert "Aggregate" not in explained(spark, asked)[1]
@@ -318,7 +322,9 @@ def test_times_of_many_events_read_none(spark, both, monkeypatch):
 
 @long
 def test_stand_ins_are_kept(spark, both, monkeypatch):
-    """Of sources with the same columns as many as one query names; their names go with each query."""
+    """Stand-ins are reused: at most as many exist for one set of columns as one query names. Their names are dropped
+    with each query.
+    """
     made = []
     one = stand_ins._made
     monkeypatch.setattr(stand_ins, "_made", lambda *each: made.append(each) or one(*each))
@@ -338,7 +344,7 @@ def test_stand_ins_are_kept(spark, both, monkeypatch):
 
 @long
 def test_names_elsewhere(spark, both):
-    """Texts, comments, and names that the query defines are left alone; several sources are told apart."""
+    """String literals, comments, and names that the query defines stay unchanged; several sources are kept apart."""
     asked = f"""-- esdb.`nowhere`
         WITH events_view AS (SELECT 'esdb.`{both}`' AS text)
         SELECT text, (SELECT count(*) FROM esdb.`{both}/a.esdb`), (SELECT count(*) FROM ESDB.`{both}/b.esdb`)
@@ -353,7 +359,7 @@ def test_names_elsewhere(spark, both):
 
 @long
 def test_other_sources(spark, both):
-    """Files of other formats, named in the same way, stay Spark's."""
+    """Files of other formats, named in the same way, are read by Spark."""
     asked = (
         f"SELECT count(*) FROM parquet.`{both}/events.parquet` p JOIN esdb.`{both}` e USING (timestamp) WHERE p.n = 3"
     )
@@ -364,14 +370,14 @@ def test_other_sources(spark, both):
 
 
 def test_file_path(spark, both):
-    """The column of the file is there where the query names it."""
+    """The file path column exists if the query names it."""
     asked = f"SELECT _file_path, count(*) FROM esdb.`{both}` GROUP BY 1 ORDER BY 1"
     assert esformat.spark.sql(spark, asked).collect() == [(f"{both}/a.esdb", 250), (f"{both}/b.esdb", 150)]
 
 
 @long
 def test_view_keeps_its_options(spark, both):
-    """A condition of the view holds for every query, beside that of the query."""
+    """The condition of a view applies to every query, in addition to the query's own."""
     esformat.spark.view(spark, "some", str(both), where="n > 0 OR n < -3", pathGlobFilter="a*")
     asked = "SELECT count(*) FROM some WHERE type = 'page' OR type = 'cart'"
     lines, _ = explained(spark, asked)
@@ -388,7 +394,7 @@ def test_view_keeps_its_options(spark, both):
 
 @long
 def test_catalog_views(spark, tmp_path):
-    """A view of a catalog's topic is read by what the query needs as well."""
+    """A view of a catalog's topic also reads only what the query needs."""
     with aggregator.open(tmp_path / "data", durability="none") as catalog:
         catalog.create_topic("clicks", indexes=["type"]).append(events())
     aggregator.spark.read(spark, str(tmp_path / "data"), "clicks").createOrReplaceTempView("topic")
@@ -402,7 +408,9 @@ def test_catalog_views(spark, tmp_path):
 
 @long
 def test_tables(spark, both, tmp_path):
-    """A table USING esdb is read through the door; what Spark cannot do with it says what can be done instead."""
+    """A table USING esdb is read through `esformat.spark.sql`; if Spark cannot do something with it, the message
+    suggests an alternative.
+    """
     spark.sql(f"CREATE TABLE held USING esdb LOCATION '{both}'")
     try:
         assert esformat.spark.sql(spark, "SELECT count(*) FROM held WHERE space = 's1'").collect() == [(57,)]

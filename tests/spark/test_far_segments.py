@@ -1,4 +1,4 @@
-"""Tasks read segments that lie in the catalog's store alone; without Spark."""
+"""Tasks read segments that exist only in the catalog's store. No Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def let_go(catalog):
 
 
 def test_segments_that_were_let_go(catalog):
-    """Before a read is planned, or after it: each event once."""
+    """Segments removed from the disk before or after a read is planned are read: each event once."""
     expected = rows(*reader(catalog))
     planned = reader(catalog, partitions="7")
     let_go(catalog)
@@ -42,7 +42,7 @@ def test_segments_that_were_let_go(catalog):
 
 
 def test_objects_that_are_gone(catalog):
-    """An error names the segment, unless it was merged."""
+    """A missing object is an error that names the segment, unless the segment was merged."""
     let_go(catalog)
     planned = reader(catalog)
     expected = rows(*planned)

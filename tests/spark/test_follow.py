@@ -1,4 +1,4 @@
-"""Directories of segments as streams, with a real Spark: every event once, whatever ends on the way."""
+"""Directories of segments as streams, with a real Spark: every event once, whichever process ends."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ROLES = {"space": "user", "timestamp": "at", "grouping": "app", "indexes": "type
 
 
 def events(folder, name, first, count):
-    """A segment of some of a thousand events, and their payloads."""
+    """Write `count` of a thousand events to a segment; return their payloads."""
     part = click_table(1000).slice(first, count)
     write_clicks(folder / name, part)
     return sorted(part["data"].to_pylist())
 
 
 class Sink:
-    """Batches as they came, for `foreachBatch`."""
+    """Collects batches in their order, for `foreachBatch`."""
 
     def __init__(self):
         self.batches = []
@@ -41,7 +41,7 @@ class Sink:
 
 
 def follow(spark, folder, checkpoint, **options):
-    """Read all that is there, from where the checkpoint is: the payloads of each micro-batch."""
+    """Read all available events from the checkpoint on; return the payloads of each micro-batch."""
     sink = Sink()
     stream = spark.readStream.format("esdb").options(columns="space,data", **options).load(str(folder))
     query = stream.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
@@ -55,7 +55,9 @@ def follow(spark, folder, checkpoint, **options):
 
 @long
 def test_follow_and_restart(spark, tmp_path):
-    """New segments in micro-batches of so many; a restart goes on behind them, merged ones and other names included."""
+    """New segments are read in micro-batches of limited size. A restart continues behind them, even if they were merged
+    or renamed.
+    """
     folder = tmp_path / "clicks"
     folder.mkdir()
     parts = [events(folder, f"{number}.esdb", 100 * number, 100) for number in range(3)]
@@ -87,7 +89,7 @@ def read(stream, start, end):
 
 
 def compact(folder, name, *parts):
-    """What the job of that name does."""
+    """Merge the segments as the job `compact` does."""
     paths = [folder / part for part in parts]
     tools.merge(paths, folder / name, properties=joined([origin_of(str(path)) for path in paths]).as_property())
     for path in paths:
@@ -99,7 +101,7 @@ def latest(stream, start):
 
 
 def test_micro_batch_that_is_run_again(tmp_path):
-    """It has the same events, though more came since; and where its segments were merged with each other."""
+    """A repeated micro-batch has the same events, though new ones arrived, and also after its segments were merged."""
     wanted = events(tmp_path, "a.esdb", 0, 50) + events(tmp_path, "b.esdb", 50, 50)
     stream = reader(tmp_path)
     start = stream.initialOffset()
@@ -113,7 +115,7 @@ def test_micro_batch_that_is_run_again(tmp_path):
 
 @pytest.mark.parametrize("now", [False, True], ids=["so many a time", "what is there now"])
 def test_segments_that_were_merged_before_the_stream_came_to_them(tmp_path, now):
-    """They are passed over whenever they come: what they were made from is known though it is gone."""
+    """Segments merged from known ones are skipped whenever they appear: their origins are known though deleted."""
     events(tmp_path, "a.esdb", 0, 50)
     events(tmp_path, "b.esdb", 50, 50)
     stream = reader(tmp_path, maxFilesPerTrigger="2")
@@ -131,7 +133,7 @@ def test_segments_that_were_merged_before_the_stream_came_to_them(tmp_path, now)
 
 
 def test_a_micro_batch_opens_what_is_new(tmp_path, monkeypatch):
-    """However many segments a stream knows, the next micro-batch opens those that came, three times each."""
+    """However many segments a stream knows, the next micro-batch opens only new ones, three times each."""
     for number in range(5):
         events(tmp_path, f"{number}.esdb", 10 * number, 10)
     stream = reader(tmp_path)
@@ -146,7 +148,7 @@ def test_a_micro_batch_opens_what_is_new(tmp_path, monkeypatch):
 
 
 def test_segments_that_went_or_are_mixed(tmp_path):
-    """What was not read and is gone, or is merged with what was read, ends the stream with its name."""
+    """A segment that disappeared unread, or was merged with read ones, ends the stream with an error that names it."""
     events(tmp_path, "a.esdb", 0, 50)
     stream = reader(tmp_path)
     start = stream.initialOffset()
@@ -171,11 +173,11 @@ def test_a_stream_names_one_directory(tmp_path):
             reader(tmp_path, **options)
 
 
-# ------------------------------------------------------------ written
+# ------------------------------------------------------------ writing
 
 
 class Dying(EsdbDataSource):
-    """The data source, but tasks and commits find their end as the option `die` says, once."""
+    """The data source, but tasks and commits die as the option `die` says, once."""
 
     @classmethod
     def name(cls):
@@ -219,7 +221,7 @@ def dying(spark):
 
 
 def write(spark, tmp_path, **options):
-    """Write each Parquet file of a directory as a micro-batch, from where the checkpoint is."""
+    """Write each Parquet file of a directory as a micro-batch, starting at the checkpoint."""
     schema = spark.read.parquet(str(tmp_path / "in")).schema
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     writer = source.writeStream.format("dying-stream").options(**ROLES, **options)
@@ -233,8 +235,8 @@ def write(spark, tmp_path, **options):
 
 @pytest.mark.parametrize("how", share_of(["killed", "before commit", "after commit"], 3))
 def test_streams_write_exactly_once(spark, dying, tmp_path, how):
-    """A query whose task is killed, or whose driver dies just before or after a commit, is started again: every row
-    once, one commit for each file, and nothing left behind.
+    """A query whose task is killed, or whose driver dies just before or after a commit, is restarted: every row is
+    written once, with one commit for each file, and no staged file remains.
     """
     table = click_table(400).rename_columns(["user", "app", "at", "data", "type", "country"])
     (tmp_path / "in").mkdir()
@@ -257,7 +259,7 @@ def test_streams_write_exactly_once(spark, dying, tmp_path, how):
 
 
 def test_streams_append(spark, tmp_path):
-    """A stream adds segments; another output mode is refused."""
+    """A stream adds segments; other output modes are refused."""
     events(tmp_path, "a.esdb", 0, 5)
     stream = spark.readStream.format("esdb").load(str(tmp_path)).writeStream.format("esdb").outputMode("complete")
     with pytest.raises(Exception, match=r"outputMode|complete"):
@@ -265,7 +267,7 @@ def test_streams_append(spark, tmp_path):
 
 
 def test_streams_whose_checkpoints_spark_chooses(spark, tmp_path, request):
-    """One query's commit removes nothing that another has staged, and leaves nothing of its own."""
+    """The commit of one query keeps the staged files of another and leaves none of its own."""
     request.addfinalizer(lambda: spark.conf.unset("spark.sql.streaming.checkpointLocation"))
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "checkpoints"))
     (tmp_path / "in").mkdir()

@@ -1,4 +1,4 @@
-"""Other people's files with a real Spark: nothing is lost, doubled or changed on the way in."""
+"""Foreign files converted with a real Spark: nothing is lost, duplicated or changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AT = "2026-01-02T03:04:05Z"
 
 
 def converted(spark, source, out, **options):
-    """The events that files become, as dictionaries in order of their space and time."""
+    """The events of the converted files, as dictionaries ordered by space and time."""
     done = jobs.convert(spark, [str(source)], str(out), **{**ROLES, "partitions": 1, **options})
     assert done.failed == []
     return load(spark, out).toArrow().sort_by([("space", "ascending"), ("timestamp", "ascending")]).to_pylist()
@@ -37,7 +37,7 @@ def parquet(path, **columns):
 
 @long
 def test_columns_of_all_files_and_directories(spark, tmp_path):
-    """Columns are united by name in the wider type; directories of a partitioned table are columns."""
+    """Columns are united by name in the wider type; directories of a partitioned table become columns."""
     lake = tmp_path / "lake"
     parquet(lake / "country=DE" / "1.parquet", user=["a"], n=pa.array([1], pa.int32()), x=pa.array([1.5], pa.float32()))
     parquet(
@@ -51,7 +51,7 @@ def test_columns_of_all_files_and_directories(spark, tmp_path):
 
 
 def test_columns_that_do_not_go_together(spark, tmp_path):
-    """A column of two types is refused by the names of column and files, before anything is written."""
+    """A column of two incompatible types is refused with the names of column and files before anything is written."""
     parquet(tmp_path / "in" / "1.parquet", user=["a"], n=[1])
     parquet(tmp_path / "in" / "2.parquet", user=["b"], n=["one"])
     with pytest.raises(UsageError, match=r"column 'n' is int64 in .*1\.parquet and string in .*2\.parquet"):
@@ -61,7 +61,9 @@ def test_columns_that_do_not_go_together(spark, tmp_path):
 
 @long
 def test_csv(spark, tmp_path):
-    """The header's names decide, quotes are those of RFC 4180, keys and indexes stay text, numbers keep all digits."""
+    """Columns follow the header's names, quoting follows RFC 4180, keys and indexes stay text, and numbers keep all
+    digits.
+    """
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").write_text(
         'user,at,code,say,n,x\n00123,2026-01-02T03:04:05.123456Z,007,"say ""hi""",1,1\n'
@@ -79,7 +81,7 @@ def test_csv(spark, tmp_path):
 
 @long
 def test_times_of_parquet(spark, tmp_path):
-    """Numbers count what their size tells; naive times, in nanoseconds too, are of the zone that is named."""
+    """The unit of integer times follows from their size; naive times, nanoseconds included, are in the named zone."""
     (tmp_path / "in").mkdir()
     local = pa.array([1767323045_123456789], pa.int64()).cast(pa.timestamp("ns"))
     other = pa.array([1_000], pa.int64()).cast(pa.timestamp("ns"))
@@ -94,7 +96,7 @@ def test_times_of_parquet(spark, tmp_path):
 
 
 def test_one_bad_file(spark, tmp_path):
-    """A row that is no event fails its file, which the summary names with line and reason; or is left out and said."""
+    """A row that is not an event fails its file, which the summary reports with line and reason; or it is skipped."""
     (tmp_path / "good.json").write_text(json.dumps({"user": "u", "at": AT, "n": 1}) + "\n")
     (tmp_path / "bad.json").write_text(json.dumps({"user": "u", "at": AT}) + '\n{"user": "u", "at": "yesterday"}\n')
     done = jobs.convert(spark, [str(tmp_path / "*.json")], str(tmp_path / "out"), **ROLES)
@@ -111,7 +113,7 @@ def test_one_bad_file(spark, tmp_path):
 
 @pytest.fixture(scope="module")
 def segment(tmp_path_factory):
-    """A segment with values that text formats make something else of, where nobody takes care."""
+    """A segment with values that careless text formats would change."""
     path = tmp_path_factory.mktemp("segment") / "s.esdb"
     table = pa.table(
         {
@@ -134,7 +136,7 @@ def segment(tmp_path_factory):
 
 @pytest.mark.parametrize("form", share_of(jobs.OUTPUT_FORMATS, 2))
 def test_export_and_back(spark, segment, tmp_path, form):
-    """What is exported comes back as it was, in every format."""
+    """Exported events come back unchanged, in every format."""
     path, expected = segment
     done = jobs.export(spark, [str(path)], str(tmp_path / "out"), format=form)
     assert (done.failed, done.events, done.made) == ([], 3, 1)
@@ -149,7 +151,7 @@ def test_export_and_back(spark, segment, tmp_path, form):
 
 
 def test_export_refused(spark, tmp_path):
-    """What a format would not give back is refused by file and column, and nothing is left of the export."""
+    """Values that a format would not return are refused with file and column; the failed export leaves no file."""
     table = pa.table({"space": ["a"], "timestamp": pa.array([1]), "x": [float("nan")]})
     with esformat.create(tmp_path / "nan.esdb", schema=table.schema) as writer:
         writer.add_table(table)
@@ -168,7 +170,7 @@ REFUSED = {"variant": "parse_json('{}')", "interval year": "INTERVAL '1' YEAR"}
 
 @pytest.mark.parametrize(("kind", "made"), share_of(REFUSED.items(), 2))
 def test_types_that_events_do_not_have(spark, tmp_path, kind, made):
-    """A variant is no struct of bytes, and months are no number: refused by column, as rows and in files of Spark."""
+    """Variants and month intervals are refused with the name of the column, both as rows and in Spark's files."""
     rows = spark.sql(f"SELECT 'u' AS user, timestamp '2026-01-02 03:04:05' AS at, {made} AS v")
     with pytest.raises(PySparkException, match=f"column 'v' is {kind}"):
         rows.write.format("esdb").options(**ROLES).mode("append").save(str(tmp_path / "out"))
@@ -179,7 +181,7 @@ def test_types_that_events_do_not_have(spark, tmp_path, kind, made):
 
 @long
 def test_where_in_the_zone_of_the_session(spark, tmp_path):
-    """A time that names no zone is the session's in `where`, as it is in Spark's own filters."""
+    """In `where`, a time without a zone is in the session's zone, as in Spark's own filters."""
     table = pa.table({"space": ["a"] * 48, "timestamp": pa.array([h * 3_600_000_000 for h in range(48)])})
     with esformat.create(tmp_path / "a.esdb", schema=table.schema) as writer:
         writer.add_table(table)
@@ -209,7 +211,7 @@ ORC = [
 
 @pytest.mark.parametrize(("kind", "is_held"), ORC, ids=[str(kind) for kind, _ in ORC])
 def test_orc_of_every_type(tmp_path, kind, is_held):
-    """ORC gives back the values of a type, or is refused by the name of the column."""
+    """ORC returns the values of a type unchanged, or the column is refused by name."""
     table = pa.table({"space": ["a"] * 3, "timestamp": pa.array([1, -2, 3]), "v": _some(kind)})
     with esformat.create(tmp_path / "a.esdb", schema=table.schema) as writer:
         writer.add_table(table)
@@ -224,7 +226,7 @@ def test_orc_of_every_type(tmp_path, kind, is_held):
 
 
 def test_orc_that_does_not_come_back(tmp_path):
-    """A time that ORC has no room for is noticed when the file is read again."""
+    """A time outside ORC's range is detected when the file is read again."""
     late = pa.array([1 << 61], pa.int64()).cast(pa.timestamp("us", "UTC"))
     table = pa.table({"space": ["a"], "timestamp": pa.array([1]), "v": late})
     with esformat.create(tmp_path / "a.esdb", schema=table.schema) as writer:
@@ -234,7 +236,7 @@ def test_orc_that_does_not_come_back(tmp_path):
 
 
 def _some(kind):
-    """A value, none, and another one of a type."""
+    """A value, null, and another value of a type."""
     if pa.types.is_null(kind):
         return pa.nulls(3)
     if pa.types.is_list(kind):

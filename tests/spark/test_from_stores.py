@@ -1,4 +1,4 @@
-"""Spark reads a catalog from its store alone, on machines that have nothing else; without Spark."""
+"""Spark reads a catalog from its store alone, on machines without its directory. No Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = "space,timestamp,type,data,record_index,partition"
 
 @pytest.fixture(params=[pytest.param("s3", marks=long), "file"])
 def address(request, tmp_path):
-    """Of a store, whose prefix is not plain."""
+    """The address of a store whose prefix needs escaping."""
     if request.param == "s3":
         return f"s3://{request.getfixturevalue('bucket')}/a%20prefix/50%25"
     return (tmp_path / "a store" / "50%").as_uri()
@@ -32,7 +32,7 @@ def address(request, tmp_path):
 
 @pytest.fixture
 def catalog(address, tmp_path):
-    """Four segments, and events that are in the log alone."""
+    """Four segments, and events that are only in the log."""
     with aggregator.open(tmp_path / "data", store=address, durability="store", history="0s", **SOON) as made:
         fill(made, seals=4, events=100).append(click_table(30), "b")
         yield made
@@ -45,7 +45,7 @@ def planned(place, **options):
 
 
 def test_as_the_directory_tells(catalog, address):
-    """Sealed and shipped events, with a condition, in many tasks; columns that came just now."""
+    """Tasks read sealed and shipped events, with a condition and new columns, as they do from the directory."""
     assert rows(*planned(f"{address}/")) == rows(*planned(catalog.path))
     assert len(rows(*planned(address, partitions="5"))) == 430
     some = rows(*planned(address, where="space = 'customer-2' AND type = 'page'"))
@@ -56,7 +56,7 @@ def test_as_the_directory_tells(catalog, address):
 
 
 def test_segments_that_go_meanwhile(catalog, address):
-    """Merged ones are found in what took their place; one that is missing is an error that names it."""
+    """Merged segments are read from their replacement; a missing one is an error that names it."""
     made, tasks = planned(address, partitions="7")
     expected = rows(made, tasks)
     before = {each.name for each in catalog._backend.objects.store.list("segments")}
@@ -75,7 +75,7 @@ def test_segments_that_go_meanwhile(catalog, address):
 
 
 def test_the_machine_of_the_writer_is_gone(catalog, address, tmp_path):
-    """What it had is not needed."""
+    """The directory of the writer is not needed."""
     expected = rows(*planned(catalog.path))
     catalog.close()
     shutil.rmtree(tmp_path / "data")
@@ -83,7 +83,7 @@ def test_the_machine_of_the_writer_is_gone(catalog, address, tmp_path):
 
 
 def test_a_stream(catalog, address):
-    """Each event once, in micro-batches, over a restart of the query and seals of the writer."""
+    """Each event is read once, in micro-batches, across a restart of the query and seals of the writer."""
     options = CatalogReadOptions.parse({"path": address, "topic": "clicks", "columns": COLUMNS}, streaming=True)
     seen = []
     offset = None
@@ -104,7 +104,7 @@ def test_a_stream(catalog, address):
 
 
 def test_what_is_not_there(catalog, address):
-    """Errors name the address; nothing is written to one."""
+    """Errors name the address; writing to one is refused."""
     with pytest.raises(CatalogNotFoundError):
         planned(f"{address}/nothing")
     with pytest.raises(TopicNotFoundError, match="its topics: clicks"):

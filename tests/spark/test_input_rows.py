@@ -1,4 +1,4 @@
-"""Decisions about other people's files, without a session: columns of all of them, and which task reads what."""
+"""Decisions about foreign files, without a session: the common columns, and which task reads which rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def united(*columns):
 
 
 def test_types_of_all_files():
-    """The wider of two numbers; a decimal with the digits of both; nothing that would round."""
+    """The result is the wider of two number types, or a decimal that fits both; types that would round are refused."""
     assert united(pa.int32(), pa.int64(), pa.int8()) == pa.int64()
     assert united(pa.float32(), pa.float64()) == pa.float64()
     assert united(pa.decimal128(5, 2), pa.decimal128(9, 0)) == pa.decimal128(11, 2)
@@ -40,14 +40,14 @@ def test_types_of_all_files():
 
 
 def test_types_go_with_what_is_there():
-    """A job that goes on keeps the types of the groups before, though the files that are left are of narrower ones."""
+    """A resumed job keeps the types of earlier groups, though the remaining files have narrower ones."""
     there = pa.schema([("space", pa.string()), ("v", pa.float64())])
     _, plan = unite(RULES, {"1.csv": surveyed(guessed={"v": pa.int64()})}, there)
     assert plan.types["v"] == pa.float64()
 
 
 def test_column_that_no_file_has():
-    """An index that no file has is a mistake in the command; one that some lack is null there."""
+    """An index column that no file has is refused; in files that lack it, it is null."""
     rules = rules_of("csv", {}, {"space": "user", "timestamp": "at", "indexes": ["type"]}, zone="UTC")
     with pytest.raises(UsageError, match="no file has a column 'type'"):
         unite(rules, {"1.csv": surveyed()})
@@ -66,7 +66,7 @@ LOST = [
 
 @pytest.mark.parametrize(("kind", "roles", "columns", "lost"), LOST)
 def test_not_finite_becomes_json(tmp_path, kind, roles, columns, lost):
-    """A job says how many NaN and infinities of which column became null, as JSON has none; typed columns keep them."""
+    """A job reports how many NaN and infinities became null in JSON, by column; typed columns keep them."""
     table = pa.table({"user": ["a", "b", "c"], "at": pa.array([1, 2, 3], pa.timestamp("us", "UTC")), **columns})
     if kind == "csv":
         lines = [",".join(table.column_names), *(",".join(map(str, row.values())) for row in table.to_pylist())]
@@ -82,7 +82,7 @@ def test_not_finite_becomes_json(tmp_path, kind, roles, columns, lost):
 
 
 def test_directory_that_contradicts_its_file(tmp_path):
-    """A column that a directory and its file tell of in two ways is refused, unless directories do not count."""
+    """A column whose value differs between directory and file is refused, unless directories are ignored."""
     path = tmp_path / "country=DE" / "1.parquet"
     path.parent.mkdir()
     pq.write_table(pa.table({"user": ["a"], "at": pa.array([1], KEYS["at"]), "country": ["FR"]}), path)
@@ -94,7 +94,7 @@ def test_directory_that_contradicts_its_file(tmp_path):
 
 
 def test_null_directory(tmp_path):
-    """Hive's name for no value is none; numbers are numbers, and text that looks like one with zeros stays text."""
+    """Hive's name for null is null, numbers become integers, and digits with leading zeros stay text."""
     where = tmp_path / "year=2026" / "code=007" / "country=__HIVE_DEFAULT_PARTITION__" / "1.parquet"
     where.parent.mkdir(parents=True)
     pq.write_table(pa.table({"user": ["a"], "at": pa.array([1], KEYS["at"])}), where)
@@ -104,7 +104,7 @@ def test_null_directory(tmp_path):
 
 
 def test_row_groups_are_shared(tmp_path, monkeypatch):
-    """The row groups of a file that is too large for one task, in several pieces, are its rows, each once."""
+    """The row groups of a file too large for one task are shared out in pieces that cover every row once."""
     monkeypatch.setattr(input_rows, "TASK_BYTES", 100)
     table = pa.table({"user": ["a"] * 90, "at": pa.array(range(90), KEYS["at"])})
     pq.write_table(table, tmp_path / "1.parquet", row_group_size=10)
@@ -117,7 +117,7 @@ def test_row_groups_are_shared(tmp_path, monkeypatch):
 
 
 def small_files(folder, count):
-    """Files of a row each, of which some have another column, no row, or an unusual type of keys."""
+    """Files of one row each; some have an extra column, no row, or an unusual key type."""
     paths = []
     for n in range(count):
         rows = 0 if n % 50 == 7 else 1
@@ -132,7 +132,7 @@ def small_files(folder, count):
 
 
 def test_small_files_become_events_together(tmp_path):
-    """The events of many files are those of one after the other, in order, in few batches."""
+    """The events of many files equal those of reading one after the other, in order, in few batches."""
     pieces = [Piece(str(path), path.stat().st_size) for path in small_files(tmp_path, 300)]
     plan = unite(RULES, {each.path: survey(RULES, each.path) for each in pieces})[1]
     each = [batch for piece in pieces for batch in events(RULES, plan, [piece])]
@@ -143,7 +143,7 @@ def test_small_files_become_events_together(tmp_path):
 
 
 def test_what_is_wrong_with_one_small_file(tmp_path):
-    """A row that is no event, or whose value does not fit, is told of with its file; the others can be had."""
+    """A row that is not an event, or does not fit, is refused with the name of its file; the others can be read."""
     paths = small_files(tmp_path, 20)
     pieces = [Piece(str(path), 1) for path in paths]
     plan = unite(RULES, {each.path: survey(RULES, each.path) for each in pieces})[1]
@@ -165,13 +165,13 @@ def test_what_is_wrong_with_one_small_file(tmp_path):
 
 
 def test_a_survey_reads_no_rows_where_nothing_hangs_on_them(tmp_path):
-    """Parquet tells how many rows it has; only times finer than events hold, or plain numbers, are looked at."""
+    """A Parquet survey reads the row count from the footer; it reads values only of times finer than microseconds."""
     for kind, expected in ((KEYS["at"], False), (pa.timestamp("ns", "UTC"), True)):
         path = tmp_path / "1.parquet"
         table = pa.table({"user": ["ada"] * 90, "at": pa.array(range(90), kind)})
         pq.write_table(table, path, use_dictionary=False, compression="none")
         assert (survey(RULES, str(path)).rows, survey(RULES, str(path)).has_nanos) == (90, expected)
-        path.write_bytes(path.read_bytes().replace(b"ada", b"\xff\xff\xff"))  # reading them fails
+        path.write_bytes(path.read_bytes().replace(b"ada", b"\xff\xff\xff"))  # reading the values fails
         if expected:
             with pytest.raises(InputError, match="damaged"):
                 survey(RULES, str(path))
@@ -180,7 +180,7 @@ def test_a_survey_reads_no_rows_where_nothing_hangs_on_them(tmp_path):
 
 
 def test_many_small_files_in_a_task():
-    """Small files are shared out evenly; a large one has a task of its own; each is read once, in order."""
+    """Small files are shared out evenly, a large one gets a separate task, and each is read once, in order."""
     small = [Piece(str(place), 100) for place in range(1000)]
     tasks = pack(small, 4)
     assert [len(task) for task in tasks] == [250] * 4
@@ -201,6 +201,6 @@ def test_many_small_files_in_a_task():
     ],
 )
 def test_options_of_reading(given, message):
-    """An option that nobody knows, or that means nothing, is refused with what it should be."""
+    """Unknown options and invalid values are refused; the message says what is allowed."""
     with pytest.raises(UsageError, match=message):
         rules_of("csv", given, {}, zone="UTC")

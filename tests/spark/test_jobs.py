@@ -1,4 +1,4 @@
-"""Jobs with a real Spark: what goes in comes out once, also when the job is stopped and run again."""
+"""Jobs with a real Spark: every event is written once, even if the job is stopped and run again."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def parquet(tmp_path_factory):
 
 @long
 def test_convert_stopped_and_run_again(spark, parquet, expected, tmp_path, monkeypatch):
-    """A job that dies between two groups goes on with the next one, and a third run has nothing to do."""
-    convert_module = import_module("esformat.spark.jobs.convert")  # the module: the package has the function
+    """A job that dies between two groups continues with the next one, and a third run does nothing."""
+    convert_module = import_module("esformat.spark.jobs.convert")  # the module, not the function of this name
     real, calls = convert_module.write, []
 
     def dies(*arguments, **options):
@@ -71,7 +71,7 @@ def test_convert_stopped_and_run_again(spark, parquet, expected, tmp_path, monke
 
 @long
 def test_convert_of_a_moved_folder(spark, parquet, expected, tmp_path):
-    """Files are known by their content: a folder that was moved is not converted twice, a new file in it is."""
+    """Files are recognized by their content: those of a moved folder are not converted again; a new file in it is."""
     before, after, out = tmp_path / "before", tmp_path / "after", str(tmp_path / "out")
     shutil.copytree(parquet, before)
     (before / "2.parquet").rename(tmp_path / "2.parquet")
@@ -86,7 +86,7 @@ def test_convert_of_a_moved_folder(spark, parquet, expected, tmp_path):
 
 @long
 def test_two_converts_into_one_output(spark, parquet, expected, tmp_path):
-    """Of two jobs that begin at once one is refused, or comes later and finds nothing to do: every event once."""
+    """Of two simultaneous jobs, one is refused or runs later and finds nothing to do: every event once."""
     out = str(tmp_path / "out")
 
     def run(group_bytes):
@@ -101,7 +101,7 @@ def test_two_converts_into_one_output(spark, parquet, expected, tmp_path):
 
 
 def test_compact_of_what_was_replaced(spark, lake, monkeypatch):
-    """What an overwrite took away while it was merged does not come back."""
+    """Segments that an overwrite removed during a merge do not reappear."""
     compact_module = import_module("esformat.spark.jobs.compact")
     real = compact_module.in_waves
 
@@ -120,7 +120,7 @@ def test_compact_of_what_was_replaced(spark, lake, monkeypatch):
 
 @long
 def test_convert_of_what_changed(spark, parquet, tmp_path):
-    """A file that was converted and has changed since is a failure, not a second copy of its events."""
+    """A file that changed since its conversion is a failure, not a second copy of its events."""
     source = tmp_path / "x.parquet"
     source.write_bytes((parquet / "0.parquet").read_bytes())
     out = str(tmp_path / "out")
@@ -133,7 +133,7 @@ def test_convert_of_what_changed(spark, parquet, tmp_path):
 
 
 def test_convert_what_cannot_be_read(spark, tmp_path):
-    """Rows that are no rows fail their group and say why; nothing of it is published, other groups are."""
+    """Unreadable rows fail their group with a reason; nothing of that group is published, other groups are."""
     (tmp_path / "a.json").write_text('{"user": "u", "at": "2026-01-02T03:04:05Z", "n": 1}\n')
     (tmp_path / "b.json").write_text('{"user": "u", "at": "yesterday", "n": 1}\n')
     (tmp_path / "c.json").write_text('{"user": "u", "at": \n')
@@ -147,7 +147,7 @@ def test_convert_what_cannot_be_read(spark, tmp_path):
 
 @long
 def test_convert_arrow_and_go(spark, expected, tmp_path):
-    """Arrow files, with dictionaries, and a file of the Go ESDB."""
+    """Arrow files with dictionaries, and a file of the Go ESDB, are converted."""
     table = click_table(3000)
     coded = table.set_column(4, "type", table["type"].dictionary_encode())
     with pa.OSFile(str(tmp_path / "clicks.arrow"), "wb") as sink, pa.ipc.new_file(sink, coded.schema) as writer:
@@ -177,7 +177,7 @@ def lake(tmp_path):
 
 @long
 def test_export(spark, lake, expected, tmp_path):
-    """Segments to Parquet and back are the same events; what was exported is skipped."""
+    """Segments exported to Parquet and converted back have the same events; exported ones are skipped."""
     out = tmp_path / "export"
     done = jobs.export(spark, [str(lake)], str(out), format="parquet")
     assert (done.ok, done.events, done.made) == (True, 3000, len(list(out.glob("*.parquet"))))
@@ -186,14 +186,14 @@ def test_export(spark, lake, expected, tmp_path):
     jobs.erase(spark, [str(lake)], ["customer-2"])
     jobs.reindex(spark, [str(lake)], ["country"])
     again = jobs.export(spark, [str(lake)], str(out), format="parquet")
-    assert (again.failed, again.events, again.skipped) == ([], 0, 1)  # the same events, whatever was made of the files
+    assert (again.failed, again.events, again.skipped) == ([], 0, 1)  # the same events, in whichever files
     assert rows(spark.read.parquet(str(out))) == expected
     csv = jobs.export(spark, [str(lake)], str(tmp_path / "csv"), format="csv")
     assert (csv.failed, csv.events) == ([], sum(row[0] != "customer-2" for row in expected))
 
 
 def test_compact(spark, lake, expected):
-    """Six segments become one with the same events; once more does nothing."""
+    """Six segments become one with the same events; a second run does nothing."""
     done = jobs.compact(spark, str(lake))
     assert (done.ok, done.files, done.made, done.events) == (True, 6, 1, 3000)
     assert len(list(lake.glob("*.esdb"))) == 1
@@ -205,7 +205,7 @@ def test_compact(spark, lake, expected):
 
 @long
 def test_reindex_erase_verify(spark, lake, expected):
-    """Other indexes, fewer spaces, a damaged file that verify finds; what is done already is skipped."""
+    """Reindex changes indexes, erase removes spaces, and verify finds a damaged file; finished files are skipped."""
     done = jobs.reindex(spark, [str(lake)], ["country"])
     assert (done.ok, done.made, done.events) == (True, 6, 3000)
     assert jobs.reindex(spark, [str(lake)], ["country"]).skipped == 6
@@ -229,7 +229,7 @@ def test_reindex_erase_verify(spark, lake, expected):
 
 
 def test_command_line(spark, lake, capfd):
-    """The commands run the jobs, print a summary and end with the status that scripts go by."""
+    """The commands run the jobs, print a summary, and return the exit status that scripts rely on."""
     from esformat.cli import run
 
     assert run(["spark", "verify", str(lake)]) == 0
@@ -246,7 +246,7 @@ def test_command_line(spark, lake, capfd):
 
 
 def test_one_path_is_a_path(tmp_path):
-    """A path alone is no list of paths of one letter each; a name alone, where names are listed, is refused."""
+    """A single path is not split into letters; a single name is refused if a list of names is expected."""
     write_clicks(tmp_path / "a.esdb", click_table(10))
     assert segments_at(str(tmp_path)) == input_files(str(tmp_path)) == [str(tmp_path / "a.esdb")]
     with pytest.raises(UsageError, match=r"a list of names, not the text 'type'; give \['type'\]"):
@@ -254,7 +254,9 @@ def test_one_path_is_a_path(tmp_path):
 
 
 def test_choose_neighbours_up_to_the_target():
-    """Small ones, by first space, of one kind, never above the target; nobody is merged with nothing."""
+    """Small neighbours of one kind are merged in the order of their first spaces, up to the target size; a single
+    segment is left alone.
+    """
     sizes = [("c", 40, "x"), ("a", 40, "x"), ("b", 30, "x"), ("d", 60, "x"), ("e", 10, "y"), ("f", 10, "x")]
     members = [Member(name, size, name.encode(), kind) for name, size, kind in sizes]
     groups = [[member.name for member in group] for group in choose(members, 100)]
@@ -263,7 +265,7 @@ def test_choose_neighbours_up_to_the_target():
 
 
 def test_groups_of_inputs():
-    """In order, up to the size, one at least."""
+    """Groups keep the order, stay within the size, and have at least one file."""
     files = [InputFile(str(number), size, 0) for number, size in enumerate([5, 5, 20, 1, 1])]
     assert [[file.path for file in group] for group in choose_groups(files, 10)] == [["0", "1"], ["2"], ["3", "4"]]
 
@@ -292,5 +294,5 @@ def test_groups_of_inputs():
     ],
 )
 def test_reasons(text, reason):
-    """Of what Spark raises, the line that a task raised."""
+    """The reason is the line that a task raised, taken from Spark's whole message."""
     assert reason_of(ValueError(text)) == reason

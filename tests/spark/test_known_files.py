@@ -1,4 +1,4 @@
-"""Files that Spark's questions know from earlier ones: not opened once more, never taken for others."""
+"""Files that Spark's queries know from earlier ones: not opened again, never confused with others."""
 
 import os
 import threading
@@ -14,7 +14,7 @@ from esformat.spark.known_files import KnownFiles
 
 
 def segment(path, n):
-    """A segment of one space, with one event for each number."""
+    """A segment of the space `a`, with one event for each number."""
     times = pa.array(range(len(n)), pa.timestamp("us", "UTC"))
     with esformat.create(path) as writer:
         writer.add_table(pa.table({"space": ["a"] * len(n), "timestamp": times, "n": n}))
@@ -22,7 +22,7 @@ def segment(path, n):
 
 @pytest.fixture
 def reads(monkeypatch):
-    """Name of the file of each read, and what was read."""
+    """The file name and the bytes of each read."""
     found = []
     real = FileSource.read_at
 
@@ -41,7 +41,7 @@ def numbers(known, path):
 
 
 def test_nothing_is_read_to_open_a_known_file(tmp_path, reads):
-    """A second question reads the events, and nothing else of the file."""
+    """A second query reads only a leaf and the events of a known file."""
     path = tmp_path / "a.esdb"
     segment(path, n=[1, 2, 3])
     known = KnownFiles()
@@ -57,7 +57,7 @@ def test_nothing_is_read_to_open_a_known_file(tmp_path, reads):
 
 
 def test_events_are_read_each_time(tmp_path, reads):
-    """Of what events hold nothing is kept: an erasure elsewhere leaves nothing of them here."""
+    """Blocks are read again by every query: no event is cached that an erasure elsewhere may remove."""
     path = tmp_path / "a.esdb"
     segment(path, n=[1, 2, 3])
     known = KnownFiles()
@@ -70,7 +70,7 @@ def test_events_are_read_each_time(tmp_path, reads):
 
 @pytest.mark.parametrize("how", ["replaced", "written over"])
 def test_another_file_of_the_name(tmp_path, how):
-    """A file that took the place of a known one is opened as what it is."""
+    """A file that replaced a known one is opened with its own content."""
     path = tmp_path / "a.esdb"
     segment(path, n=[1, 2, 3])
     known = KnownFiles()
@@ -84,7 +84,7 @@ def test_another_file_of_the_name(tmp_path, how):
 
 
 def test_a_file_that_is_gone(tmp_path):
-    """Known or not, it is not there."""
+    """A deleted file raises an error, known or not."""
     path = tmp_path / "a.esdb"
     segment(path, n=[1])
     known = KnownFiles()
@@ -95,7 +95,7 @@ def test_a_file_that_is_gone(tmp_path):
 
 
 def test_a_file_replaced_while_it_is_read(tmp_path):
-    """Who began to read a file reads it to its end, as without any of this."""
+    """A reader that began before a file was replaced reads the old content to the end."""
     path = tmp_path / "a.esdb"
     segment(path, n=[1, 2, 3])
     segment(tmp_path / "b.esdb", n=[4, 5, 6])
@@ -108,7 +108,7 @@ def test_a_file_replaced_while_it_is_read(tmp_path):
 
 
 def test_a_damaged_file_is_not_known(tmp_path):
-    """It is an error that names the file, each time; mended, it is read."""
+    """A damaged file raises an error that names it, each time; once repaired, it is read."""
     path = tmp_path / "a.esdb"
     segment(path, n=[1])
     whole = path.read_bytes()
@@ -122,7 +122,7 @@ def test_a_damaged_file_is_not_known(tmp_path):
 
 
 def test_files_are_closed_between_questions(tmp_path):
-    """However many are known, none is open."""
+    """However many files are known, none is open between queries."""
     descriptors = Path("/proc/self/fd")
     if not descriptors.is_dir():
         pytest.skip("the system does not tell which files are open")
@@ -135,7 +135,7 @@ def test_files_are_closed_between_questions(tmp_path):
 
 
 def test_no_more_files_than_that(tmp_path, reads):
-    """The one that was read longest ago is forgotten."""
+    """The file that was read longest ago is forgotten."""
     for name in "abc":
         segment(tmp_path / f"{name}.esdb", n=[1])
     known = KnownFiles(most=2)
@@ -150,7 +150,7 @@ def test_no_more_files_than_that(tmp_path, reads):
 
 
 def test_several_threads(tmp_path):
-    """Questions at the same time share a file, and none closes it for another."""
+    """Simultaneous queries share a file, and none closes it for another."""
     path = tmp_path / "a.esdb"
     segment(path, n=list(range(2000)))
     known = KnownFiles()
@@ -169,7 +169,9 @@ def test_several_threads(tmp_path):
 
 
 def test_what_is_kept_of_all_files(tmp_path):
-    """It is bounded, whatever they are: no block, no frame, and so many bytes of directories and indexes."""
+    """The caches of all files are bounded: no block and no frame, and a fixed number of bytes for directories and
+    indexes.
+    """
     known = KnownFiles()
     for number in range(3):
         segment(tmp_path / f"{number}.esdb", n=list(range(2000)))

@@ -18,7 +18,7 @@ from esformat.spark.jobs.summary import Summary
 
 
 def look(folder, *ledgers, kind="csv"):
-    """Names of new files, the summary, and the ledger once they are taken in."""
+    """Names of the new files, the summary, and the ledger entries once they are processed."""
     summary = Summary("test")
     found = [InputFile.at(str(path)) for path in sorted(folder.rglob("*.*")) if path.is_file()]
     todo = not_done(found, kind, ledgers, "there", summary)
@@ -26,19 +26,19 @@ def look(folder, *ledgers, kind="csv"):
 
 
 def test_moved_and_copied(tmp_path):
-    """A file under a new name is known where the old one is not among the files; copies beside each other are two."""
+    """A renamed file is recognized if its old name is not among the files; copies beside each other are two files."""
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text("space,timestamp\n1,2\n")
     (tmp_path / "c.csv").write_text("space,timestamp\n3,4\n")
     new, _, done = look(tmp_path)
     assert new == ["a.csv", "b.csv", "c.csv"]
-    assert look(tmp_path, done[:1])[0] == ["b.csv", "c.csv"]  # as a job that was stopped goes on
+    assert look(tmp_path, done[:1])[0] == ["b.csv", "c.csv"]  # like a job that was stopped and resumed
     (tmp_path / "moved").mkdir()
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.csv").rename(tmp_path / "moved" / f"{name}.csv")
     new, summary, _ = look(tmp_path, done)
     assert (new, summary.skipped, len(summary.notes)) == ([], 3, 3)
-    assert look(tmp_path, done[1:])[0] == ["moved/b.csv"]  # of two that are alike, one was taken in
+    assert look(tmp_path, done[1:])[0] == ["moved/b.csv"]  # of two equal files, one was processed
     (tmp_path / "moved" / "d.csv").write_text("space,timestamp\n3,4\n")
     assert look(tmp_path, done)[0] == ["moved/d.csv"]
     (tmp_path / "c.csv").write_text("space,timestamp\n5,6\n")
@@ -46,7 +46,7 @@ def test_moved_and_copied(tmp_path):
 
 
 def test_large_files_by_samples(tmp_path, monkeypatch):
-    """Of a large file its length, its ends, and samples in between count."""
+    """A large file is identified by its length, its ends, and samples in between."""
     monkeypatch.setattr(identity, "WHOLE_BYTES", 1000)
     monkeypatch.setattr(identity, "_ENDS_BYTES", 100)
     monkeypatch.setattr(identity, "_SAMPLE_BYTES", 10)
@@ -73,7 +73,7 @@ def lake(tmp_path):
 
 
 def merged(lake):
-    """The segments of a folder, merged as `compact` does."""
+    """Merge the segments of a folder, as `compact` does."""
     paths = sorted(lake.glob("*.esdb"))
     origin = joined([origin_of(str(path)) for path in paths])
     tools.merge(paths, lake / "merged.esdb", properties=origin.as_property())
@@ -82,7 +82,7 @@ def merged(lake):
 
 
 def test_merged_segments(lake):
-    """They are known by those that they were made from, merged once or twice, moved, or touched."""
+    """Merged segments are recognized by their origins, whether merged once or twice, moved, or touched."""
     _, _, done = look(lake, kind="esdb")
     merged(lake)
     assert look(lake, done, kind="esdb")[0] == []
@@ -96,7 +96,7 @@ def test_merged_segments(lake):
 
 
 def test_copies_of_segments(lake):
-    """The same events under two names are taken in once, whether the job sees them together or one by one."""
+    """The same events under two names are processed once, whether the job sees the files together or one by one."""
     (lake / "copy.esdb").write_bytes((lake / "0.esdb").read_bytes())
     new, summary, done = look(lake, kind="esdb")
     assert new == ["0.esdb", "1.esdb"]
@@ -105,7 +105,7 @@ def test_copies_of_segments(lake):
 
 
 def test_parts_of_a_merged_segment(lake):
-    """A part that has the note of the whole is not taken for it."""
+    """A part of a merged segment that still has its note of origins counts as a new file."""
     merged(lake)
     with esformat.open(lake / "merged.esdb") as whole:
         half = next(iter(whole.spaces()))
@@ -116,7 +116,7 @@ def test_parts_of_a_merged_segment(lake):
 
 
 def test_what_cannot_be_read_fails_alone(lake):
-    """A damaged file is a failure of its own."""
+    """A damaged file fails alone."""
     (lake / "0.esdb").write_bytes(b"no segment")
     new, summary, _ = look(lake, kind="esdb")
     assert new == ["1.esdb"]

@@ -1,4 +1,4 @@
-"""Packed rows: the events that they stand for are those of an ordinary read, whatever is asked."""
+"""Packed rows: their events equal those of an ordinary read, whatever the query."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def folder(tmp_path_factory):
 
 
 def test_what_can_be_packed():
-    """Keys alone, or one column of a fixed width alone."""
+    """Only key columns, or one column of fixed width, can be packed."""
     for columns in ([SPACE], [SPACE, GROUPING], [TIME], [NUMBER]):
         schema = types.StructType(columns)
         assert can_be_packed(schema)
@@ -66,7 +66,7 @@ def test_what_can_be_packed():
 
 
 def test_option_without_its_schema(folder):
-    """The option alone is refused: it is the half of what `esformat.spark.sql` hands over."""
+    """The option without a packed schema is refused: `esformat.spark.sql` sets both."""
     for columns in ([SPACE, GROUPING, TIME], [SPACE], packed_schema(types.StructType([TIME, NUMBER])).fields):
         source = EsdbDataSource({"path": str(folder), "packed": "true"})
         with pytest.raises(UsageError, match="packed"):
@@ -74,12 +74,12 @@ def test_option_without_its_schema(folder):
 
 
 def rows_of(reader):
-    """What a reader's tasks give."""
+    """The rows of a reader's tasks."""
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
 def events_of(row):
-    """The events that a packed row stands for."""
+    """The events of a packed row."""
     (many,) = (name for name in row if name == packed.EVENTS or isinstance(row[name], list))
     values = [None] * row[many] if many == packed.EVENTS else row[many]
     rest = {name: value for name, value in row.items() if name != packed.EVENTS}
@@ -102,7 +102,7 @@ ASKED = {
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize(("most", "partitions"), [(64, 5), (2048, 1)])
 def test_the_same_events(folder, asked, most, partitions, monkeypatch):
-    """In the same order, with no row of more events than allowed."""
+    """The events are in the same order, and no row has more events than allowed."""
     monkeypatch.setattr(packed, "MOST_EVENTS", most)
     monkeypatch.setattr(packed, "LEAVES", 3)
     columns, where = ASKED[asked]
@@ -134,7 +134,7 @@ QUERIES = {
 
 @pytest.mark.parametrize("asked", share_of(QUERIES, 5))
 def test_queries(spark, folder, asked, monkeypatch):
-    """Queries that need keys alone or one column are handed packed rows, and answer what plain ones do."""
+    """Queries that need keys alone or one column receive packed rows and return the same as with plain rows."""
     monkeypatch.setattr(door, "FEW_EVENTS", 0)
     spark.read.format("esdb").load(str(folder)).createOrReplaceTempView("plain_rows")
     expected = spark.sql(asked.replace("EVENTS", "plain_rows"))
@@ -156,7 +156,7 @@ COUNTED = {
     "SELECT upper(name), count(1) FROM (SELECT space AS name FROM EVENTS WHERE hash(space) > 0) GROUP BY 1": False,
     "WITH n AS (SELECT space, count(*) c FROM EVENTS GROUP BY space) SELECT sum(c), count(*) FROM n": True,
     "SELECT space, count(*) FILTER (WHERE grouping = 'web') FROM EVENTS GROUP BY space": False,
-    "SELECT space, count(*) * 2 FROM EVENTS GROUP BY space": False,  # the column would be called otherwise
+    "SELECT space, count(*) * 2 FROM EVENTS GROUP BY space": False,  # the column would have another name
     "SELECT space, count(grouping) FROM EVENTS GROUP BY space": False,
     "SELECT count(DISTINCT space), count(*) FROM EVENTS": False,
     "SELECT space, count(*), sum(length(space)) FROM EVENTS GROUP BY space": False,
@@ -175,13 +175,13 @@ COUNTED = {
 
 
 def shape(frame):
-    """A name that Spark made up for a column is marked in its schema; ours is given."""
+    """Columns without metadata: Spark marks a column name that it generated, while ours is explicit."""
     return [(each.name, each.dataType, each.nullable) for each in frame.schema]
 
 
 @pytest.mark.parametrize("asked", share_of(COUNTED, 12))
 def test_counted(spark, folder, asked, monkeypatch):
-    """Where events are only counted by their keys, Spark makes no rows of them; the answer is the same."""
+    """If events are only counted by their keys, Spark creates no row for each, and the answer is the same."""
     monkeypatch.setattr(door, "FEW_EVENTS", 0)
     monkeypatch.setattr(packed, "MOST_EVENTS", 7)
     spark.read.format("esdb").load(str(folder)).createOrReplaceTempView("plain_rows")

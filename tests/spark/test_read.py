@@ -46,7 +46,7 @@ def rows(df):
 
 
 def rows_of(frame):
-    """The same of a frame."""
+    """The same tuples of a pandas frame."""
     tuples = frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None)
     return sorted((tuple(row) for row in tuples), key=repr)
 
@@ -74,12 +74,12 @@ FILTERS = {
 }
 
 
-WITHOUT_PUSH_DOWN = share_of(FILTERS, 8)  # Spark filters these itself, too
+WITHOUT_PUSH_DOWN = share_of(FILTERS, 8)  # Spark applies these filters, too
 
 
 @pytest.mark.parametrize("filter", share_of(FILTERS, 4))
 def test_filters_are_exact(spark, folder, frame, filter, request):
-    """A filter gives the same rows as on the events themselves, pushed down or not."""
+    """A filter returns the same rows as on the events themselves, pushed down or not."""
     expected = rows_of(frame[FILTERS[filter](frame)])
     assert expected or "AND space =" in filter
     for push_down in ("true", "false") if filter in WITHOUT_PUSH_DOWN else ("true",):
@@ -89,7 +89,7 @@ def test_filters_are_exact(spark, folder, frame, filter, request):
 
 
 def test_one_dataframe_asked_several_things(spark, folder, frame):
-    """Filters of one query are none of another's on the same DataFrame, before, after or within it."""
+    """Filters of one query do not affect another on the same DataFrame, before, after or within it."""
     df = spark.read.format("esdb").load(str(folder))
     pages, carts = df.where("type = 'page'"), df.where("type = 'cart'")
     count = frame.type.value_counts()
@@ -100,7 +100,7 @@ def test_one_dataframe_asked_several_things(spark, folder, frame):
 
 
 def test_times_that_python_does_not_have(spark, folder):
-    """A query may compare with them: this Spark would stumble over them where it hands filters over."""
+    """Comparisons with times outside Python's range work, although this version of Spark fails to push such filters."""
     df = spark.read.format("esdb").load(str(folder))
     assert df.where("timestamp < timestamp_micros(253402300800000000)").count() == 4000
     assert df.where("timestamp < timestamp_micros(-62135596800000001)").count() == 0
@@ -126,7 +126,7 @@ CONDITIONS = {
 
 @pytest.mark.parametrize("condition", share_of(CONDITIONS, 2))
 def test_where(spark, folder, frame, condition):
-    """The option is exact by itself, also where the columns that it names are not read."""
+    """The option is exact even if the columns that it names are not read."""
     chosen = frame[CONDITIONS[condition](frame)]
     assert len(chosen)
     assert rows(esformat.spark.read(spark, str(folder), where=condition)) == rows_of(chosen)
@@ -136,7 +136,7 @@ def test_where(spark, folder, frame, condition):
 
 @pytest.mark.parametrize(("zone", "hour"), [("GMT-08:00", 20), ("UTC+3", 9), ("+5", 7), ("UT-1", 13)])
 def test_where_in_zones_as_spark_spells_them(spark, tmp_path, request, zone, hour):
-    """Times that name no zone are the session's, however that is written."""
+    """Times without a zone are in the session's zone, in every spelling."""
     request.addfinalizer(lambda: spark.conf.set("spark.sql.session.timeZone", "UTC"))
     with esformat.create(tmp_path / "a.esdb") as writer:
         writer.add("a", b"", timestamp=dt.datetime(2026, 3, 1, hour, tzinfo=dt.UTC))
@@ -147,7 +147,7 @@ def test_where_in_zones_as_spark_spells_them(spark, tmp_path, request, zone, hou
 
 
 def test_file_directory_and_pattern(spark, folder):
-    """Each names what it should; a file that is being written is nobody's."""
+    """A file, a directory and a pattern each name the right files; a file that is being written is skipped."""
     load = spark.read.format("esdb").load
     assert load(str(folder / "a.esdb")).count() == 2500
     assert load(str(folder)).count() == 4000
@@ -156,7 +156,7 @@ def test_file_directory_and_pattern(spark, folder):
 
 
 def test_schema(spark, folder):
-    """Columns, types and nullability of the footers."""
+    """Columns, types and nullability come from the footers."""
     df = spark.read.format("esdb").load(str(folder))
     assert df.schema.simpleString() == (
         "struct<space:string,grouping:string,timestamp:timestamp,data:binary,type:string,country:string>"
@@ -165,7 +165,7 @@ def test_schema(spark, folder):
 
 
 def test_columns(spark, folder, frame):
-    """The option and a narrowed schema read those columns, in that order; another order is another answer."""
+    """The option or a narrowed schema selects the columns and their order."""
     expected = rows_of(frame[["type", "timestamp"]])
     read = spark.read.format("esdb")
     assert rows(read.option("columns", "type, timestamp").load(str(folder))) == expected
@@ -175,7 +175,7 @@ def test_columns(spark, folder, frame):
 
 
 def test_partitions_are_even(spark, folder):
-    """As many tasks as are asked for, as far as there are leaves; each event in one of them."""
+    """The number of tasks is as requested, as far as there are leaves; each event is in one of them."""
     df = spark.read.format("esdb").option("partitions", 2).load(str(folder))
     counts = df.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
     assert sorted(counts) == [1500, 2500]
@@ -193,7 +193,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("message", share_of(MISTAKES, 3))
 def test_mistakes(spark, folder, message):
-    """What is asked for wrongly is refused with what is wrong, before anything runs."""
+    """A wrong option or name is refused with the reason before anything runs."""
     with pytest.raises(Exception, match=message):
         MISTAKES[message](spark.read.format("esdb")).load(str(folder)).count()
 
@@ -204,7 +204,7 @@ def test_nothing_there(spark, tmp_path):
 
 
 def test_every_type(spark, tmp_path):
-    """Values of every type that Spark has, in an .esdb file and out of it again."""
+    """Values of every Spark type survive writing and reading an .esdb file."""
     table = pa.table(
         {
             "space": ["a", "b"],
@@ -238,7 +238,7 @@ PAIRS = [[{"x": 1}, None], None, [{"x": 2}, {"x": 3}]]
 
 @pytest.mark.parametrize("item", [pa.struct([pa.field("x", pa.int32(), nullable=False)]), pa.struct({"x": pa.uint8()})])
 def test_lists_of_one_length(tmp_path, item):
-    """Spark gets lists of any length of them, also where structs are null whose members never are."""
+    """Fixed-size lists become lists, also within null structs whose members are never null."""
     with esformat.create(tmp_path / "a.esdb") as writer:
         pairs = pa.array(PAIRS, pa.list_(item, 2))
         writer.add_table(pa.table({"space": ["a"] * 3, "timestamp": [1, 2, 3], "pair": pairs}))
@@ -253,7 +253,7 @@ def test_lists_of_one_length(tmp_path, item):
 
 
 def test_mixed_schemas(spark, tmp_path):
-    """A column that some files do not have is null there; integers become the wider type; others are refused."""
+    """A column that some files lack is null there, integers become the wider type, other differences are refused."""
     for name, columns in {
         "a": {"n": pa.array([1], pa.int32()), "type": ["x"]},
         "b": {"n": pa.array([1 << 40], pa.int64()), "more": [2.5]},
@@ -271,9 +271,9 @@ def test_mixed_schemas(spark, tmp_path):
 
 
 def test_replaced_while_it_is_read(spark, folder, tmp_path):
-    """A file that is another one when a task opens it is an error, never a mix."""
+    """If a file was replaced before a task opens it, the task fails and never mixes the two."""
     write_clicks(tmp_path / "x.esdb", click_table(100))
-    planned = spark.read.format("esdb").load(str(tmp_path)).rdd  # planned now
+    planned = spark.read.format("esdb").load(str(tmp_path)).rdd  # the read is planned here
     planned.getNumPartitions()
     write_clicks(tmp_path / "x.esdb", click_table(100, seed=8), overwrite=True)
     with pytest.raises(Exception, match="changed since the read was planned"):
@@ -281,7 +281,7 @@ def test_replaced_while_it_is_read(spark, folder, tmp_path):
 
 
 def test_a_view_of_what_was_replaced(spark, tmp_path):
-    """Spark keeps its plan, so the message says what helps; the door plans again."""
+    """Spark keeps the plan of a view, so the message suggests a remedy; `esformat.spark.sql` plans again."""
     events = spark.range(9).selectExpr("'a' AS space", "timestamp_micros(id) AS timestamp")
     esformat.spark.write(events, str(tmp_path))
     spark.read.format("esdb").load(str(tmp_path)).createOrReplaceTempView("replaced")
@@ -295,7 +295,7 @@ def test_a_view_of_what_was_replaced(spark, tmp_path):
 
 
 def test_temporary_view(spark, folder, frame):
-    """SQL over a view of the files."""
+    """SQL runs over a view of the files."""
     spark.read.format("esdb").load(str(folder)).createOrReplaceTempView("clicks")
     found = spark.sql("SELECT type, count(*) FROM clicks WHERE space = 'customer-1' GROUP BY type").collect()
     expected = frame[frame.space == "customer-1"].groupby("type").size()

@@ -1,4 +1,4 @@
-"""Tasks of a read whose segments were merged, removed or lost since it was planned; without Spark."""
+"""Tasks of a read whose segments were merged, removed or lost since it was planned. No Spark."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tests.spark.test_catalog import EXTRA
 
 @pytest.fixture
 def catalog(tmp_path):
-    """A catalog of segments of a few rows a block, so that each is cut into many pieces."""
+    """A catalog of segments with a few rows in each block, so that each is cut into many pieces."""
     with cut_small(Pieces(block_rows=8, leaf_blocks=2)), aggregator.open(tmp_path / "data", durability="none") as made:
         yield made
 
 
 def fill(catalog, seals=4, events=400, space=None):
-    """Events of few spaces and times, so that neighbours differ by record index only; a segment for each seal.
+    """Add events of few spaces and times, so that neighbours differ by record index only; one segment per seal.
 
-    space: all of them are of this one, and of one grouping.
+    space: put all events into this space and one grouping.
     """
     table = click_table(seals * events)
     for name in ("space", "grouping") if space else ():
@@ -44,7 +44,7 @@ def fill(catalog, seals=4, events=400, space=None):
 
 
 def reader(catalog, **options):
-    """A planned read: what reads, and its tasks."""
+    """A planned read: the reader and its tasks."""
     columns = ["space", "timestamp", "type", "data", *EXTRA]
     given = {"path": str(catalog.path), "topic": "clicks", "columns": ",".join(columns), **options}
     parsed = CatalogReadOptions.parse(given)
@@ -62,7 +62,9 @@ CASES = [(where, space) for where in ("", "space >= 'customer-2'", "type = 'page
 
 @pytest.mark.parametrize(("where", "space"), CASES if ALL else [CASES[2]])
 def test_merged_while_it_is_read(catalog, where, space):
-    """Some tasks run before a merge, others after it and after another one: each event once, wherever it was cut."""
+    """Some tasks run before a merge, others after it and after a second one: each event is read once, wherever it was
+    cut.
+    """
     topic = fill(catalog, space=space)
     made, tasks = reader(catalog, partitions="9", where=where)
     expected = rows(made, tasks)
@@ -81,7 +83,7 @@ def test_merged_while_it_is_read(catalog, where, space):
 
 @long
 def test_erased_before_and_after(catalog):
-    """What was hidden when the read was planned stays so; a merge that leaves it out changes no other row."""
+    """Events erased before planning stay hidden; a merge that drops them changes no other row."""
     topic = fill(catalog)
     topic.erase("customer-1")
     made, tasks = reader(catalog, partitions="9")
@@ -98,7 +100,7 @@ def test_erased_before_and_after(catalog):
 
 
 def test_missing_is_not_replaced(catalog):
-    """A file that the manifest still names is missed, not passed over."""
+    """A file that the manifest still names raises an error and is not skipped."""
     fill(catalog, seals=1)
     made, tasks = reader(catalog)
     next(catalog.path.rglob("*.esdb")).unlink()
@@ -107,7 +109,7 @@ def test_missing_is_not_replaced(catalog):
 
 
 def test_replaced_again_and_again(catalog, monkeypatch):
-    """Segments that go as fast as they are found are an error in the end, which says what to do."""
+    """If segments are replaced faster than they are found, the read ends with an error that suggests a remedy."""
     fill(catalog, seals=2)
     made, tasks = reader(catalog)
     catalog.compact()

@@ -25,12 +25,12 @@ import esformat
 ROOT = Path(__file__).parents[2]
 GIVEN = Path(os.environ.get("ESFORMAT_TEST_DATA", ROOT.parent / "shared" / "data"))
 REVIEWS = GIVEN / "anonreviews.csv.bz2"
-MOST = 20_000  # lines of half a million, so that the test stays short
+MOST = 20_000  # lines of half a million, to keep the test short
 
 
 @pytest.fixture(scope="module")
 def reviews(tmp_path_factory):
-    """Real reviews as CSV, and as tuples."""
+    """Real reviews as CSV and as tuples."""
     if not REVIEWS.exists():
         pytest.skip(f"no {REVIEWS.name}; ESFORMAT_TEST_DATA may name its directory")
     path = tmp_path_factory.mktemp("reviews") / "reviews.csv"
@@ -50,7 +50,7 @@ def example(name):
 
 @long
 def test_demo(spark, tmp_path):
-    """Real events converted, read back, asked in SQL and loaded: as many as there were, at each step."""
+    """Real events are converted, read back, queried in SQL and loaded; no step loses an event."""
     answers = example("spark_demo").main(spark, tmp_path / "demo")
     events = answers["events"]
     assert events > 0
@@ -62,7 +62,7 @@ def test_demo(spark, tmp_path):
 
 @long
 def test_sessions_of_real_reviews(spark, reviews):
-    """Real reviews round trip exactly; sessions and judges are what plain Python finds."""
+    """Real reviews round trip exactly; sessions and judges equal those computed in plain Python."""
     path, rows = reviews
     answers = example("spark_sessions").main(spark, str(path), str(path.with_name("segments")))
 
@@ -92,7 +92,7 @@ def test_sessions_of_real_reviews(spark, reviews):
 
 @long
 def test_page(spark, tmp_path, capsys):
-    """The code of docs/spark.md runs as it stands."""
+    """The code of docs/spark.md runs unchanged."""
     folder = tmp_path / "clicks"
     folder.mkdir()
     with esformat.create(folder / "a.esdb", indexes=["type"]) as writer:
@@ -121,7 +121,7 @@ def test_page(spark, tmp_path, capsys):
 
 
 def records(count):
-    """What Kafka's source of Spark gives."""
+    """Records as Spark's Kafka source returns them."""
     return pa.table(
         {
             "key": [None if n % 10 == 9 else f"user-{n % 7}".encode() for n in range(count)],
@@ -147,7 +147,7 @@ def recipes(language, names):
 
 @long
 def test_kafka_recipes(spark, tmp_path):
-    """Records as Kafka's become events of files and of a catalog, each once."""
+    """Records like Kafka's become events of files and of a catalog, each once."""
     (tmp_path / "in").mkdir()
     for number in range(2):
         pq.write_table(records(100).slice(50 * number, 50), tmp_path / "in" / f"{number}.parquet")
@@ -165,7 +165,7 @@ def test_kafka_recipes(spark, tmp_path):
 
 
 def test_delta_recipe(tmp_path):
-    """A Delta table becomes a segment, and that a Delta table with the same rows."""
+    """A Delta table becomes a segment, and the segment a Delta table with the same rows."""
     deltalake = pytest.importorskip("deltalake")
     table = pa.table(
         {

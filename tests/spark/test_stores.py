@@ -50,14 +50,14 @@ def lake(s3, bucket, prefix, tmp_path):
 
 
 def objects(s3, bucket):
-    """Names of all objects below the prefix, but for records of commits and empty ones that stand for directories."""
+    """Names of all objects below the prefix, except commit records and the empty ones that stand for directories."""
     names = [key.removeprefix("lake/") for key in keys(s3, bucket) if not key.endswith("/")]
     return [name for name in names if not name.startswith("_committed-")]
 
 
 @long
 def test_prefix_of_a_bucket(spark, lake):
-    """All objects below a prefix, or what a condition leaves of them; the count of events that verifying tells."""
+    """All objects below a prefix are read, or those that a condition leaves; verification counts every event."""
     expected = in_file_order(click_table(2000))
     df = spark.read.format("esdb").option("partitions", 2).load(lake)
     assert rows(df) == rows_of(expected)
@@ -70,7 +70,7 @@ def test_prefix_of_a_bucket(spark, lake):
 
 @long
 def test_writes_into_a_bucket(spark, s3, bucket, prefix):
-    """Append adds, overwrite replaces, whichever way they are written; nothing else is left in the bucket."""
+    """Append adds and overwrite replaces, by every way of writing; no other object remains in the bucket."""
     table = click_table(2000)
     expected = rows_of(in_file_order(table))
     df = spark.createDataFrame(table)
@@ -88,15 +88,15 @@ def test_writes_into_a_bucket(spark, s3, bucket, prefix):
 
 @pytest.fixture
 def dying_prefix(prefix, request):
-    """The same prefix, and the source whose tasks die; registered once the endpoint is known."""
+    """The same prefix, with the dying source registered once the endpoint is known."""
     request.getfixturevalue("dying")
     return prefix
 
 
 @long
 def test_tasks_that_die_leave_nothing_in_a_bucket(spark, s3, bucket, dying_prefix, tmp_path, monkeypatch):
-    """Killed after it put an object, a task is tried again: every row once. One that fails for good changes nothing;
-    what the others were at when Spark killed them is not seen, and swept by a later write.
+    """A task that is killed after uploading an object is retried: every row once. A write that fails for good changes
+    nothing; objects of tasks that Spark killed are invisible, and a later write removes them.
     """
     table = click_table(2000)
     writer = spark.createDataFrame(table).repartition(2).write.format("dying").option("segmentEvents", 500)
@@ -109,9 +109,9 @@ def test_tasks_that_die_leave_nothing_in_a_bucket(spark, s3, bucket, dying_prefi
         writer.option("die", f"always:{tmp_path / 'flag'}").mode("overwrite").save(dying_prefix)
     deadline = time.monotonic() + 20
     while objects(s3, bucket) != before and time.monotonic() < deadline:
-        time.sleep(0.1)  # the other task may still be at work, and takes its object away itself
+        time.sleep(0.1)  # the other task may still run and remove its own object
     stray = set(objects(s3, bucket)) - set(before)
-    assert all(name.startswith("_staging-") for name in stray)  # of one that Spark killed before it could
+    assert all(name.startswith("_staging-") for name in stray)  # of a task that Spark killed before it could clean up
     monkeypatch.setattr("esformat.io.write_owner.STALE_SECONDS", -60)
     place = locate(dying_prefix)
     sweep(StoredFolder(place.store, place.path))
@@ -120,7 +120,9 @@ def test_tasks_that_die_leave_nothing_in_a_bucket(spark, s3, bucket, dying_prefi
 
 @long
 def test_jobs_in_a_bucket(spark, s3, bucket, prefix, tmp_path):
-    """Files of another format into a prefix; then merged, indexed and erased there, each object replaced whole."""
+    """Files of another format are converted into a prefix, then merged, reindexed and erased there; each object is
+    replaced as a whole.
+    """
     table = click_table(1000)
     for number in range(2):
         pq.write_table(table.slice(500 * number, 500), tmp_path / f"{number}.parquet")
@@ -143,7 +145,7 @@ def test_jobs_in_a_bucket(spark, s3, bucket, prefix, tmp_path):
 @pytest.mark.xdist_group("java")
 @long
 def test_spark_submit(tmp_path):
-    """A job under the spark-submit that PySpark brings, with the program itself as its script."""
+    """A job runs under the spark-submit of PySpark, with the program itself as its script."""
     if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
         pytest.skip("spark-submit needs a Java of the machine")
     write_clicks(tmp_path / "a.esdb", click_table(100))

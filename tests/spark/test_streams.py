@@ -1,4 +1,4 @@
-"""Topics as streams, with a real Spark: every event in one micro-batch, restarts from the checkpoint included."""
+"""Topics as streams, with a real Spark: every event in one micro-batch, also after restarts from the checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def catalog(tmp_path, spark):
 
 
 class Sink:
-    """Batches as they came, for `foreachBatch`."""
+    """Collects batches in their order, for `foreachBatch`."""
 
     def __init__(self):
         self.batches = []
@@ -38,7 +38,7 @@ class Sink:
 
 
 def follow(spark, catalog, tmp_path, sink, **options):
-    """Read all that is there, from where the checkpoint is."""
+    """Read all available events from the checkpoint on."""
     stream = spark.readStream.format("aggregator").options(topic="clicks", columns="partition,record_index", **options)
     query = stream.load(str(catalog.path)).writeStream.foreachBatch(sink)
     query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
@@ -51,9 +51,9 @@ def follow(spark, catalog, tmp_path, sink, **options):
 
 @long
 def test_follow_and_restart(spark, catalog, tmp_path):
-    """Sealed and unsealed events in batches of at most so many; a restart goes on where it was.
+    """Sealed and unsealed events are read in batches of limited size; a restart continues at the checkpoint.
 
-    What is appended between two runs, sealed or merged, moves nothing.
+    Events that are appended between two runs, sealed or merged, change no position.
     """
     table = click_table(1000)
     topic = catalog.topic("clicks")
@@ -81,7 +81,7 @@ def test_follow_and_restart(spark, catalog, tmp_path):
 
 @long
 def test_batch_that_failed_is_read_again(spark, catalog, tmp_path):
-    """A query that dies within a batch reads the same events when it is started again, though more came since."""
+    """A query that dies within a batch reads the same events after its restart, though new ones arrived."""
     topic = catalog.topic("clicks")
     topic.append(click_table(200))
     seen = []
@@ -106,7 +106,9 @@ def reader(catalog, **options):
 
 
 def test_offsets(catalog):
-    """Where a stream begins: at the oldest event, at the newest, or where it is told; no offset of another catalog."""
+    """A stream begins at the oldest event, the newest, or the requested position; offsets of another catalog are
+    refused.
+    """
     topic = catalog.topic("clicks")
     topic.append(click_table(100), "a")
     opened = [reader(catalog), reader(catalog, position="tail"), reader(catalog, position='{"a": 40}')]
@@ -130,8 +132,8 @@ def test_offsets(catalog):
 
 
 def test_a_topic_that_is_made_anew(catalog):
-    """Has other events at the record indexes that were read: the checkpoint of the first is refused, so none is missed.
-    A topic that got another name is the same one.
+    """The checkpoint of a deleted topic is refused by a new topic of that name, because other events have the same
+    record indexes. A renamed topic accepts its checkpoint.
     """
     catalog.topic("clicks").append(click_table(100), "a")
     stream = reader(catalog)
@@ -148,7 +150,7 @@ def test_a_topic_that_is_made_anew(catalog):
 
 
 def test_files_of_a_batch_stay(catalog):
-    """What a micro-batch was planned from is there until the next is asked for, whatever is merged meanwhile."""
+    """The files of a planned micro-batch stay until the next one is planned, despite merges."""
     topic = catalog.topic("clicks")
     for number in range(3):
         topic.append(click_table(100, seed=number))
@@ -167,9 +169,9 @@ def test_files_of_a_batch_stay(catalog):
 
 
 def test_retention_ahead_of_a_stream(tmp_path):
-    """Unread events that retention removed end the stream, unless it is told that they do not matter.
+    """Unread events that retention removed end the stream, unless an option accepts their loss.
 
-    A query that begins reads what is there, and erased events are no loss.
+    A new query reads the remaining events, and erased events are not a loss.
     """
     with aggregator.open(tmp_path / "data", durability="none") as catalog:
         _run_ahead(catalog, catalog.create_topic("clicks"))
@@ -189,7 +191,7 @@ def _run_ahead(catalog, topic):
     begun.stop()
     topic.set_policy(retention={"segments": 1})
     topic.retain()
-    until(lambda: topic.stats()["segments"] == 1)  # the catalog may be at it by itself
+    until(lambda: topic.stats()["segments"] == 1)  # the catalog may already be doing it in the background
     with pytest.raises(EsdbError, match="100 events of partition '0' from record index 200 on were removed"):
         begun.partitions(start, end)
     tolerant = reader(catalog, failOnDataLoss="false")

@@ -1,4 +1,4 @@
-"""spark-submit on machines whose Python has not got this package: it travels with the job."""
+"""spark-submit on machines whose Python lacks this package: it travels with the job."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ print("written", written.events, aggregator.spark.read(spark, out + "-data", "cl
 @pytest.mark.xdist_group("java")
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_an_archive_beside_the_job(tmp_path):
-    """The package as an archive beside the job: driver and executors, each a process of its own, take it from there."""
+    """Driver and executors, each a separate process, import the package from an archive beside the job."""
     python = tmp_path / "python"
-    libraries = sysconfig.get_paths()["purelib"]  # -S: without what editable installations add to the path
+    libraries = sysconfig.get_paths()["purelib"]  # -S: without the paths that editable installations add
     python.write_text(f'#!/bin/sh\nexec env PYTHONPATH="$PYTHONPATH:{libraries}" {sys.executable} -S "$@"\n')
     python.chmod(0o755)
     bare = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "JAVA_HOME")}

@@ -1,4 +1,4 @@
-"""Writing with a real Spark: all rows once, clustered, and nothing of what failed."""
+"""Writing with a real Spark: all rows once, clustered, and no remains of failed writes."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ ROLES = {"space": "user", "timestamp": "at", "grouping": "app", "indexes": "type
 
 @pytest.fixture(scope="module")
 def clicks():
-    """5,000 clicks under other names than those of events."""
+    """5,000 clicks whose columns have other names than those of events."""
     return click_table(5000).rename_columns(["user", "app", "at", "data", "type", "country"])
 
 
 @pytest.fixture(scope="module")
 def expected():
-    """Their rows as they come back."""
+    """Their rows as they are read back."""
     return rows_of(in_file_order(click_table(5000)))
 
 
 def left(folder):
-    """Names of all files and directories below, records of commits aside; anything unfinished would be among them."""
+    """Names of all files and directories below, commit records excluded; unfinished files would be among them."""
     names = sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*"))
     return [name for name in names if not name.startswith("_committed-")]
 
@@ -54,7 +54,9 @@ def load(spark, folder):
 
 @long
 def test_helper_clusters(spark, clicks, expected, tmp_path):
-    """Every event once; spaces in order from file to file, sorted and indexed within; the result says what was done."""
+    """Every event is written once. Spaces are in order from file to file, sorted and indexed within, and the result
+    says so.
+    """
     df = spark.createDataFrame(clicks)
     options = {name: value for name, value in ROLES.items() if name != "indexes"}
     written = esformat.spark.write(df, str(tmp_path), indexes=["type", "country"], partitions=3, **options)
@@ -73,7 +75,7 @@ def test_helper_clusters(spark, clicks, expected, tmp_path):
 
 @long
 def test_large_space_is_split_by_time(spark, tmp_path):
-    """A space with most of the events does not make one task do all the work: its files follow each other in time."""
+    """A space with most of the events is shared by several tasks; its files follow each other in time."""
     table = pa.table(
         {
             "space": ["one"] * 9000 + ["other"] * 1000,
@@ -95,7 +97,7 @@ def test_large_space_is_split_by_time(spark, tmp_path):
 
 
 def test_segments_are_bounded(spark, clicks, expected, tmp_path):
-    """A task begins its next segment when it holds enough, so that memory does not grow with its rows."""
+    """A task begins its next segment when the current one is full, so that memory does not grow with its rows."""
     df = spark.createDataFrame(clicks).coalesce(1)
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
     try:
@@ -111,9 +113,9 @@ def test_segments_are_bounded(spark, clicks, expected, tmp_path):
 
 
 def test_append_and_overwrite(spark, clicks, expected, tmp_path):
-    """Append adds, overwrite replaces, and neither leaves anything else."""
+    """Append adds, overwrite replaces, and no other file remains."""
     df = spark.createDataFrame(clicks)
-    target = tmp_path / "new"  # made by the write
+    target = tmp_path / "new"  # created by the write
     first = df.where("user < 'customer-3'")
     for mode, part in [("append", first), ("append", df.where("user >= 'customer-3'"))]:
         part.write.format("esdb").options(**ROLES).mode(mode).save(str(target))
@@ -125,7 +127,7 @@ def test_append_and_overwrite(spark, clicks, expected, tmp_path):
 
 @long
 def test_overwrite_of_what_is_read(spark, clicks, expected, tmp_path):
-    """A directory can be read and overwritten in one go."""
+    """One statement can read and overwrite the same directory."""
     spark.createDataFrame(clicks).write.format("esdb").options(**ROLES).mode("append").save(str(tmp_path))
     upper = load(spark, tmp_path).withColumn("country", fn.lower("country"))
     esformat.spark.write(upper, str(tmp_path), indexes=["country"], mode="overwrite")
@@ -133,7 +135,7 @@ def test_overwrite_of_what_is_read(spark, clicks, expected, tmp_path):
 
 
 def test_overwrite_is_atomic_for_readers(spark, tmp_path):
-    """Whoever plans a read meanwhile sees all of one write: never a mix, never nothing."""
+    """A reader that plans during an overwrite sees all of one write: never a mix, never nothing."""
 
     def make(number):
         table = pa.table({"space": [f"{n}" for n in range(100)], "timestamp": pa.array([number] * 100, pa.int64())})
@@ -162,7 +164,7 @@ def test_overwrite_is_atomic_for_readers(spark, tmp_path):
 
 
 def test_two_overwrites_that_end_together(tmp_path, monkeypatch):
-    """One of them is left, whichever came last: not the events of both."""
+    """After two simultaneous overwrites the events of one remain, not those of both."""
     both = threading.Barrier(2, timeout=0.5)
     real = save.listed_below
 
@@ -189,7 +191,7 @@ def test_two_overwrites_that_end_together(tmp_path, monkeypatch):
 
 
 class DyingSource(EsdbDataSource):
-    """The data source, but tasks find their end as the option `die` says, unless a file says that they did before."""
+    """The data source, but tasks die as the option `die` says, unless a file shows that they already did."""
 
     @classmethod
     def name(cls):
@@ -226,7 +228,7 @@ def dying(spark):
 
 @pytest.mark.parametrize("how", ["killed", pytest.param("failed", marks=long)])
 def test_tasks_that_die_are_retried(spark, dying, clicks, expected, tmp_path, how):
-    """A task that is killed or fails after it wrote something is tried again: every row once, no orphan."""
+    """A task that is killed or fails after it wrote something is retried: every row once, no orphan file."""
     df = spark.createDataFrame(clicks).repartition(2)
     target = tmp_path / "out"
     options = {**ROLES, "segmentEvents": 500, "die": f"{how}:{tmp_path / 'died'}"}
@@ -237,7 +239,7 @@ def test_tasks_that_die_are_retried(spark, dying, clicks, expected, tmp_path, ho
 
 
 def test_write_that_fails_leaves_nothing(spark, dying, clicks, expected, tmp_path):
-    """When a task fails for good, what was there is still there, and nothing else."""
+    """If a task fails for good, the existing files remain, and no other."""
     df = spark.createDataFrame(clicks)
     df.write.format("esdb").options(**ROLES).mode("append").save(str(tmp_path / "out"))
     before = left(tmp_path / "out")
@@ -269,7 +271,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("message", share_of(MISTAKES, 4))
 def test_mistakes(spark, clicks, tmp_path, message):
-    """What is asked for wrongly is refused before a task runs, and leaves nothing."""
+    """A wrong option or name is refused before a task runs and leaves no file."""
     df = spark.createDataFrame(clicks).withColumn("number", fn.lit(1))
     df = df.withColumn("naive", fn.lit("2020-01-01").cast("timestamp_ntz"))
     with pytest.raises(Exception, match=message):
@@ -279,7 +281,7 @@ def test_mistakes(spark, clicks, tmp_path, message):
 
 @long
 def test_append_of_other_types(spark, clicks, tmp_path):
-    """What could not be read together with what is there is refused."""
+    """Columns that could not be read together with the existing ones are refused."""
     df = spark.createDataFrame(clicks)
     df.write.format("esdb").options(**ROLES).mode("append").save(str(tmp_path))
     before = left(tmp_path)
@@ -291,7 +293,7 @@ def test_append_of_other_types(spark, clicks, tmp_path):
 
 @long
 def test_null_space(spark, tmp_path):
-    """A row without a space is no event: the write fails and says so."""
+    """A row without a space is not an event: the write fails with that reason."""
     df = spark.sql("SELECT cast(null AS string) AS space, timestamp_micros(1) AS timestamp")
     with pytest.raises(Exception, match="column 'space' is null in row 0"):
         df.write.format("esdb").mode("append").save(str(tmp_path / "out"))
@@ -300,7 +302,7 @@ def test_null_space(spark, tmp_path):
 
 @long
 def test_locations_as_spark_spells_them(spark, clicks, expected, tmp_path, monkeypatch):
-    """`file:/…` is the local disk, for writing and for reading: no folder called `file:` appears."""
+    """`file:/…` names the local disk for writing and reading: no folder called `file:` appears."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     location = f"file:{tmp_path}/out"
@@ -314,7 +316,7 @@ def test_locations_as_spark_spells_them(spark, clicks, expected, tmp_path, monke
 
 @long
 def test_write_in_another_thread(spark, clicks, tmp_path):
-    """Spark looks for data sources in the session of the thread: the helper sees to it that it has one."""
+    """Spark looks for data sources in the session of the current thread, and the helper provides one."""
     df = spark.createDataFrame(clicks)
     with ThreadPoolExecutor(1) as pool:
         options = {**ROLES, "indexes": ["type"]}
@@ -327,7 +329,7 @@ def test_write_in_another_thread(spark, clicks, tmp_path):
 
 @long
 def test_nothing_is_a_dataset_too(spark, clicks, tmp_path):
-    """What has no rows keeps its columns: it is read back empty, and a day without events hides those of before."""
+    """Columns survive without rows: an empty write is read back empty, and an empty overwrite hides earlier events."""
     df = spark.createDataFrame(clicks)
     empty = df.where("false")
     options = {**ROLES, "indexes": ["type"]}
