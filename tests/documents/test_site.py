@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+import click
 import pytest
 from effort import long
 
@@ -116,23 +118,27 @@ def test_navigation_names_every_page(pages):
 
 @long
 def test_python_reference_has_every_name(site):
-    """The Python reference has every name, with its docstring."""
+    """The Python reference has every name, with the first words of its docstring."""
     page = Page(site / "docs" / "python" / "index.html")
     text = " ".join(" ".join(page.words).split())
     for name in esformat.__all__:
         if not name.startswith("_"):
             assert f"esformat.{name}" in page.anchors
-    assert "Start a segment that will appear at" in text
+            plain = re.split(r"[`*\[]", inspect.getdoc(getattr(esformat, name)))[0]
+            assert " ".join(plain.split()[:6]) in text, name
     assert "esformat.Segment.scan_index" in page.anchors
 
 
 @long
 def test_command_line_reference_has_every_verb(site):
-    """The command line reference has every verb with its usage."""
+    """The command line reference has every verb with its usage, options and examples."""
     text = "".join(Page(site / "docs" / "command-line" / "index.html").words)
-    for verb in main.commands:
-        assert f"Usage: esdb {verb}" in text
-    assert "--reverse" in text
+    parts = {part.split()[0]: part for part in text.split("Usage: esdb ")[1:]}
+    for verb, command in main.commands.items():
+        options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+        shown = [spelling for option in options for spelling in option.opts]
+        shown += [line.strip() for line in (command.epilog or "").splitlines() if "esdb " in line]
+        assert [each for each in shown if each not in parts[verb]] == []
 
 
 @long

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 
+import pyarrow as pa
 import pytest
 
 import aggregator
@@ -91,13 +92,19 @@ def test_retention(catalog, interrupt):
     assert [event.timestamp for event in topic.scan()] == [2]
 
 
-def test_making_a_topic(catalog, interrupt):
-    """After an interrupt in `create_topic` the topic can be used."""
+def test_making_a_topic(root, catalog, interrupt):
+    """After an interrupt in `create_topic` the topic has all of its columns and can be used, also in a new process."""
     manifest = catalog._backend.manifest
     interrupt(manifest, "make_topic")
     with pytest.raises(KeyboardInterrupt):
-        catalog.create_topic("t")
-    catalog.topic("t").append(rows(1))
+        catalog.create_topic("t", pa.schema([("n", pa.int64()), ("type", pa.string())]), indexes=["type"])
+    for n in range(2):
+        topic = catalog.topic("t")
+        topic.append(rows(n))
+        with aggregator.open(root, read_only=True) as reader:
+            for each in (topic, reader.topic("t")):
+                assert each.scan().to_table().schema.names == ["space", "grouping", "timestamp", "n", "type"]
+                assert (each.indexes, each.scan().count()) == (("type",), n + 1)
 
 
 def test_making_a_pipe(catalog, interrupt):

@@ -66,11 +66,12 @@ def test_no_group_cuts_the_lines_of_its_verbs(main):
 
 
 def test_what_to_do_with_bad_rows_is_completed():
-    """`--on-error` completes to its fixed words."""
+    """`--on-error` completes to those of its three words that begin as typed."""
     write = esformat.cli.main.get_command(click.Context(esformat.cli.main), "write")
     (option,) = [parameter for parameter in write.params if "--on-error" in parameter.opts]
-    items: list[CompletionItem] = option.type.shell_complete(click.Context(write), option, "s")
-    assert [item.value for item in items] == ["stop", "skip"]
+    for typed, words in {"": ["stop", "skip", "collect"], "s": ["stop", "skip"], "c": ["collect"], "x": []}.items():
+        items: list[CompletionItem] = option.type.shell_complete(click.Context(write), option, typed)
+        assert [item.value for item in items] == words
 
 
 @contextmanager

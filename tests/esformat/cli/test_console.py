@@ -72,8 +72,10 @@ def test_no_progress_in_a_pipe():
         assert show is None
 
 
-def on_terminal(command, cwd, **options) -> tuple[bytes, bytes]:
-    """Run a command with stderr and, by default, stdout on a terminal; return what each showed."""
+def on_terminal(command, cwd, *, status: int = 0, **options) -> tuple[bytes, bytes]:
+    """Run a command with stderr and, by default, stdout on a terminal; return what each showed. It must exit with
+    `status`.
+    """
     master, terminal = pty.openpty()
     options = {"stdout": terminal, "env": {**environment(), "TERM": "xterm", "COLUMNS": "100"}, **options}
     process = subprocess.Popen(
@@ -87,7 +89,7 @@ def on_terminal(command, cwd, **options) -> tuple[bytes, bytes]:
         except OSError:  # the other side is closed
             break
     out = process.stdout.read() if process.stdout else b""
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=60) == status
     if process.stdout:
         process.stdout.close()
     os.close(master)
@@ -115,6 +117,7 @@ def test_table_on_a_terminal(activity, tmp_path):
 
 
 def test_no_bytes_on_a_terminal(activity, tmp_path):
-    """A binary format is not written to a terminal."""
-    with pytest.raises(AssertionError):  # the status is 2
-        on_terminal(["scan", activity, "--format", "parquet"], tmp_path)
+    """A binary format is refused on a terminal; no byte of it is written."""
+    _, shown = on_terminal(["scan", activity, "--format", "parquet"], tmp_path, status=2)
+    assert shown.startswith(b"esdb scan: --format parquet is not for a terminal: ")
+    assert b"PAR1" not in shown

@@ -83,6 +83,7 @@ def test_examples(directory, esdb, name):
         assert out or "-o" in line.split(), line
 
 
-def test_there_is_a_checkout():
-    """The commands run the code of this checkout, even if it is not installed."""
-    assert (ROOT / "esformat" / "__main__.py").exists()
+def test_commands_run_this_checkout(directory):
+    """The commands run the code of this checkout, even if another one is installed."""
+    line = f"'{sys.executable}' -c 'import esformat; print(esformat.__file__)'"
+    assert in_a_shell(directory, line) == (0, f"{ROOT / 'esformat' / '__init__.py'}\n", "")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from esformat.cli.table import cut, fitted, printable, show_table
+from esformat.cli.table import _NARROWEST, cut, fitted, printable, show_table
 
 
 @given(st.text())
@@ -87,16 +88,29 @@ def test_wide_and_vertical(monkeypatch, capfd):
     assert lines[1].split() == ["space", "customer-1"]
 
 
+@examples(2000)
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=9), st.sets(st.integers(0, 8)), st.integers(1, 200))
 def test_fitted(natural, kept, room):
-    """If there are widths, they fit the terminal, kept columns are whole, and none exceeds its content."""
+    """Widths fit the terminal, only the longest columns are shortened, and none too much. There are no widths only if
+    the terminal has no room for them.
+    """
     kept = {place for place in kept if place < len(natural)}
     widths = fitted(natural, kept, room)
+    room -= 3 * (len(natural) - 1)
+    least = [width if place in kept else min(width, _NARROWEST) for place, width in enumerate(natural)]
+    assert (widths is None) == (sum(least) > room)
     if widths is None:
         return
-    assert sum(widths) + 3 * (len(widths) - 1) <= room
-    assert all(width <= wanted for width, wanted in zip(widths, natural, strict=True))
-    assert all(widths[place] == natural[place] for place in kept)
+    assert sum(widths) <= room
+    shortened = [place for place, width in enumerate(natural) if widths[place] != width]
+    if not shortened:
+        return
+    assert not kept & set(shortened)
+    narrowest = min(widths[place] for place in shortened)
+    assert narrowest >= _NARROWEST
+    assert all(narrowest >= widths[place] - 1 for place in range(len(widths)) if place not in kept)
+    assert all(widths[place] < natural[place] for place in shortened)
+    assert sum(widths) == room
 
 
 @given(st.text(), st.integers(3, 30))

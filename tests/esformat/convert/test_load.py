@@ -14,7 +14,18 @@ import pytest
 from effort import ALL
 
 import esformat
-from esformat.convert import BadRowError, Clock, Collect, InputError, InputOptions, Load, Roles, Skip, records
+from esformat.convert import (
+    BadRowError,
+    Clock,
+    Collect,
+    InputError,
+    InputOptions,
+    Load,
+    Roles,
+    Skip,
+    csv_reader,
+    records,
+)
 
 TIMES = [f"2006-04-{number % 28 + 1:02}T17:0{number % 10}:00" for number in range(40)]
 TABLE = pa.table({
@@ -333,11 +344,17 @@ def test_same_bytes(tmp_path):
 
 
 def test_memory_stays_bounded(tmp_path, monkeypatch):
-    """Rows are passed to the writer in small batches, however large the input."""
+    """Rows are passed to the writer in small batches, at most two blocks behind the reader, however large the input."""
     monkeypatch.setattr(records, "BLOCK_BYTES", 1000)
     path = tmp_path / "a.csv"
     path.write_bytes(b"u,t\n" + b"a,2006-04-07\n" * 5000)
-    rows = []
+    rows, read, ahead = [], [], []
+    blocks = csv_reader.blocks
+
+    def counted(source, *given, **options):
+        return blocks(lambda size: read.append(source(size)) or read[-1], *given, **options)
+
+    monkeypatch.setattr(csv_reader, "blocks", counted)
 
     class Counting:
         def __init__(self, writer):
@@ -350,6 +367,7 @@ def test_memory_stays_bounded(tmp_path, monkeypatch):
             self.writer.abort()
 
         def add_table(self, batch):
+            ahead.append(sum(map(len, read)) - len(b"u,t\n") - len(b"a,2006-04-07\n") * sum(rows))
             rows.append(batch.num_rows)
 
     roles = Roles(space="u", timestamp="t")
@@ -357,6 +375,7 @@ def test_memory_stays_bounded(tmp_path, monkeypatch):
         loading.write(lambda _: Counting(esformat.create(tmp_path / "out.esdb")))
     assert sum(rows) == 5000
     assert max(rows) < 200
+    assert 0 < max(ahead) <= 2 * records.BLOCK_BYTES
 
 
 def test_types_that_segments_do_not_have_are_announced(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from effort import examples
 from field_counts import count_fields
 from hypothesis import given
@@ -108,6 +109,35 @@ def test_values_of_templates(data):
         assert found.kinds.tolist() == expected.kinds.tolist()
         for form in ("texts", "texts_as_written", "numbers", "booleans"):
             assert getattr(found, form)().to_pylist() == getattr(expected, form)().to_pylist()
+
+
+KNOWN = {
+    "a string": ((b'{"a":"', b'","b":', b"}"), (0, 4), {0: b"x", 4: 7}, ("a",)),
+    "a number beside it": ((b'{"a":"', b'","b":', b"}"), (0, 4), {0: b"x", 4: 7}, ("b",)),
+    "a member that is absent": ((b'{"a":"', b'","b":', b"}"), (0, 4), {0: b"x", 4: 7}, ("a", "b")),
+    "an element of a list": ((b'{"a":{"b":[1,', b',"', b'"]}}'), (4, 1), {4: 7, 1: 0}, ("a", "b", 1)),
+    "an enumeration": ((b'{"a":', b',"b":"', b'"}'), (4, 1), {4: 7, 1: 1}, ("b",)),
+}
+"""Templates that determine the value at a path: literals, slots, the values of variables, and the path."""
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_values_that_templates_determine(case):
+    """Templates of ordinary documents determine values and fields, unless a string has a character to escape."""
+    literals, slots, held, steps = KNOWN[case]
+    table = TemplateTable(VARIABLES, (Template(literals, slots),))
+    rows = [(0, held)] * 3
+    documents = [text_of(table, row) for row in rows]
+    for found, those in zip(told(table, rows, steps), (documents, documents[::2]), strict=True):
+        expected = JsonValues(pa.array(those, pa.binary()), steps)
+        assert found.texts_as_written().to_pylist() == expected.texts_as_written().to_pylist()
+    node, context, texts = node_of(table, rows)
+    assert node.count_documents(sample_documents(texts), 0, len(rows), None, context)
+    if 0 in held:
+        quoted = [(0, held), (0, held | {0: b'"'}), (0, held)]
+        assert told(table, quoted, steps) == [None, None]
+        node, context, texts = node_of(table, quoted)
+        assert node.count_documents(sample_documents(texts), 0, len(rows), None, context) is None
 
 
 @examples(2000)

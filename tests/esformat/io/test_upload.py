@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
+import traceback
 
 import fsspec
 import pyarrow.fs
@@ -10,6 +13,7 @@ import pytest
 from clicks import click_table
 from effort import share_of
 from object_store import arrow_filesystem, keys, uploads
+from waiting import until
 
 import esformat
 from esformat.io import retry, store
@@ -216,14 +220,25 @@ def test_memory_filesystem():
 
 
 def test_interrupted_while_it_uploads(s3, bucket, monkeypatch):
-    """The upload runs in a separate thread, so that an interrupt of the caller does not stop it."""
+    """An interrupt of the caller does not cut an upload short: it is raised once the object is whole."""
     names = []
     put = store.ArrowStore.put
 
-    def noting(self, path, file):
+    def main_is_in(name):
+        frames = traceback.walk_stack(sys._current_frames()[threading.main_thread().ident])
+        return name in [frame.f_code.co_name for frame, _ in frames]
+
+    def interrupting(self, path, file):
         names.append(threading.current_thread().name)
+        until(lambda: main_is_in("result"))
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        until(lambda: not main_is_in("result"))
         put(self, path, file)
 
-    monkeypatch.setattr(store.ArrowStore, "put", noting)
-    write(f"s3://{bucket}/events.esdb")
+    address = f"s3://{bucket}/events.esdb"
+    monkeypatch.setattr(store.ArrowStore, "put", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        write(address)
     assert names == ["esformat-upload_0"]
+    with esformat.open(address) as segment:
+        assert segment.scan().count() == 2

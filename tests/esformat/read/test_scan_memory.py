@@ -88,6 +88,19 @@ def test_full_blocks_come_eight_at_first(tmp_path):
         assert [len(batch) for batch in segment.scan(columns=["data"]).batches()] == [8 * 2048, 2 * 2048]
 
 
+def test_rare_rows_that_are_large(tmp_path):
+    """Batches of rare rows are limited in bytes: the first group tells how large the rows are."""
+    size = 1 << 20
+    with cut_small(Pieces(block_rows=16, leaf_blocks=4, batch_blocks=3)):
+        with esformat.create(tmp_path / "a.esdb", codec="lz4") as writer:
+            for n in range(600):
+                writer.add(f"s{n % 20:02d}", b"x" * (size if 200 <= n < 240 else 100), timestamp=n)
+        with esformat.open(tmp_path / "a.esdb") as segment:
+            batches = list(segment.scan(start=200, end=240).batches())
+    assert sum(map(len, batches)) == 40
+    assert max(map(len, batches)) == 8
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_rare_rows_come_together(tmp_path, reverse):
     """Rare rows of many block groups are combined in few batches."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import esformat
 from esformat.read import newest, tally
+from esformat.sql import rows as rows_module
 from esformat.sql import session
 
 START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
@@ -508,13 +509,21 @@ def test_answers_in_every_form(opened):
     assert "<td>b</td>" in rows._repr_html_()
 
 
-def test_answers_are_streamed(opened):
-    """The first rows are returned before the last are read, and a caller that stops early ends the reading."""
+def test_answers_are_streamed(opened, monkeypatch):
+    """The first rows are returned before the last are read, and a caller that stops early ends the statement."""
+    bound = []
+    batches = rows_module._batches
+    monkeypatch.setattr(rows_module, "_batches", lambda *given: bound.append(given[0]) or batches(*given))
     reader = opened["one"].sql("SELECT * FROM events, range(10)").to_reader()
     assert 0 < len(reader.read_next_batch()) < EVENTS * 5
     other = opened["one"].sql("SELECT count(n) FROM events").fetchall()  # in parallel
     assert other == [(EVENTS,)]
+    with pytest.raises(duckdb.ResourceInUseException):  # the statement is still running
+        bound[0].connection.execute("SELECT 1")
     reader.close()
+    del reader
+    with pytest.raises(duckdb.ConnectionException):
+        bound[0].connection.execute("SELECT 1")
 
 
 def test_threads_share_a_segment(opened):

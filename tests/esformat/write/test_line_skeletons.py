@@ -77,7 +77,7 @@ def test_lines_of_several_programs():
         f"{head}sshd[<integer>]: Failed password for root from <integer>.<integer>.<integer>.<integer> port <integer>"
         in made
     )
-    assert f"{head}kernel: eth<enum>: link <enum>" in made or f"{head}kernel: <enum> link <enum>" in made
+    assert f"{head}kernel: <enum> link <enum>" in made
     assert any(each.startswith(f"{head}su(pam_unix)[<integer>]: session opened for user ") for each in made)
     rest = [each for each in made if each.endswith("> <string>") and each.count(" ") < 8]
     assert rest
@@ -108,8 +108,7 @@ def test_texts_without_anything_in_common():
     ]
     assert line_skeletons(prose)[0] == []
     noise = [rnd.randbytes(50) for _ in range(999)]
-    table = find_templates(noise)
-    assert table is None or len(table.templates) == 1
+    assert find_templates(noise) is None
 
 
 @pytest.mark.parametrize("make", [web_line, system_line])

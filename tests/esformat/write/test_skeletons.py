@@ -107,10 +107,16 @@ def test_no_templates(rows):
 
 
 def test_many_shapes():
-    """Only the most frequent shapes get templates."""
-    rows = [b'{"%s": %d}' % (b"k" * (n % 200 + 1), n) for n in range(8000)]
+    """Only the most frequent shapes get templates; if those are too few of the rows, there are none."""
+    even = [b'{"%s": %d}' % (b"k" * (n % 200 + 1), n) for n in range(8000)]
+    assert find_templates(even) is None
+    lengths = [size for size in range(1, 201) for _ in range(4000 // size)]
+    rows = [b'{"%s": %d}' % (b"k" * size, n) for n, size in enumerate(lengths)]
     table = find_templates(rows)
-    assert table is None or len(table.templates) <= 3 * MOST_SKELETONS + 1
+    kept = {len(template.literals[0]) - len(b'{"": ') for template in table.templates if len(template.literals) == 2}
+    assert set(range(1, 41)) <= kept
+    assert max(kept) < MOST_SKELETONS
+    assert len(table.templates) <= 3 * MOST_SKELETONS + 1
 
 
 def test_lists_of_any_length_are_one_value():

@@ -17,7 +17,6 @@ from esformat.format.footer import decode_footer, encode_footer
 from esformat.format.frame import Block, decode_block, encode_block, handle_of
 from esformat.format.layout import TRAILER_BYTES, BlockHandle, BlockKind, Trailer
 from esformat.read.blocks import reader as reader_module
-from esformat.write.builder import SegmentBuilder
 
 Key = tuple[int, int, int]
 
@@ -178,7 +177,6 @@ def test_index_that_is_missing(stored):
 
 def test_builder_writes_nothing_but_blocks(stored):
     """Between header and trailer there are only blocks, without gaps."""
-    assert SegmentBuilder.__doc__
     at, kinds = 16, []
     while at < len(stored) - TRAILER_BYTES:
         assert stored[at : at + 4] == b"ESBK"
@@ -250,13 +248,15 @@ def test_what_only_looks_like_the_dictionary_that_is_remembered(tmp_path, decode
     assert len(decoded) == 1
 
 
-def test_a_long_dictionary_is_not_remembered(tmp_path, monkeypatch, decoded):
-    """A long dictionary is not cached."""
-    monkeypatch.setattr(reader_module, "MOST_REMEMBERED_BYTES", 100)
+def test_a_dictionary_read_with_many_bytes_is_not_remembered(tmp_path, monkeypatch, decoded):
+    """A dictionary is not cached if the bytes that were read with it are too many, because it keeps them all."""
+    monkeypatch.setattr(reader_module, "MOST_REMEMBERED_BYTES", 900)
     path = shaped(tmp_path / "a.esdb", 0, ("eve", "fay"))
     for _ in range(2):
         with esformat.open(path) as segment:
             assert len(list(segment["s"].scan(limit=2))) == 2
+            dictionary = segment._reader._small_block((BlockKind.DICTIONARY, 1, 0)).body
+    assert len(dictionary) < 900 < len(dictionary.obj)
     assert len(decoded) == 2
 
 
