@@ -10,6 +10,8 @@ from typing import TextIO
 
 import click
 
+from esformat.io.publish import naming_stdout
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -20,7 +22,8 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 def say(message: str) -> None:
     """Print one line of a result."""
-    click.echo(message)
+    with naming_stdout():
+        click.echo(message)
 
 
 def warn(message: str) -> None:

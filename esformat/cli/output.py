@@ -110,7 +110,7 @@ def _by_name(out: str) -> str:
 def opened_output(out: str, *, force: bool) -> Iterator[BinaryIO]:
     """Open stdout or the path or URI `out`, which appears if the block succeeds; a failure leaves nothing behind."""
     if out == STDOUT:
-        with publish.naming("standard output", "what was written before stays there"):
+        with publish.naming_stdout():
             yield publish.standard_output()
         return
     from esformat.io.location import publication_of  # here: pyarrow is slow to import

@@ -13,6 +13,7 @@ import click
 
 from esformat import ClosedError, EsdbError, UnknownIndexError, UsageError
 from esformat.base.extras import advice
+from esformat.io.publish import naming_stdout
 
 _WRONG_USAGE = (UsageError, UnknownIndexError, ClosedError)
 _MAY_NOT = "run as a user who may, or allow it with chmod or chown, here and on the directories above"
@@ -98,7 +99,8 @@ def run_program(main: click.Group, arguments: Sequence[str], *, wrong_usage: tup
     status = _invoke(main, program, arguments, (*_WRONG_USAGE, *wrong_usage))
     try:
         if sys.stdout is not None:
-            sys.stdout.flush()
+            with naming_stdout():
+                sys.stdout.flush()
     except OSError as error:
         _discard_output()
         if status == 0 and error.errno != errno.EPIPE:

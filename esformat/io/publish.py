@@ -108,6 +108,11 @@ def naming(name: str, kept: str = "it was not made") -> Iterator[None]:
         raise OSError(error.errno, f"{os.strerror(error.errno)}; {kept}", name) from error
 
 
+def naming_stdout() -> contextlib.AbstractContextManager[None]:
+    """Name standard output in the error of a full disk."""
+    return naming("standard output", "what was written before stays there")
+
+
 STDOUT = "-"
 """The name that stands for standard output."""
 
