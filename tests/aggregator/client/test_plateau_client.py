@@ -36,7 +36,7 @@ def test_append_and_read(server, topic):
     assert topic.iterate(partition_filter=["regex:^b"], columns=["n"]).to_table().column_names == ["n"]
     assert topic.iterate(begin={"a": 2490}, partition_filter=["a"]).to_pandas().shape[0] == 10
     newest = next(topic.iterate(order="desc", page_size=5).pages())
-    assert sorted(newest.table["n"].to_pylist())[-1] in (2499, 2519)
+    assert newest.table["n"].to_pylist() == [2499, 2498, 2497, 2496, 2495]
     with PlateauClient(server.url) as client:
         assert "clicks" in client.topics()
 
@@ -76,7 +76,7 @@ def test_an_append_that_may_be_stored_is_not_repeated(server, topic):
             client.topic("clicks").append(records(10, 10))
         assert caught.value.maybe_stored
         assert proxy.connections == 1
-    assert topic.partitions()["0"].end in (10, 20)
+    assert topic.partitions()["0"].end == 20
 
 
 def test_another_server(server):

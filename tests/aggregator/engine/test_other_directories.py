@@ -51,7 +51,12 @@ def test_a_directory_of_another_program(tmp_path, how):
 
 
 def test_a_catalog_with_a_directory_of_that_name(tmp_path):
-    """A directory `topics` in a catalog does not prevent opening it."""
-    aggregator.open(tmp_path).close()
+    """A directory `topics` in a catalog changes nothing."""
+    with aggregator.open(tmp_path) as catalog:
+        catalog.create_topic("t").append([{"space": "a", "timestamp": 1}])
     (tmp_path / "topics").mkdir()
-    aggregator.open(tmp_path).close()
+    for how in ({"read_only": True}, {}):
+        with aggregator.open(tmp_path, **how) as catalog:
+            assert list(catalog.topics()) == ["t"]
+            assert catalog.topic("t").scan().count() == 1
+    assert list((tmp_path / "topics").iterdir()) == []

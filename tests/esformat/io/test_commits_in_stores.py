@@ -178,16 +178,12 @@ def test_died_at_every_step(in_memory, step, monkeypatch):
         pass
     in_memory.store.before_change = lambda: None
     found = seen(in_memory)
-    assert found in (OLD, NEW)
+    assert found == (OLD if step < 4 else NEW)
     monkeypatch.setattr(commits, "lives", lambda owner, changed: False)
     sweep(in_memory)
     assert seen(in_memory) == found
     assert left(in_memory) == sorted([*found, f"_committed-{'oldjob00' if found == OLD else 'newjob00'}"])
     assert finished == (step >= 13)
-    if step == 3:  # the record and both copies exist, but must not be seen
-        assert found == OLD
-    if step == 4:  # the moment of the commit
-        assert found == NEW
 
 
 def _before_a_commit(folder):
@@ -200,7 +196,7 @@ def _before_a_commit(folder):
     return old, write, staged(write, NEW.values())
 
 
-@pytest.mark.parametrize("page", range(3))
+@pytest.mark.parametrize("page", range(2))
 def test_commit_during_a_listing(in_memory, page):
     """A commit between two pages of any of the reader's listings shows all old or all new objects."""
     old, write, names = _before_a_commit(in_memory)
@@ -211,7 +207,8 @@ def test_commit_during_a_listing(in_memory, page):
             write.commit(names, removed=list(old), forget=True)
 
     in_memory.store.while_listing = commit
-    assert seen(in_memory) in (old, NEW)
+    assert seen(in_memory) == NEW
+    assert next(pages) > page + 2  # the reader lists twice at least
 
 
 @pytest.mark.parametrize("step", range(14))
@@ -235,7 +232,7 @@ def test_listings_take_time(in_memory, step, monkeypatch):
     in_memory.store.before_change = look
     with contextlib.suppress(FileNotFoundError, ClosedError):  # the other process was faster, or undid the write
         write.commit(names, removed=list(old), forget=True)
-    assert results in ([old], [NEW]) or (step >= 13 and results == [])
+    assert results == [old if step < 4 else NEW]
 
 
 def test_a_write_that_was_taken_for_dead(in_memory, monkeypatch):

@@ -146,9 +146,10 @@ def test_forgeries(kind, member, value):
     line = next(line for line in whole if kind in line)
     line[kind][list(line[kind])[member % len(line[kind])]] = value
     try:
-        decode_facts(b"".join(json.dumps(each).encode() + b"\n" for each in whole))
+        found = decode_facts(b"".join(json.dumps(each).encode() + b"\n" for each in whole))
     except CorruptManifestError:
         return
+    assert decode_facts(lines(found)) == found
 
 
 @pytest.mark.parametrize(
