@@ -104,7 +104,7 @@ def test_an_import_that_does_not_fit(small, large, monkeypatch, capfd):
     told = capfd.readouterr().err
     assert status == 1
     assert f"{data}" in told
-    assert "no space left on device; nothing of the batch was kept" in told
+    assert "no space left on device; the batch was not stored" in told
     (said,) = re.findall(r"keeps (\d+) events appended before the error", told)
     with aggregator.open(data, read_only=True) as catalog:
         kept = catalog.topic("events").scan().count()
