@@ -69,7 +69,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
     @contextlib.asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as services:
-            await services.enter_async_context(context.refusals.told_in_time())
+            await services.enter_async_context(context.refusals.flush_periodically())
             for name, asked in SERVICES:
                 if asked(context.settings) is not None:
                     listening = import_module(f"aggregator.server.services.{name}").listening(context)

@@ -15,13 +15,13 @@ from starlette.requests import Request
 
 from aggregator import Catalog
 from aggregator.server.bodies.document_ids import DocumentIds
-from aggregator.server.bodies.shared.refusals import Reason, Refusals, Source, Tell
+from aggregator.server.bodies.shared.refusals import Count, Reason, Refusals, Source
 from aggregator.server.config.settings import Settings
 from aggregator.server.control.access import Access
 from aggregator.server.control.body_room import BodyRoom
 from aggregator.server.control.health import Health
 from aggregator.server.control.open_answers import OpenAnswers
-from aggregator.server.control.requests import RequestCounts, Told
+from aggregator.server.control.requests import FinishedRequest, RequestCounts
 from aggregator.server.control.syslog_socket import Datagrams
 from aggregator.server.control.thread_pools import Slow, WorkPool
 from aggregator.server.control.tokens import FILE, Authority
@@ -75,7 +75,7 @@ class Context:
     """State of the syslog datagram socket."""
     requests: RequestCounts = field(default_factory=RequestCounts)
     """Counts of finished requests."""
-    listeners: list[Callable[[Told], None]] = field(default_factory=list)
+    listeners: list[Callable[[FinishedRequest], None]] = field(default_factory=list)
     """Called in the event loop with each finished request; they must be fast."""
 
     def __post_init__(self) -> None:
@@ -104,17 +104,17 @@ class Context:
 
     def refused(self, source: Source, reason: Reason, records: int = 1, why: str = "") -> None:
         """Count records that were refused or changed, and log this from time to time. why: of the last of them."""
-        self.refusals.tell(source, reason, records, why)
+        self.refusals.add(source, reason, records, why)
 
-    def telling(self, source: Source) -> AbstractContextManager[Tell]:
+    def counting(self, source: Source) -> AbstractContextManager[Count]:
         """Count changed or refused records while a batch is stored; the counts are kept only if the block succeeds."""
-        return self.refusals.telling(source)
+        return self.refusals.counting(source)
 
-    def tell(self, told: Told) -> None:
+    def request_finished(self, request: FinishedRequest) -> None:
         """Count a finished request and notify the listeners."""
-        self.requests.add(told)
+        self.requests.add(request)
         for listener in self.listeners:
-            listener(told)
+            listener(request)
 
     def understand(self, read: Callable[[], T]) -> T:
         """Decompress and parse a body, at most (processors - 1) bodies at a time.

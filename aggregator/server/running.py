@@ -38,7 +38,7 @@ from aggregator.server.context import Context
 from aggregator.server.http.admission import Admission
 from aggregator.server.http.connection import connection_type
 from aggregator.server.http.groups import Routes
-from aggregator.server.metrics.logs import set_up, tell_request
+from aggregator.server.metrics.logs import log_request, set_up
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.store.objects import open_store
 from esformat import EsdbError
@@ -334,7 +334,7 @@ class _Server(uvicorn.Server):
         self.context: Context = app.state.context
         self.routes: Routes = app.state.routes
         if settings.log.requests:
-            self.context.listeners.append(tell_request)
+            self.context.listeners.append(log_request)
         http, tls = settings.http, settings.tls
         files = (tls.certificate, tls.key, tls.client_ca)
         certificate, key, client_ca = (None if file is None else str(file) for file in files)

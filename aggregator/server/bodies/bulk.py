@@ -19,7 +19,7 @@ from aggregator.server.bodies.formats import split_lines
 from aggregator.server.bodies.shared.elastic import error_body
 from aggregator.server.bodies.shared.odd_text import read_json
 from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, Outcome, Place, Refusal, free_name
-from aggregator.server.bodies.shared.refusals import Tell, untold
+from aggregator.server.bodies.shared.refusals import Count, ignore
 from aggregator.server.bodies.shared.times import TimeReader
 from esformat import InvalidEventError
 
@@ -116,17 +116,17 @@ def _parsed_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
     return verb, options
 
 
-def record_of(action: Action, tell: Tell = untold) -> TAGS_AND_RECORD | Wrong:
+def record_of(action: Action, count: Count = ignore) -> TAGS_AND_RECORD | Wrong:
     """Return the record that an item asks to store, with its stream's tags. A refused item is counted; return the
     reason.
     """
-    found = _record_of(action, tell)
+    found = _record_of(action, count)
     if isinstance(found, Wrong):
-        tell("invalid" if action.verb in _STORING else "unsupported", why=found.reason)
+        count("invalid" if action.verb in _STORING else "unsupported", why=found.reason)
     return found
 
 
-def _record_of(action: Action, tell: Tell) -> TAGS_AND_RECORD | Wrong:
+def _record_of(action: Action, count: Count) -> TAGS_AND_RECORD | Wrong:
     if action.verb not in _ACTIONS:
         return Wrong(
             "illegal_argument_exception", f"invalid action {action.verb[:20]!r}: expected one of {', '.join(_ACTIONS)}"
@@ -140,11 +140,11 @@ def _record_of(action: Action, tell: Tell) -> TAGS_AND_RECORD | Wrong:
     if not isinstance(document, dict):
         return Wrong("document_parsing_exception", "the document is not an object")
     if escaped:
-        tell("text_escaped")
-    return {INDEX_TAG: action.index}, _record(document, action.id, tell)
+        count("text_escaped")
+    return {INDEX_TAG: action.index}, _record(document, action.id, count)
 
 
-def _record(document: dict[str, Any], document_id: str | None, tell: Tell) -> dict[str, Any]:
+def _record(document: dict[str, Any], document_id: str | None, count: Count) -> dict[str, Any]:
     made: dict[str, Any] = {} if document_id is None else {ID_FIELD: document_id}
     time_name = _time_name(document)
     if time_name is not None:
@@ -152,7 +152,7 @@ def _record(document: dict[str, Any], document_id: str | None, tell: Tell) -> di
             made["ts"] = _read_time(document[time_name], time_name)
             del document[time_name]
         except InvalidEventError:  # the value remains a field
-            tell("time_replaced")
+            count("time_replaced")
     for name in _MESSAGES:
         if isinstance(document.get(name), str):
             made["msg"] = document.pop(name)

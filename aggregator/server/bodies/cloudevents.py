@@ -21,7 +21,7 @@ import pyarrow as pa
 from aggregator.engine.ingest.batch import MAX_KEY_BYTES
 from aggregator.server.bodies.formats import as_json
 from aggregator.server.bodies.shared.odd_text import json_text, parse_json
-from aggregator.server.bodies.shared.refusals import Tell, untold
+from aggregator.server.bodies.shared.refusals import Count, ignore
 from aggregator.server.bodies.shared.times import read_iso
 from esformat import InvalidEventError
 from esformat.parts import JsonValues
@@ -41,7 +41,7 @@ _RENAMED = {"space": "space_", "grouping": "grouping_", "timestamp": "timestamp_
 _OWN = ("time", "data", "data_base64")
 
 
-def read_cloud_events(body: bytes, media: str, now_us: int | None, tell: Tell = untold) -> pa.Table:
+def read_cloud_events(body: bytes, media: str, now_us: int | None, count: Count = ignore) -> pa.Table:
     """Return the events of a body as a table for a topic.
 
     now_us: the time of events that have none; None: such events are refused. Raises InvalidEventError with the number
@@ -60,11 +60,11 @@ def read_cloud_events(body: bytes, media: str, now_us: int | None, tell: Tell = 
     events = [_checked(event, number) for number, event in enumerate(found)]
     written = _written(body, media, events)
     data = [_data(event, written[number], number) for number, event in enumerate(events)]
-    return _table(events, data, now_us, tell)
+    return _table(events, data, now_us, count)
 
 
 def read_binary_event(
-    headers: Iterable[tuple[bytes, bytes]], body: bytes, now_us: int | None, tell: Tell = untold
+    headers: Iterable[tuple[bytes, bytes]], body: bytes, now_us: int | None, count: Count = ignore
 ) -> pa.Table:
     """Return the event of a request in binary mode: attributes are headers, the body is the payload as sent.
 
@@ -79,7 +79,7 @@ def read_binary_event(
             if attribute in event or attribute in ("data", "data_base64", "datacontenttype"):
                 raise InvalidEventError(f"the header {name.decode('latin-1')[:40]!r} is not allowed, or occurs twice")
             event[attribute] = _header_text(value, attribute)
-    return _table([_checked(event, 0)], [body], now_us, tell)
+    return _table([_checked(event, 0)], [body], now_us, count)
 
 
 def _header_text(value: bytes, name: str) -> str:
@@ -92,11 +92,11 @@ def _header_text(value: bytes, name: str) -> str:
         raise InvalidEventError(f"the header ce-{name[:40]} is not UTF-8", hint="percent-encode it") from None
 
 
-def _table(events: Sequence[Mapping[str, Any]], data: Sequence[bytes], now_us: int | None, tell: Tell) -> pa.Table:
+def _table(events: Sequence[Mapping[str, Any]], data: Sequence[bytes], now_us: int | None, count: Count) -> pa.Table:
     names = dict.fromkeys(name for event in events for name in event if name not in _OWN)
     columns: dict[str, Any] = {
-        "space": pa.array([_key(event.get("subject") or event["source"], tell) for event in events], pa.string()),
-        "grouping": pa.array([_key(event["type"], tell) for event in events], pa.string()),
+        "space": pa.array([_key(event.get("subject") or event["source"], count) for event in events], pa.string()),
+        "grouping": pa.array([_key(event["type"], count) for event in events], pa.string()),
         "timestamp": pa.array([_time(event, number, now_us) for number, event in enumerate(events)], pa.int64()),
         "data": pa.array(data, pa.binary()),
     }
@@ -133,12 +133,12 @@ def _checked(event: Any, number: int) -> Mapping[str, Any]:
     return {name: value for name, value in event.items() if value is not None}  # in CloudEvents null means absent
 
 
-def _key(text: str, tell: Tell) -> str:
+def _key(text: str, count: Count) -> str:
     """Return a text as a space or grouping, truncated if it is too long. Counts a truncation."""
     if 4 * len(text) <= MAX_KEY_BYTES:
         return text
     key = text.encode()[:MAX_KEY_BYTES].decode("utf-8", "ignore")
-    tell("key_cut", key != text)
+    count("key_cut", key != text)
     return key
 
 

@@ -23,7 +23,7 @@ from aggregator.server.bodies.otlp.record import add_times, as_text
 from aggregator.server.bodies.shared.odd_text import read_json, varint
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, free_name
-from aggregator.server.bodies.shared.refusals import Tell, untold
+from aggregator.server.bodies.shared.refusals import Count, ignore
 from esformat import InvalidEventError
 
 MAX_PARTS = 500_000
@@ -36,26 +36,26 @@ _MOST_DIGITS = 20  # in a time
 _PREFIX = "metadata."  # for metadata whose name the record already has
 
 
-def read_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
+def read_push(body: bytes, count: Count = ignore) -> list[TAGS_AND_RECORD]:
     """Return the entries of a protobuf push request, each with its stream's tags. Raises InvalidEventError."""
     try:
         if len(body) > 2 * MAX_PARTS:  # a part takes at least two bytes
             _check_parts(body)
-        return list(_entries(_Push.FromString(body), tell))
+        return list(_entries(_Push.FromString(body), count))
     except InvalidEventError:
         raise
     except (DecodeError, ValueError):
         raise InvalidEventError("the body is not a push request") from None
 
 
-def read_json_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
+def read_json_push(body: bytes, count: Count = ignore) -> list[TAGS_AND_RECORD]:
     """Return the entries of a JSON push request, each with its stream's tags. Raises InvalidEventError."""
     try:
         parsed, escaped = read_json(body)
     except orjson.JSONDecodeError as error:
         raise InvalidEventError(f"the body is not JSON: {error.msg}") from None
     if escaped:
-        tell("text_escaped")
+        count("text_escaped")
     streams = parsed.get("streams") if isinstance(parsed, dict) else None
     if not isinstance(streams, list):
         raise InvalidEventError('the body is not a push request: expected an object with a list "streams"')
@@ -95,14 +95,14 @@ def _no_snappy(why: str) -> ProblemError:
 # ------------------------------------------------------------ protobuf
 
 
-def _entries(request: Any, tell: Tell) -> Iterator[TAGS_AND_RECORD]:
+def _entries(request: Any, count: Count) -> Iterator[TAGS_AND_RECORD]:
     for number, stream in enumerate(request.streams):
-        tags = _labels(_text(stream.labels, tell), number)
+        tags = _labels(_text(stream.labels, count), number)
         for entry in stream.entries:
             time, made = entry.timestamp, {"msg": entry.line}
             add_times(made, time.seconds * 1_000_000_000 + time.nanos)
             if entry.metadata:
-                metadata = {_text(pair.name, tell): _text(pair.value, tell) for pair in entry.metadata}
+                metadata = {_text(pair.name, count): _text(pair.value, count) for pair in entry.metadata}
                 for name, value in metadata.items():
                     made[free_name(name, _PREFIX, made)] = value
             yield tags, made
@@ -145,11 +145,11 @@ def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
         at += size
 
 
-def _text(given: bytes, tell: Tell) -> str:
+def _text(given: bytes, count: Count) -> str:
     try:
         return given.decode()
     except UnicodeDecodeError:
-        tell("text_escaped")
+        count("text_escaped")
         return given.decode("utf-8", "backslashreplace")
 
 

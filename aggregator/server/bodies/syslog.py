@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, free_name
-from aggregator.server.bodies.shared.refusals import Tell, untold
+from aggregator.server.bodies.shared.refusals import Count, ignore
 from aggregator.streams.level import SYSLOG_LEVELS
 
 MAX_NAME_BYTES = 255
@@ -81,7 +81,7 @@ _NONE = b"-"
 
 
 def read_message(
-    message: bytes, peer: str, now: dt.datetime, *, cut: bool = False, tell: Tell = untold
+    message: bytes, peer: str, now: dt.datetime, *, cut: bool = False, count: Count = ignore
 ) -> TAGS_AND_RECORD:
     """Return the record of a message and the tags of its stream. Nothing is refused; unknown formats are counted.
 
@@ -100,7 +100,7 @@ def read_message(
         if rest is not message:  # only after a priority: other lines are just text
             rest = _app(_uptime(rest, record), tags, record)
         if "app" not in tags:
-            tell("unparsed", why=f"the last from {peer}")
+            count("unparsed", why=f"the last from {peer}")
         record["msg"] = _text(rest)
     return tags, record
 

@@ -14,7 +14,7 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FinishedRequest:
     """Facts about a finished request.
 
     route: its template, "" if no route matched; who: name of the token; client: its address.
@@ -50,14 +50,14 @@ class RequestCounts:
     computed."""
     sent_bytes: int = 0
 
-    def add(self, told: Told) -> None:
+    def add(self, request: FinishedRequest) -> None:
         """Count a finished request."""
-        route = told.route or "none"
-        self.ended[told.method, route, told.status] += 1
-        times = self.times.get((told.method, route))
+        route = request.route or "none"
+        self.ended[request.method, route, request.status] += 1
+        times = self.times.get((request.method, route))
         if times is None:
-            times = self.times[told.method, route] = Times()
-        times.counts[bisect_left(BUCKETS_S, told.seconds)] += 1
-        times.seconds += told.seconds
-        self.shed[route] += told.status == 429
-        self.sent_bytes += told.sent_bytes
+            times = self.times[request.method, route] = Times()
+        times.counts[bisect_left(BUCKETS_S, request.seconds)] += 1
+        times.seconds += request.seconds
+        self.shed[route] += request.status == 429
+        self.sent_bytes += request.sent_bytes

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from aggregator import OverloadedError
 from aggregator.server.bodies.shared.problems import answer, problem_of
 from aggregator.server.context import Context
-from aggregator.server.control.requests import Told
+from aggregator.server.control.requests import FinishedRequest
 
 
 class Admission:
@@ -49,6 +49,8 @@ class Admission:
             context.check_room(None if named else length)
         except OverloadedError as error:
             made = answer(problem_of(error), path)
-            context.tell(Told("POST", template, made.status_code, time.perf_counter() - began, len(made.body), ""))
+            context.request_finished(
+                FinishedRequest("POST", template, made.status_code, time.perf_counter() - began, len(made.body), "")
+            )
             return made
         return None

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from aggregator import OverloadedError
 from aggregator.server.bodies.shared.problems import ProblemError, answer, problem_of
 from aggregator.server.context import Context
-from aggregator.server.control.requests import Told
+from aggregator.server.control.requests import FinishedRequest
 from aggregator.server.http.methods import Methods
 from aggregator.server.http.origins import Headers, asker, cors_headers, is_same_origin, may_ask, preflight_headers
 
@@ -188,8 +188,8 @@ class _Watch:
             why = f"the last with status {self._status}: {refusal}"
             self._context.refused(source, "request", why=why)
         seconds = time.perf_counter() - self._began
-        self._context.tell(
-            Told(
+        self._context.request_finished(
+            FinishedRequest(
                 self._scope["method"],
                 state.get("route", ""),
                 self._status,

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from aggregator.server.config.settings import Logs
-from aggregator.server.control.requests import Told
+from aggregator.server.control.requests import FinishedRequest
 
 _SECRET = re.compile(r"""(agg_[0-9a-f]{12})_[\w-]+|(?i:\b(bearer|basic|apikey))\s+[^\s"\\]+""")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
@@ -60,18 +60,18 @@ def set_up(logs: Logs) -> None:
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def tell_request(told: Told) -> None:
+def log_request(request: FinishedRequest) -> None:
     """Log a finished request."""
     _requests.info(
         "request",
         extra={
-            "method": told.method,
-            "route": told.route,
-            "status": told.status,
-            "ms": round(told.seconds * 1000, 3),
-            "sent_bytes": told.sent_bytes,
-            "who": told.who,
-            "client": told.client,
+            "method": request.method,
+            "route": request.route,
+            "status": request.status,
+            "ms": round(request.seconds * 1000, 3),
+            "sent_bytes": request.sent_bytes,
+            "who": request.who,
+            "client": request.client,
         },
     )
 

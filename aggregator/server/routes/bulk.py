@@ -25,7 +25,7 @@ from aggregator.server.bodies.document_ids import key_of
 from aggregator.server.bodies.shared import elastic
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, Outcome, Place, Target, make_stream_topic, store
-from aggregator.server.bodies.shared.refusals import Tell
+from aggregator.server.bodies.shared.refusals import Count
 from aggregator.server.bodies.shared.schemas import ELASTIC_ERROR, json_answer, ref, text
 from aggregator.server.context import Context
 from aggregator.server.control.operation import F, bound, operation, parameter
@@ -171,13 +171,13 @@ async def _stored(
         actions = context.understand(lambda: read(body.plain().to_pybytes()))
         if not actions:
             raise ProblemError(400, "invalid-request", "request body is required")
-        with context.telling("bulk") as tell:
-            made = [record_of(action, tell) for action in actions]
+        with context.counting("bulk") as count:
+            made = [record_of(action, count) for action in actions]
             if target.producer is not None and any(
                 not isinstance(each, Wrong) and each[1].get("ts") is None for each in made
             ):
                 raise ProblemError(400, "invalid-event", "with an Idempotency-Key each document needs an @timestamp")
-            return actions, _store_once(context, actions, made, target, tell)
+            return actions, _store_once(context, actions, made, target, count)
 
     return await context.appends.run(work)
 
@@ -187,7 +187,7 @@ def _verb(request: Request) -> str:
 
 
 def _store_once(
-    context: Context, actions: Sequence[Action], made: Sequence[TAGS_AND_RECORD | Wrong], target: Target, tell: Tell
+    context: Context, actions: Sequence[Action], made: Sequence[TAGS_AND_RECORD | Wrong], target: Target, count: Count
 ) -> list[Outcome | Wrong]:
     """Store the records, except documents to be created that exist already.
 
@@ -216,7 +216,7 @@ def _store_once(
         rest = [(place, each) for place, each in enumerate(made) if place not in found and not isinstance(each, Wrong)]
         if rest:
             make_stream_topic(context.catalog, target.topic, context.settings)
-        outcomes = store(context.catalog, [each for _, each in rest], target, tell)
+        outcomes = store(context.catalog, [each for _, each in rest], target, count)
         found |= {place: outcome for (place, _), outcome in zip(rest, outcomes, strict=True)}
     finally:
         stored = ((key, found.get(place)) for place, key in keys.items())

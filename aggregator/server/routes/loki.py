@@ -71,17 +71,17 @@ async def _stored(context: Context, request: Request) -> None:
     def work() -> None:
         from aggregator.server.bodies.loki import read_json_push, read_push, unpack_snappy  # here: slow to import
 
-        with context.telling("loki") as tell:
+        with context.counting("loki") as count:
 
             def read() -> list[TAGS_AND_RECORD]:
                 plain = body.plain().to_pybytes()
-                return read_json_push(plain, tell) if as_json else read_push(unpack_snappy(plain, most), tell)
+                return read_json_push(plain, count) if as_json else read_push(unpack_snappy(plain, most), count)
 
             items = context.understand(read)
             if target.producer is not None and any("ts" not in record for _, record in items):
                 raise ProblemError(400, "invalid-event", "with an Idempotency-Key each entry needs a time")
             make_stream_topic(context.catalog, topic, context.settings)
-            outcomes = store(context.catalog, items, target, tell)
+            outcomes = store(context.catalog, items, target, count)
         refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
         if refusals:
             raise ProblemError(

@@ -21,7 +21,7 @@ from aggregator.server.bodies.formats import read_lines, read_records
 from aggregator.server.bodies.shared.media import ARROW_FILE, ARROW_STREAM, JSON, LINES, TEXT
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.records import make_stream_topic
-from aggregator.server.bodies.shared.refusals import Tell
+from aggregator.server.bodies.shared.refusals import Count
 from aggregator.server.bodies.shared.schemas import BINARY, each, many, text
 from aggregator.server.bodies.shared.times import TimeReader
 from aggregator.server.context import Context
@@ -172,14 +172,14 @@ async def append_cloud_events(context: Context, request: Request) -> Response:
     media = "" if binary else input_media(request, (BATCH, ONE))
     body = await read_body(request, context.settings.http, may_be_empty=binary)  # an event needs no payload
 
-    def read(now: int | None, tell: Tell) -> pa.Table:
+    def read(now: int | None, count: Count) -> pa.Table:
         plain = body.plain().to_pybytes()
-        return read_binary_event(headers, plain, now, tell) if binary else read_cloud_events(plain, media, now, tell)
+        return read_binary_event(headers, plain, now, count) if binary else read_cloud_events(plain, media, now, count)
 
     def store() -> Receipt:
         now = None if producer is not None else time.time_ns() // 1000
-        with context.telling("cloudevents") as tell:
-            events = context.understand(lambda: read(now, tell))
+        with context.counting("cloudevents") as count:
+            events = context.understand(lambda: read(now, count))
             if name not in context.catalog.topics():
                 with contextlib.suppress(TopicExistsError):
                     roll, retention = context.settings.roll, context.settings.retention

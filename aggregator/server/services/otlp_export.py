@@ -16,11 +16,11 @@ def export(context: Context, read: Callable[[], bytes], media: str, target: Targ
     read: returns the decompressed body. Raises ProblemError, InvalidEventError, and what else storing raises.
     """
     names = context.settings.otlp.tags
-    with context.telling("otlp") as tell:
-        items = context.understand(lambda: read_records(read(), media, names, tell))
+    with context.counting("otlp") as count:
+        items = context.understand(lambda: read_records(read(), media, names, count))
         if target.producer is not None and any("ts" not in record for _, record in items):
             raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a time")
         make_stream_topic(context.catalog, target.topic, context.settings)
-        outcomes = store(context.catalog, items, target, tell)
+        outcomes = store(context.catalog, items, target, count)
     refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
     return success(len(refusals), refusals[0].reason if refusals else "", media)

@@ -23,7 +23,7 @@ from aggregator.server.bodies.shared.problems import Problem, ProblemError, prob
 from aggregator.server.bodies.shared.records import Target
 from aggregator.server.config.settings import Settings, Tls
 from aggregator.server.context import Context
-from aggregator.server.control.requests import Told
+from aggregator.server.control.requests import FinishedRequest
 from aggregator.server.http.body import Body
 from aggregator.server.services.otlp_export import export
 from esformat import ClosedError
@@ -130,7 +130,9 @@ class Calls:
             await _abort(call, problem)
         finally:
             context.open_requests -= 1
-            context.tell(Told("POST", EXPORT, status, time.perf_counter() - began, len(answer), who))
+            context.request_finished(
+                FinishedRequest("POST", EXPORT, status, time.perf_counter() - began, len(answer), who)
+            )
         return answer
 
     async def refuse(self, _: Any, call: grpc.aio.ServicerContext) -> None:

@@ -204,11 +204,11 @@ class _Listener(asyncio.DatagramProtocol):
 
     def _write(self, batch: Sequence[Message], now: dt.datetime) -> None:
         batch = [message for message in batch if message[0].strip(b"\0\r\n ")]
-        with self._context.telling("syslog") as tell:
-            tell("message_cut", sum(cut for _, cut, _ in batch))
-            items = [read_message(message, peer, now, cut=cut, tell=tell) for message, cut, peer in batch]
+        with self._context.counting("syslog") as count:
+            count("message_cut", sum(cut for _, cut, _ in batch))
+            items = [read_message(message, peer, now, cut=cut, count=count) for message, cut, peer in batch]
             make_stream_topic(self._context.catalog, STREAMS_TOPIC, self._context.settings)
-            store(self._context.catalog, items, Target(STREAMS_TOPIC), tell)
+            store(self._context.catalog, items, Target(STREAMS_TOPIC), count)
 
     def _tell_failure(self, waiting: int, error: Exception) -> None:
         now = asyncio.get_running_loop().time()

@@ -35,13 +35,13 @@ from aggregator.server.bodies.otlp.size import MAX_RECORDS, check_records, check
 from aggregator.server.bodies.shared.media import JSON, PROTOBUF
 from aggregator.server.bodies.shared.odd_text import escaped_message, read_json
 from aggregator.server.bodies.shared.records import TAGS_AND_RECORD
-from aggregator.server.bodies.shared.refusals import Tell, untold
+from aggregator.server.bodies.shared.refusals import Count, ignore
 from aggregator.server.config.settings import OTLP_TAGS
 from esformat import InvalidEventError
 
 
 def read_records(
-    body: bytes, media: str, names: Container[str] = OTLP_TAGS, tell: Tell = untold
+    body: bytes, media: str, names: Container[str] = OTLP_TAGS, count: Count = ignore
 ) -> list[TAGS_AND_RECORD]:
     """Return the records of an export request, each with the tags of its stream.
 
@@ -51,7 +51,7 @@ def read_records(
     try:
         found, escaped = read_json(body) if media == JSON else _parsed(body)
         if escaped:
-            tell("text_escaped")
+            count("text_escaped")
         found_records = records_in(found, names) if media == JSON else _records(found, names)
         records = list(islice(found_records, MAX_RECORDS + 1))
     except InvalidEventError:

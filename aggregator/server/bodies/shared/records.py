@@ -15,7 +15,7 @@ from typing import Any
 from aggregator import Catalog, InvalidRequestError, TopicExistsError
 from aggregator.lql import TagSet
 from aggregator.lql.parse.tag_set import MAX_TAG_BYTES
-from aggregator.server.bodies.shared.refusals import Tell, untold
+from aggregator.server.bodies.shared.refusals import Count, ignore
 from aggregator.server.config.settings import Settings
 from aggregator.storage.segments.records import NO_COLUMNS, STREAM_SCHEMA, events_of
 from aggregator.streams.level import add_level_of_all
@@ -64,7 +64,7 @@ def make_stream_topic(catalog: Catalog, name: str, settings: Settings) -> None:
             catalog.create_topic(name, STREAM_SCHEMA, roll=settings.roll, retention=settings.retention)
 
 
-def store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target, tell: Tell = untold) -> list[Outcome]:
+def store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target, count: Count = ignore) -> list[Outcome]:
     """Store records in the streams of their tags, each with its `level`. Return the outcome of each; count oddities.
 
     With an idempotency key either all of them are stored or none. Raises InvalidRequestError, InvalidEventError (with a
@@ -72,14 +72,14 @@ def store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target, te
     """
     for tags, record in items:
         add_level_of_all(record, tags)
-    outcomes = _store(catalog, _with_short_tags(items, tell), target)
+    outcomes = _store(catalog, _with_short_tags(items, count), target)
     for outcome in outcomes:
         if isinstance(outcome, Refusal):
-            tell("invalid", why=outcome.reason)
+            count("invalid", why=outcome.reason)
     return outcomes
 
 
-def _with_short_tags(items: Sequence[TAGS_AND_RECORD], tell: Tell) -> list[TAGS_AND_RECORD]:
+def _with_short_tags(items: Sequence[TAGS_AND_RECORD], count: Count) -> list[TAGS_AND_RECORD]:
     """Return the records with tags of a length that a stream allows."""
     known: dict[int, tuple[Mapping[str, str], dict[str, str]]] = {}  # many records share the same tags
     made = []
@@ -89,7 +89,7 @@ def _with_short_tags(items: Sequence[TAGS_AND_RECORD], tell: Tell) -> list[TAGS_
             found = known[id(tags)] = _short(tags)
         short, whole = found
         if whole:
-            tell("tags_cut")
+            count("tags_cut")
             record = dict(record)
             for name, value in whole.items():
                 record[free_name(name, "tags.", record)] = value

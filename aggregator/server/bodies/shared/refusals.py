@@ -46,13 +46,13 @@ _MEANINGS: Mapping[Reason, str] = {**LOSSES, **CHANGES}
 _log = logging.getLogger("aggregator.server.bodies.shared.refusals")
 
 
-class Tell(Protocol):
+class Count(Protocol):
     """Records what was done to records of one source, and the reason for the last of them."""
 
     def __call__(self, reason: Reason, records: int = 1, why: str = "") -> None: ...
 
 
-def untold(reason: Reason, records: int = 1, why: str = "") -> None:
+def ignore(reason: Reason, records: int = 1, why: str = "") -> None:
     """Do nothing."""
 
 
@@ -65,23 +65,23 @@ class Refusals:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, Lock()
         self._counts = {(source, reason): 0 for source in SOURCES for reason in (*LOSSES, *CHANGES)}
-        self._untold: dict[tuple[Source, Reason], tuple[int, str]] = {}
+        self._pending: dict[tuple[Source, Reason], tuple[int, str]] = {}
         self._quiet_until: dict[tuple[Source, Reason], float] = {}
 
-    def tell(self, source: Source, reason: Reason, records: int = 1, why: str = "") -> None:
+    def add(self, source: Source, reason: Reason, records: int = 1, why: str = "") -> None:
         """Count records, and log a line unless one about the same was logged in the last EVERY_S seconds."""
         if records <= 0:
             return
         key = source, reason
         with self._lock:
             self._counts[key] += records
-            before, _ = self._untold.get(key, (0, ""))
-            self._untold[key] = before + records, why[:_WHY_CHARACTERS]
+            before, _ = self._pending.get(key, (0, ""))
+            self._pending[key] = before + records, why[:_WHY_CHARACTERS]
             due = self._due(key)
         self._write(due)
 
     @contextlib.contextmanager
-    def telling(self, source: Source) -> Iterator[Tell]:
+    def counting(self, source: Source) -> Iterator[Count]:
         """Yield a function that notes changes of records, and count them only once the records are stored.
 
         Otherwise they would be counted again when the sender retries.
@@ -93,22 +93,22 @@ class Refusals:
 
         yield note
         for reason, (records, why) in noted.items():
-            self.tell(source, reason, records, why)
+            self.add(source, reason, records, why)
 
-    def tell_rest(self, *, now: bool = False) -> None:
+    def flush(self, *, now: bool = False) -> None:
         """Log pending counts that are due, or all with `now`."""
         with self._lock:
-            due = [line for key in list(self._untold) for line in self._due(key, now=now)]
+            due = [line for key in list(self._pending) for line in self._due(key, now=now)]
         self._write(due)
 
     @contextlib.asynccontextmanager
-    async def told_in_time(self) -> AsyncIterator[None]:
+    async def flush_periodically(self) -> AsyncIterator[None]:
         """Log pending counts when due while the context is open, and the remainder at its end."""
 
         async def again() -> None:
             while True:
                 await asyncio.sleep(_LOOK_S)
-                self.tell_rest()
+                self.flush()
 
         task = asyncio.create_task(again())
         try:
@@ -116,7 +116,7 @@ class Refusals:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            self.tell_rest(now=True)
+            self.flush(now=True)
 
     def counts(self) -> Iterator[tuple[Source, Reason, int]]:
         """Yield the records so far by source and reason, including zeros, because rates start from 0."""
@@ -130,7 +130,7 @@ class Refusals:
         if not now and time_s < self._quiet_until.get(key, time_s):
             return []
         self._quiet_until[key] = time_s + EVERY_S
-        return [(*key, *self._untold.pop(key))]
+        return [(*key, *self._pending.pop(key))]
 
     @staticmethod
     def _write(due: list[tuple[Source, Reason, int, str]]) -> None:

@@ -38,15 +38,15 @@ def test_told_now_and_then(caplog):
     refusals = Refusals(clock)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            refusals.tell("otlp", "invalid", 2, "too long")
-        refusals.tell("bulk", "invalid")
+            refusals.add("otlp", "invalid", 2, "too long")
+        refusals.add("bulk", "invalid")
         assert lines(caplog) == [
             "otlp: 2 records refused: they cannot be stored (too long)",
             "bulk: 1 record refused: they cannot be stored",
         ]
-        refusals.tell("otlp", "invalid", 0)
+        refusals.add("otlp", "invalid", 0)
         clock.now += EVERY_S
-        refusals.tell("otlp", "invalid", why="odd")
+        refusals.add("otlp", "invalid", why="odd")
     assert lines(caplog) == ["otlp: 5 records refused: they cannot be stored (odd)"]
     assert counts(refusals) == {("otlp", "invalid"): 7, ("bulk", "invalid"): 1}
 
@@ -57,20 +57,20 @@ def test_the_last_are_told_too(caplog):
     refusals = Refusals(clock)
     with caplog.at_level(logging.WARNING):
         for _ in range(1_000):
-            refusals.tell("syslog", "overloaded")
+            refusals.add("syslog", "overloaded")
         lines(caplog)
-        refusals.tell_rest()
+        refusals.flush()
         assert lines(caplog) == []
         clock.now += EVERY_S
-        refusals.tell_rest()
+        refusals.flush()
         assert lines(caplog) == ["syslog: 999 messages dropped: storing does not keep up"]
         clock.now += EVERY_S
-        refusals.tell_rest()
+        refusals.flush()
         assert lines(caplog) == []
-        refusals.tell("syslog", "overloaded")
-        refusals.tell("syslog", "overloaded", why="x" * 1_000_000)
+        refusals.add("syslog", "overloaded")
+        refusals.add("syslog", "overloaded", why="x" * 1_000_000)
         lines(caplog)
-        refusals.tell_rest(now=True)
+        refusals.flush(now=True)
     (line,) = lines(caplog)
     assert line.startswith("syslog: 1 message dropped")
     assert len(line) < 500
@@ -87,16 +87,16 @@ def test_told_once_stored(caplog):
     refusals = Refusals()
 
     def fail() -> None:
-        with refusals.telling("otlp") as tell:
-            tell("text_escaped")
+        with refusals.counting("otlp") as add:
+            add("text_escaped")
             raise OverloadedError("full", retry_after_s=1.0)
 
     with pytest.raises(OverloadedError):
         fail()
     assert counts(refusals) == {}
-    with refusals.telling("otlp") as tell:
-        tell("text_escaped")
-        tell("text_escaped", 2)
+    with refusals.counting("otlp") as add:
+        add("text_escaped")
+        add("text_escaped", 2)
     assert counts(refusals) == {("otlp", "text_escaped"): 3}
 
 
