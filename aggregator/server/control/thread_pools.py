@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from aggregator import Allowance, OverloadedError, QueryCancelledError
-from aggregator.server.control.allowance import Asking, asking
+from aggregator.server.control.request_scope import RequestScope, current_request
 from esformat import ClosedError
 
 P = ParamSpec("P")
@@ -52,7 +52,7 @@ class _Job:
     """A submitted call: queued, then running. If it takes long it becomes slow, with a place or waiting for one."""
 
     call: Callable[[], Any]
-    asked: Asking | None
+    request: RequestScope | None
     allowance: Allowance
     begun: bool  # part of its response was sent
     done: asyncio.Future[Any]
@@ -185,9 +185,9 @@ class WorkPool:
     # ------------------------------------------------------------ queued, quick, slow
 
     def _submit(self, call: Callable[[], Any], *, begun: bool = False) -> _Job:
-        asked = None if self._slow is None else asking()
-        allowance = Allowance() if asked is None else asked.allowance
-        job = _Job(call, asked, allowance, begun, asyncio.get_running_loop().create_future())
+        request = None if self._slow is None else current_request()
+        allowance = Allowance() if request is None else request.allowance
+        job = _Job(call, request, allowance, begun, asyncio.get_running_loop().create_future())
         job.done.add_done_callback(_look)
         self._counts.busy += 1
         self._queue.append(job)
@@ -229,8 +229,8 @@ class WorkPool:
         job.slow, job.timer = True, None
         self._counts.busy -= 1
         self._counts.quick -= 1
-        if job.asked is not None:
-            job.watch = asyncio.create_task(job.asked.watch())
+        if job.request is not None:
+            job.watch = asyncio.create_task(job.request.watch())
         if self._counts.placed < slow.places:
             self._counts.placed += 1
             job.placed = True
@@ -313,7 +313,7 @@ class WorkPool:
                 if not ended:
                     yield item
         except QueryCancelledError:
-            if job is None or job.asked is None or not job.asked.gone:
+            if job is None or job.request is None or not job.request.gone:
                 raise
             ended = True  # nobody reads the rest
         finally:

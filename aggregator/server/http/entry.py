@@ -12,8 +12,8 @@ from aggregator import Allowance
 from aggregator.server.bodies.shared.problems import ProblemError, answer, problem_of
 from aggregator.server.context import Context
 from aggregator.server.control.access import check
-from aggregator.server.control.allowance import Asking
 from aggregator.server.control.operation import operation_of
+from aggregator.server.control.request_scope import RequestScope
 from aggregator.server.control.tokens import Standing
 from aggregator.server.http.answers import Streamed
 
@@ -46,7 +46,7 @@ def entered(route: Route, context: Context) -> Route:
                 await context.waiting_room.enter(None if named else size_bytes)
             if operation.scope == "read":
                 context.reads.check_room()
-            Asking(Allowance(work.query_s, work.query_bytes), request.receive).begin()
+            RequestScope(Allowance(work.query_s, work.query_bytes), request.receive).begin()
             response: Response = await route.endpoint(request)
             if standing is not None and operation.scope == "read":
                 await _still_allowed(standing, response)

@@ -18,8 +18,8 @@ from aggregator.engine.seal.quarantine_file import batch_path
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import BINARY
 from aggregator.server.context import Context
+from aggregator.server.control.arrival_waiter import ArrivalWaiter
 from aggregator.server.control.operation import bound, operation, parameter
-from aggregator.server.control.waiting import Arrived
 from aggregator.server.http.answers import answer_of
 from aggregator.server.http.body import read_plain
 from aggregator.server.http.params import Params, wrong
@@ -64,9 +64,9 @@ def routes(context: Context) -> list[Route]:
     """Return the routes `/v1/copy/log`, `/v1/copy/manifest`, `/v1/copy/segments/{number}`,
     `/v1/copy/quarantine/{number}`.
     """
-    arrived = Arrived(context.catalog.arrivals)
+    arrivals = ArrivalWaiter(context.catalog.arrivals)
     return [
-        Route("/v1/copy/log", bound(copy_log, context, arrived), methods=["GET"]),
+        Route("/v1/copy/log", bound(copy_log, context, arrivals), methods=["GET"]),
         Route("/v1/copy/manifest", bound(copy_manifest, context), methods=["POST"]),
         Route("/v1/copy/segments/{number}", bound(copy_segment, context), methods=["GET"]),
         Route("/v1/copy/quarantine/{number}", bound(copy_quarantined, context), methods=["GET"]),
@@ -91,7 +91,7 @@ def routes(context: Context) -> list[Route]:
         "400": {"description": "another frame is at this position: the copy has another history"},
     },
 )
-async def copy_log(context: Context, arrived: Arrived, request: Request) -> Response:
+async def copy_log(context: Context, arrivals: ArrivalWaiter, request: Request) -> Response:
     params = Params(request, ["position", "frame", "check", "most", "wait"])
     position, most = params.number("position"), params.number("most", low=1, high=_LARGEST) or _MOST
     frame, check = params.number("frame"), params.text("check")
@@ -102,12 +102,12 @@ async def copy_log(context: Context, arrived: Arrived, request: Request) -> Resp
     if frame is not None and check is not None:
         await context.reads.run(check_shared, directory, frame, int(check, 16))
     while True:
-        seen = arrived.count
+        seen = arrivals.count
         piece = await context.reads.run(_piece, directory, position, most)
         left = until - time.monotonic()
-        if piece.length or piece.lost or left <= 0 or arrived.ended or not context.ready:
+        if piece.length or piece.lost or left <= 0 or arrivals.ended or not context.ready:
             break
-        await arrived.wait(seen, min(left, _LOOK_S) if context.catalog.read_only else left)
+        await arrivals.wait(seen, min(left, _LOOK_S) if context.catalog.read_only else left)
     facts = {
         "File": piece.file,
         "Position": piece.position,

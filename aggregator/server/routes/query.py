@@ -20,8 +20,8 @@ from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, ESDB, JSON,
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import BINARY, shape
 from aggregator.server.context import Context
+from aggregator.server.control.arrival_waiter import ArrivalWaiter
 from aggregator.server.control.operation import bound, operation, parameter
-from aggregator.server.control.waiting import Arrived
 from aggregator.server.http.answers import (
     EVENTS,
     Batches,
@@ -96,10 +96,10 @@ class _Question:
 
 def routes(context: Context) -> list[Route]:
     """Return the routes `POST /v1/query` and `GET /v1/tail`."""
-    arrived = Arrived(context.catalog.arrivals)
+    arrivals = ArrivalWaiter(context.catalog.arrivals)
     return [
-        Route("/v1/query", bound(query, context, arrived), methods=["POST"]),
-        Route("/v1/tail", bound(tail, context, arrived), methods=["GET"]),
+        Route("/v1/query", bound(query, context, arrivals), methods=["POST"]),
+        Route("/v1/tail", bound(tail, context, arrivals), methods=["GET"]),
     ]
 
 
@@ -118,11 +118,11 @@ def routes(context: Context) -> list[Route]:
         TEXT: {"schema": _LQL, "example": _EXAMPLE["query"]},
     },
 )
-async def query(context: Context, arrived: Arrived, request: Request) -> Response:
+async def query(context: Context, arrivals: ArrivalWaiter, request: Request) -> Response:
     Params(request, [])
     asked = await _question(request, context)
     if asked.position is not None:
-        return await _page(context, arrived, request, asked, media_for(request))
+        return await _page(context, arrivals, request, asked, media_for(request))
     media = media_for(request, (*OUTPUTS, TEXT, ESDB))
     if asked.wait_s:
         raise wrong("wait needs a position", "send position: tail, or one from an earlier response")
@@ -149,20 +149,20 @@ async def query(context: Context, arrived: Arrived, request: Request) -> Respons
     return await stream_scan(pool, make, media)
 
 
-async def _page(context: Context, arrived: Arrived, request: Request, asked: _Question, media: str) -> Response:
+async def _page(context: Context, arrivals: ArrivalWaiter, request: Request, asked: _Question, media: str) -> Response:
     position = asked.position or "tail"
     select = limited(await context.reads.run(parse_select, asked.text), asked.limit or _DEFAULT_PAGE)
     until = time.monotonic() + asked.wait_s
     while True:
-        seen = arrived.count
+        seen = arrivals.count
         page, body = await context.reads.run(
             lambda at: _encoded(read_page(context.catalog, select, at), media), position
         )
         left = until - time.monotonic()
-        if page.table.num_rows or left <= 0 or arrived.ended or not context.ready:
+        if page.table.num_rows or left <= 0 or arrivals.ended or not context.ready:
             break
         position = page.position
-        await arrived.wait(seen, min(left, 1.0))
+        await arrivals.wait(seen, min(left, 1.0))
         if await request.is_disconnected():
             break
         request.state.standing.check()
@@ -189,7 +189,7 @@ async def _page(context: Context, arrived: Arrived, request: Request, asked: _Qu
         }
     },
 )
-async def tail(context: Context, arrived: Arrived, request: Request) -> Response:
+async def tail(context: Context, arrivals: ArrivalWaiter, request: Request) -> Response:
     params = Params(request, ["query", "position"])
     text = params.text("query")
     if text is None:
@@ -197,18 +197,18 @@ async def tail(context: Context, arrived: Arrived, request: Request) -> Response
     position = request.headers.get("last-event-id") or params.text("position") or "tail"
     select = await context.reads.run(parse_select, text)
     standing = await context.reads.run(lambda: select_at(context.catalog, select, position).position)
-    told = b": listening\n\n"
+    first = b": listening\n\n"
     if position.lower() == "tail" and not select.offset:  # fix the position before the client is told
         position = standing
-        told = b": listening\nid: %b\n\n" % position.encode()
-    return Streamed(told, _events(context, arrived, select, position), EVENTS, {"Cache-Control": "no-store"})
+        first = b": listening\nid: %b\n\n" % position.encode()
+    return Streamed(first, _events(context, arrivals, select, position), EVENTS, {"Cache-Control": "no-store"})
 
 
-async def _events(context: Context, arrived: Arrived, select: Select, position: str) -> AsyncIterator[bytes]:
+async def _events(context: Context, arrivals: ArrivalWaiter, select: Select, position: str) -> AsyncIterator[bytes]:
     beat = time.monotonic()
     left = select.limit if select.limit is not None and select.limit >= 0 else None
-    while left != 0 and not arrived.ended and context.ready:
-        seen = arrived.count
+    while left != 0 and not arrivals.ended and context.ready:
+        seen = arrivals.count
         await context.reads.wait_for_room()
         answer = await context.reads.run(
             select_at, context.catalog, limited(select, _TAIL_ROWS if left is None else min(left, _TAIL_ROWS)), position
@@ -224,7 +224,7 @@ async def _events(context: Context, arrived: Arrived, select: Select, position: 
         if given:
             beat = time.monotonic()
             continue
-        await arrived.wait(seen, 1.0)
+        await arrivals.wait(seen, 1.0)
         late = time.monotonic() - beat > _BEAT_S
         beat = time.monotonic() if late else beat
         yield b": alive\n\n" if late else b""  # empty: lets a disconnect be noticed

@@ -12,7 +12,7 @@ from waiting import PATIENCE_S
 
 from aggregator import Allowance, OverloadedError, QueryCancelledError
 from aggregator.base import allowance
-from aggregator.server.control.allowance import Asking
+from aggregator.server.control.request_scope import RequestScope
 from aggregator.server.control.thread_pools import Slow, WorkPool
 from esformat import ClosedError
 
@@ -131,13 +131,13 @@ async def until(holds):
             await asyncio.sleep(0.001)
 
 
-def asking(pool, call):
+def submit_request(pool, call):
     """Start a call as a separate request. Returns its task and the request."""
 
     async def nothing():
         await asyncio.Event().wait()
 
-    request = Asking(Allowance(), nothing)
+    request = RequestScope(Allowance(), nothing)
 
     async def run():
         request.begin()
@@ -157,11 +157,11 @@ def test_slow_calls_give_their_place_away():
         return "done"
 
     async def work():
-        first, _ = asking(pool, lambda: slow(gates[0]))
+        first, _ = submit_request(pool, lambda: slow(gates[0]))
         await until(lambda: pool.slow == 1)
-        second, _ = asking(pool, lambda: slow(gates[1]))
+        second, _ = submit_request(pool, lambda: slow(gates[1]))
         await until(lambda: pool.slow == 2)
-        third, _ = asking(pool, lambda: slow(gates[2]))
+        third, _ = submit_request(pool, lambda: slow(gates[2]))
         with pytest.raises(OverloadedError, match="1 slow reads") as refused:
             await third
         assert refused.value.retry_after_s > 0
@@ -193,15 +193,15 @@ def test_a_slow_call_waits_so_long():
         yield 3
 
     async def streamed():
-        Asking(Allowance(), asyncio.Event().wait).begin()
+        RequestScope(Allowance(), asyncio.Event().wait).begin()
         return [item async for item in pool.pull(items)]
 
     async def work():
-        first, _ = asking(pool, slow)
+        first, _ = submit_request(pool, slow)
         await until(lambda: pool.slow == 1)
         stream = asyncio.create_task(streamed())
         await until(begun.is_set)
-        late, _ = asking(pool, slow)
+        late, _ = submit_request(pool, slow)
         with pytest.raises(OverloadedError):
             await late
         gate.set()
@@ -225,11 +225,11 @@ def test_a_call_that_ends_while_it_waits_for_a_place():
         yield 4
 
     async def streamed():
-        Asking(Allowance(), asyncio.Event().wait).begin()
+        RequestScope(Allowance(), asyncio.Event().wait).begin()
         return [item async for item in pool.pull(items)]
 
     async def work():
-        first, _ = asking(pool, gates[0].wait)
+        first, _ = submit_request(pool, gates[0].wait)
         await until(lambda: pool.slow == 1)
         stream = asyncio.create_task(streamed())
         await until(lambda: pool.slow == 2)
@@ -269,7 +269,7 @@ def test_a_call_ends_with_its_client():
             return {"type": "http.disconnect"}
 
         async def streamed():
-            Asking(Allowance(), receive).begin()
+            RequestScope(Allowance(), receive).begin()
             return [item async for item in pool.pull(items)]
 
         first, second = asyncio.create_task(streamed()), asyncio.create_task(streamed())
@@ -299,7 +299,7 @@ def test_closing_ends_reads():
             closed.append(True)
 
     async def take():
-        Asking(Allowance(), asyncio.Event().wait).begin()
+        RequestScope(Allowance(), asyncio.Event().wait).begin()
         return [item async for item in pool.pull(items)]
 
     async def work():

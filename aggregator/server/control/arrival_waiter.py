@@ -1,4 +1,4 @@
-"""`Arrived`: wakes all requests that wait for new events, with one thread for any number of them."""
+"""`ArrivalWaiter`: wakes all requests that wait for new events, with one thread for any number of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LOOK_S = 1.0  # the longest that a stop of the server waits for the thread
 _PAUSE_S = 0.01  # between two wake-ups: many small appends cause only one
 
 
-class Arrived:
+class ArrivalWaiter:
     """Notifies tasks of an event loop about arrivals. All methods belong to the loop's thread."""
 
     def __init__(self, arrivals: Arrivals) -> None:
@@ -32,28 +32,28 @@ class Arrived:
         """Wait until something arrived after `seen`, or nothing can arrive any more; return False after `timeout_s`."""
         if self._arrivals.count != seen or self._arrivals.ended:
             return True
-        word = asyncio.Event()
-        self._waiting.add(word)
+        woken = asyncio.Event()
+        self._waiting.add(woken)
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._look())
         try:
             async with asyncio.timeout(timeout_s):
-                await word.wait()
+                await woken.wait()
         except TimeoutError:
             return False
         finally:
-            self._waiting.discard(word)
+            self._waiting.discard(woken)
         return True
 
     async def _look(self) -> None:
         seen = self._arrivals.count
-        for word in self._waiting:  # for tasks that started to wait before `seen` was read, perhaps needlessly
-            word.set()
+        for woken in self._waiting:  # for tasks that started to wait before `seen` was read, perhaps needlessly
+            woken.set()
         while self._waiting:
             if await asyncio.to_thread(self._arrivals.wait, seen, _LOOK_S):
                 seen = self._arrivals.count
-                for word in self._waiting:
-                    word.set()
+                for woken in self._waiting:
+                    woken.set()
                 if self._arrivals.ended:
                     return
                 await asyncio.sleep(_PAUSE_S)

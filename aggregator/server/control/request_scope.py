@@ -1,4 +1,4 @@
-"""`Asking`: a request as its reads see it: its limits, and whether its client is still connected."""
+"""`RequestScope`: a request as its reads see it: its limits, and whether its client is still connected."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from starlette.types import Receive
 
 from aggregator import Allowance
 
-_asking: ContextVar[Asking | None] = ContextVar("aggregator_asking", default=None)
+_current_request: ContextVar[RequestScope | None] = ContextVar("aggregator_request", default=None)
 
 
-class Asking:
+class RequestScope:
     """One per request; belongs to the event loop's thread. `gone` is true once the client has disconnected."""
 
     def __init__(self, allowance: Allowance, receive: Receive) -> None:
@@ -21,8 +21,8 @@ class Asking:
         self._receive = receive
 
     def begin(self) -> None:
-        """Make `asking` return this object in the request's own task."""
-        _asking.set(self)
+        """Make `current_request` return this object in the request's own task."""
+        _current_request.set(self)
 
     async def watch(self) -> None:
         """Wait until the client disconnects, then cancel the request's work. The body, if any, must have been read."""
@@ -32,6 +32,6 @@ class Asking:
         self.allowance.cancel("the client disconnected")
 
 
-def asking() -> Asking | None:
+def current_request() -> RequestScope | None:
     """Return the request that the current task answers."""
-    return _asking.get()
+    return _current_request.get()
