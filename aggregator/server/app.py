@@ -86,7 +86,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
                 yield
             finally:
                 context.ready = False
-                await context.answers.close()
+                await context.open_responses.close()
         await asyncio.to_thread(context.close)
 
     methods = Methods(routes)

@@ -20,7 +20,7 @@ from aggregator.server.config.settings import Settings
 from aggregator.server.control.access import Access
 from aggregator.server.control.body_room import BodyRoom
 from aggregator.server.control.health import Health
-from aggregator.server.control.open_answers import OpenAnswers
+from aggregator.server.control.open_responses import OpenResponses
 from aggregator.server.control.requests import FinishedRequest, RequestCounts
 from aggregator.server.control.syslog_socket import Datagrams
 from aggregator.server.control.thread_pools import Slow, WorkPool
@@ -50,7 +50,7 @@ class Context:
     body_room: BodyRoom
     waiting_room: WaitingRoom = field(init=False)
     """Where appends wait for memory."""
-    answers: OpenAnswers = field(default_factory=OpenAnswers)
+    open_responses: OpenResponses = field(default_factory=OpenResponses)
     ready: bool = False
     body_bytes: int = 0
     """Bytes of request bodies in memory."""

@@ -225,7 +225,7 @@ class Authority:
         self.changes += 1
 
 
-class Standing:
+class TokenCheck:
     """The current permission of a long request, whose token may be revoked, changed or expire meanwhile."""
 
     def __init__(self, authority: Authority, header: str | None, access: Access, operation: Operation) -> None:

@@ -11,7 +11,7 @@ import time
 from starlette.responses import Response
 
 from aggregator import OverloadedError
-from aggregator.server.bodies.shared.problems import answer, problem_of
+from aggregator.server.bodies.shared.problems import error_response, problem_of
 from aggregator.server.context import Context
 from aggregator.server.control.requests import FinishedRequest
 
@@ -48,7 +48,7 @@ class Admission:
         try:
             context.check_room(None if named else length)
         except OverloadedError as error:
-            made = answer(problem_of(error), path)
+            made = error_response(problem_of(error), path)
             context.request_finished(
                 FinishedRequest("POST", template, made.status_code, time.perf_counter() - began, len(made.body), "")
             )

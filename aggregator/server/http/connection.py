@@ -20,12 +20,12 @@ import httptools
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from aggregator.server.bodies.shared.problems import Problem, answer
+from aggregator.server.bodies.shared.problems import Problem, error_response
 from aggregator.server.config.settings import Http
 from aggregator.server.http.admission import Admission
-from aggregator.server.http.answers import ABORT
 from aggregator.server.http.exchange import Exchange, Way
 from aggregator.server.http.origins import Headers, cors_headers
+from aggregator.server.http.responses import ABORT
 
 LINGER_S = 5.0
 """Seconds that a connection waits for the next piece of a refused body."""
@@ -201,12 +201,12 @@ class Connection(HttpToolsProtocol):
             return None
         return self.admission.refusal(self.parser.get_method(), self.url, self.headers)
 
-    def _write(self, answer: Response) -> None:
+    def _write(self, response: Response) -> None:
         asked: Headers = self.headers or ()
         shared = cors_headers(dict(asked).get(b"origin"), self.cors_origins)
-        headers = [*self.server_state.default_headers, *answer.raw_headers, *shared]
+        headers = [*self.server_state.default_headers, *response.raw_headers, *shared]
         lines = [b"%b: %b\r\n" % header for header in headers]
-        self.transport.write(b"".join([STATUS_LINE[answer.status_code], *lines, b"\r\n", bytes(answer.body)]))
+        self.transport.write(b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", bytes(response.body)]))
 
     def on_body(self, body: bytes) -> None:
         self._unused_bytes = 0
@@ -256,7 +256,7 @@ class Connection(HttpToolsProtocol):
             self._say_and_end(problem)
 
     def _say_and_end(self, problem: Problem) -> None:
-        last = answer(problem, "")
+        last = error_response(problem, "")
         last.headers["connection"] = "close"
         self._write(last)
         self._linger()

@@ -9,13 +9,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aggregator import Allowance
-from aggregator.server.bodies.shared.problems import ProblemError, answer, problem_of
+from aggregator.server.bodies.shared.problems import ProblemError, error_response, problem_of
 from aggregator.server.context import Context
 from aggregator.server.control.access import check
 from aggregator.server.control.operation import operation_of
 from aggregator.server.control.request_scope import RequestScope
-from aggregator.server.control.tokens import Standing
-from aggregator.server.http.answers import Streamed
+from aggregator.server.control.tokens import TokenCheck
+from aggregator.server.http.responses import StreamedResponse
 
 
 def entered(route: Route, context: Context) -> Route:
@@ -29,15 +29,15 @@ def entered(route: Route, context: Context) -> Route:
         try:
             header = request.headers.get("authorization")
             access = context.authority.access(header) if operation.scope != "open" else None
-            standing = None if access is None else Standing(context.authority, header, access, operation)
-            request.state.access, request.state.standing = access, standing
-            request.state.answers = context.answers
+            token_check = None if access is None else TokenCheck(context.authority, header, access, operation)
+            request.state.access, request.state.token_check = access, token_check
+            request.state.open_responses = context.open_responses
             request.state.who = access.name if access is not None else ""
             _check_query(request.scope["query_string"])
             request.scope["path_params"] = {name: _decoded(text) for name, text in request.path_params.items()}
-            if access is not None and standing is not None:
-                standing.topic = request.path_params.get("topic")
-                check(access, operation, standing.topic)
+            if access is not None and token_check is not None:
+                token_check.topic = request.path_params.get("topic")
+                check(access, operation, token_check.topic)
             if operation.scope == "write" and request.method == "POST":
                 context.know_append(request.scope["path"], route.path)
                 length = request.headers.get("content-length", "")
@@ -48,25 +48,25 @@ def entered(route: Route, context: Context) -> Route:
                 context.reads.check_room()
             RequestScope(Allowance(work.query_s, work.query_bytes), request.receive).begin()
             response: Response = await route.endpoint(request)
-            if standing is not None and operation.scope == "read":
-                await _still_allowed(standing, response)
+            if token_check is not None and operation.scope == "read":
+                await _still_allowed(token_check, response)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
         except Exception as error:  # noqa: BLE001  # every error has an answer; the unexpected ones are logged with it
             problem = problem_of(error)
             request.state.refusal = problem.detail
-            return answer(problem, route.path)
+            return error_response(problem, route.path)
         return response
 
     return Route(route.path, enter, methods=sorted(route.methods or {"GET"}), name=route.name)
 
 
-async def _still_allowed(standing: Standing, response: Response) -> None:
+async def _still_allowed(token_check: TokenCheck, response: Response) -> None:
     """Check the token again, because computing a response may take long. Raises ProblemError if it fails."""
     try:
-        standing.check()
+        token_check.check()
     except ProblemError:
-        if isinstance(response, Streamed):
+        if isinstance(response, StreamedResponse):
             await response.close()
         raise
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aggregator import OverloadedError
-from aggregator.server.bodies.shared.problems import ProblemError, answer, problem_of
+from aggregator.server.bodies.shared.problems import ProblemError, error_response, problem_of
 from aggregator.server.context import Context
 from aggregator.server.control.requests import FinishedRequest
 from aggregator.server.http.methods import Methods
@@ -49,7 +49,7 @@ class Guard:
             watch.headers = self._cors(scope["headers"], client.hosts)
             self._check(scope)
         except ProblemError as problem:
-            await answer(problem_of(problem), scope["path"])(scope, receive, watch.send)
+            await error_response(problem_of(problem), scope["path"])(scope, receive, watch.send)
         else:
             await (self._options(scope) or self._app)(scope, body.receive, watch.send)
         finally:

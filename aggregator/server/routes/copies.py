@@ -20,9 +20,9 @@ from aggregator.server.bodies.shared.schemas import BINARY
 from aggregator.server.context import Context
 from aggregator.server.control.arrival_waiter import ArrivalWaiter
 from aggregator.server.control.operation import bound, operation, parameter
-from aggregator.server.http.answers import answer_of
 from aggregator.server.http.body import read_plain
 from aggregator.server.http.params import Params, wrong
+from aggregator.server.http.responses import response_of
 from aggregator.storage.files.checksum import checksum64
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.log.copying import Piece, check_shared, piece_of
@@ -157,7 +157,7 @@ async def copy_manifest(context: Context, request: Request) -> Response:
     try:
         sums = await context.reads.run(take)
         headers = {"Aggregator-Blocks": str(len(sums) // 8), "Aggregator-Check": str(checksum64(sums))}
-        return await answer_of(context.reads.pull(lambda: chunks(sums), patient=True), MEDIA, headers)
+        return await response_of(context.reads.pull(lambda: chunks(sums), patient=True), MEDIA, headers)
     except BaseException:
         folder.cleanup()
         raise
@@ -194,7 +194,7 @@ async def _bytes(
     context: Context, what: str, path: Path, begin: int, length: int | None, headers: Mapping[str, str] | None = None
 ) -> Response:
     try:
-        return await answer_of(context.reads.pull(lambda: _chunks(path, begin, length), patient=True), MEDIA, headers)
+        return await response_of(context.reads.pull(lambda: _chunks(path, begin, length), patient=True), MEDIA, headers)
     except FileNotFoundError:
         raise _gone(what, "it was merged, sealed, or removed by retention") from None
 

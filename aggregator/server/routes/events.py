@@ -29,9 +29,9 @@ from aggregator.server.bodies.shared.schemas import BINARY, json_answer, ref, te
 from aggregator.server.bodies.shared.times import TIME_UNITS, TimeReader
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
-from aggregator.server.http.answers import media_for, stream_scan
 from aggregator.server.http.body import read_body
 from aggregator.server.http.params import Params, idempotency_key, names_in, wrong
+from aggregator.server.http.responses import media_for, stream_response
 from aggregator.server.services.segment_file import stream_segment
 
 _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
@@ -206,7 +206,7 @@ async def read_partition(context: Context, request: Request) -> Response:
                 raise
             raise ProblemError(404, "no-such-partition", error.message, error.hint) from None
 
-    return await stream_scan(context.reads, make, media_for(request))
+    return await stream_response(context.reads, make, media_for(request))
 
 
 def input_media(request: Request, known: tuple[str, ...]) -> str:
@@ -257,7 +257,7 @@ async def _scan(context: Context, request: Request, facts: Mapping[str, str]) ->
     make = chosen(context, request, params, facts.get("index"), options)
     media = media_for(request, (*OUTPUTS, ESDB))
     if media != ESDB:
-        return await stream_scan(context.reads, make, media)
+        return await stream_response(context.reads, make, media)
     return await stream_segment(context.reads, make, lambda: context.catalog.topic(request.path_params["topic"]))
 
 

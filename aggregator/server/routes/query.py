@@ -22,18 +22,18 @@ from aggregator.server.bodies.shared.schemas import BINARY, shape
 from aggregator.server.context import Context
 from aggregator.server.control.arrival_waiter import ArrivalWaiter
 from aggregator.server.control.operation import bound, operation, parameter
-from aggregator.server.http.answers import (
+from aggregator.server.http.body import read_plain
+from aggregator.server.http.params import Params, wrong
+from aggregator.server.http.responses import (
     EVENTS,
     Batches,
-    Streamed,
-    answer_of,
+    StreamedResponse,
     encode,
     encode_text,
     media_for,
-    stream_scan,
+    response_of,
+    stream_response,
 )
-from aggregator.server.http.body import read_plain
-from aggregator.server.http.params import Params, wrong
 from aggregator.server.services.narrowing import BETWEEN, Between, newest_first, read_between, without_place
 from aggregator.server.services.paging import Page, limited, parse_select, read_page, select_at
 from aggregator.server.services.segment_file import stream_segment
@@ -143,10 +143,10 @@ async def query(context: Context, arrivals: ArrivalWaiter, request: Request) -> 
 
     pool = context.appends if changes else context.reads
     if media == TEXT:
-        return await answer_of(pool.pull(lambda: _text(make())), TEXT)
+        return await response_of(pool.pull(lambda: _text(make())), TEXT)
     if media == ESDB:
         return await stream_segment(pool, make)
-    return await stream_scan(pool, make, media)
+    return await stream_response(pool, make, media)
 
 
 async def _page(context: Context, arrivals: ArrivalWaiter, request: Request, asked: _Question, media: str) -> Response:
@@ -165,7 +165,7 @@ async def _page(context: Context, arrivals: ArrivalWaiter, request: Request, ask
         await arrivals.wait(seen, min(left, 1.0))
         if await request.is_disconnected():
             break
-        request.state.standing.check()
+        request.state.token_check.check()
         await context.reads.wait_for_room()
     headers = {POSITION: page.position} | ({_GONE: str(page.gone)} if page.gone else {})
     return Response(body, 200, headers, media)
@@ -201,7 +201,7 @@ async def tail(context: Context, arrivals: ArrivalWaiter, request: Request) -> R
     if position.lower() == "tail" and not select.offset:  # fix the position before the client is told
         position = standing
         first = b": listening\nid: %b\n\n" % position.encode()
-    return Streamed(first, _events(context, arrivals, select, position), EVENTS, {"Cache-Control": "no-store"})
+    return StreamedResponse(first, _events(context, arrivals, select, position), EVENTS, {"Cache-Control": "no-store"})
 
 
 async def _events(context: Context, arrivals: ArrivalWaiter, select: Select, position: str) -> AsyncIterator[bytes]:

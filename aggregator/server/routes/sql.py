@@ -19,9 +19,9 @@ from aggregator.server.config.settings import Work
 from aggregator.server.context import Context
 from aggregator.server.control.access import Access
 from aggregator.server.control.operation import bound, operation
-from aggregator.server.http.answers import media_for, stream_scan
 from aggregator.server.http.body import read_plain
 from aggregator.server.http.params import Params, wrong
+from aggregator.server.http.responses import media_for, stream_response
 
 if TYPE_CHECKING:
     from esformat.sql import Database, Rows
@@ -102,7 +102,7 @@ async def sql(context: Context, databases: Databases, request: Request) -> Respo
         session = context.catalog.sql_session(lambda topic: access.allows("read", topic), databases.get())
         return Answer(session.ask(asked.text), asked.limit)
 
-    return await stream_scan(context.reads, make, media_for(request))
+    return await stream_response(context.reads, make, media_for(request))
 
 
 class Answer:

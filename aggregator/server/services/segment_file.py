@@ -16,7 +16,7 @@ from aggregator import OverloadedError, Topic
 from aggregator.server.bodies.shared.media import ESDB
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.control.thread_pools import WorkPool
-from aggregator.server.http.answers import CHUNK_BYTES, Batches, answer_of, opened
+from aggregator.server.http.responses import CHUNK_BYTES, Batches, opened, response_of
 
 _MEMORY_BYTES = 64 << 20
 _AT_ONCE = 4
@@ -42,7 +42,7 @@ async def stream_segment(
                 while piece := file.read(CHUNK_BYTES):
                     yield piece
 
-    return await answer_of(pool.pull(pieces), ESDB)
+    return await response_of(pool.pull(pieces), ESDB)
 
 
 @contextlib.contextmanager

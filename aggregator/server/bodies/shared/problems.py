@@ -105,7 +105,7 @@ def problem_of(error: BaseException) -> Problem:
     return Problem(500, "internal", "internal server error", "see the server's log")
 
 
-def answer(problem: Problem, path: str) -> Response:
+def error_response(problem: Problem, path: str) -> Response:
     """Return the response to a request for `path` that failed."""
     headers = dict(problem.headers)
     if problem.retry_after_s is not None:
@@ -158,4 +158,4 @@ def _sentence(problem: Problem) -> str:
 
 async def handle(request: Request, error: Exception) -> Response:
     """Handle an exception, for Starlette."""
-    return answer(problem_of(error), request.scope.get("path", ""))
+    return error_response(problem_of(error), request.scope.get("path", ""))

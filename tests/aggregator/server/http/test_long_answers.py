@@ -17,7 +17,7 @@ from effort import share_of
 from served import served
 
 from aggregator.server import RunningServer
-from aggregator.server.control import arrival_waiter, open_answers, tokens
+from aggregator.server.control import arrival_waiter, open_responses, tokens
 from aggregator.server.control.tokens import FILE, create, read_tokens, revoke
 
 SOON_S = 60.0  # on a busy machine; otherwise moments
@@ -30,7 +30,7 @@ def _often(monkeypatch):
     """Check tokens more often than once a second."""
     monkeypatch.setattr(tokens, "_LOOK_AGAIN_S", 0.05)
     monkeypatch.setattr(arrival_waiter, "_LOOK_S", 0.05)
-    monkeypatch.setattr(open_answers, "LOOK_S", 0.05)
+    monkeypatch.setattr(open_responses, "LOOK_S", 0.05)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES, OUTPUTS, PARQUET, choose
 from aggregator.server.bodies.shared.problems import ProblemError
-from aggregator.server.control.open_answers import OpenAnswers, Over
+from aggregator.server.control.open_responses import EndSignal, OpenResponses
 from aggregator.server.control.thread_pools import WorkPool
 from esformat import convert  # whose writers are imported with the first answer
 
@@ -154,7 +154,7 @@ class _Chunks(io.RawIOBase):
         return taken
 
 
-async def stream_scan(
+async def stream_response(
     pool: WorkPool, make: Callable[[], Batches | pa.Table], media: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a response that streams what `make` returns. Errors before the first bytes are raised.
@@ -170,10 +170,10 @@ async def stream_scan(
             schema, batches = opened(found)
             yield from encode(batches, schema, media)
 
-    return await answer_of(pool.pull(chunks), media, headers)
+    return await response_of(pool.pull(chunks), media, headers)
 
 
-async def answer_of(chunks: AsyncIterator[bytes], media: str, headers: Mapping[str, str] | None = None) -> Response:
+async def response_of(chunks: AsyncIterator[bytes], media: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return a response with these chunks.
 
     Wait for the first chunk, so that an error before it sets the status. A response with only one chunk is sent in one
@@ -183,7 +183,7 @@ async def answer_of(chunks: AsyncIterator[bytes], media: str, headers: Mapping[s
     second = await anext(chunks, None)  # the pool fetches two at first, so this does not wait
     if second is None:
         return Response(first, 200, dict(headers or {}), media)
-    return Streamed(first + second, chunks, media, headers)
+    return StreamedResponse(first + second, chunks, media, headers)
 
 
 def opened(found: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -201,7 +201,7 @@ def _with_first(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Ite
         yield from batches
 
 
-class Streamed(Response):
+class StreamedResponse(Response):
     """A response whose chunks are produced as they are sent. Ends early if its client disconnects or its token ends."""
 
     def __init__(
@@ -227,30 +227,30 @@ class Streamed(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope.get("state", {})
-        answers: OpenAnswers = state.get("answers") or OpenAnswers()
-        with answers.open(state.get("standing")) as over:
-            sending = _Sending(send, asyncio.ensure_future(_disconnected(receive)), over)
+        open_responses: OpenResponses = state.get("open_responses") or OpenResponses()
+        with open_responses.open(state.get("token_check")) as end:
+            sending = _Sending(send, asyncio.ensure_future(_disconnected(receive)), end)
             try:
                 await sending.send(
                     {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
                 )
-                whole = scope["method"] == "HEAD" or await self._send_chunks(sending, answers)
+                whole = scope["method"] == "HEAD" or await self._send_chunks(sending, open_responses)
                 if whole:
                     await sending.send({"type": "http.response.body", "body": b"", "more_body": False})
-                elif over.done():
-                    await self._break_off(over.result(), sending, scope)
+                elif end.done():
+                    await self._break_off(end.result(), sending, scope)
             finally:
                 sending.gone.cancel()
                 await self.close()
 
-    async def _send_chunks(self, sending: _Sending, answers: OpenAnswers) -> bool:
+    async def _send_chunks(self, sending: _Sending, open_responses: OpenResponses) -> bool:
         """Send all chunks; return False if the response had to end first."""
         chunk: bytes | None = self._first
         self._first = b""
         while chunk is not None:
             if chunk:
                 await sending.send({"type": "http.response.body", "body": chunk, "more_body": True})
-                answers.sent(len(chunk))
+                open_responses.sent(len(chunk))
             chunk = None  # not held while the next one is made
             self._making = asyncio.ensure_future(anext(self._rest, None))
             if not await sending.first(self._making):
@@ -261,8 +261,8 @@ class Streamed(Response):
     async def _break_off(self, reason: ProblemError, sending: _Sending, scope: Scope) -> None:
         """End a response so that the client cannot mistake it for complete. Event streams say why they end."""
         if self.media_type == EVENTS:
-            told = {"status": reason.problem.status, "detail": reason.problem.detail}
-            last = b"event: end\ndata: %b\n\n" % json.dumps(told).encode()
+            reason_json = {"status": reason.problem.status, "detail": reason.problem.detail}
+            last = b"event: end\ndata: %b\n\n" % json.dumps(reason_json).encode()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORD_S):
                     await sending.pass_on({"type": "http.response.body", "body": last, "more_body": False})
@@ -277,10 +277,10 @@ class Streamed(Response):
 class _Sending:
     """The channel to a client until the client disconnects or the response must end."""
 
-    def __init__(self, send: Send, gone: asyncio.Future[None], over: Over) -> None:
+    def __init__(self, send: Send, gone: asyncio.Future[None], end: EndSignal) -> None:
         self.gone = gone
         self.pass_on = send
-        self._ends = (gone, over)
+        self._ends = (gone, end)
 
     async def first(self, step: asyncio.Future[Any]) -> bool:
         """Wait for a step; return False if the response had to end first."""

@@ -1,4 +1,4 @@
-"""`OpenAnswers`: rechecks the tokens of responses that are being sent, and releases memory to the system.
+"""`OpenResponses`: rechecks the tokens of responses that are being sent, and releases memory to the system.
 
 One task serves all of them; it ends when no response is left.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aggregator.server.bodies.shared.problems import ProblemError
-from aggregator.server.control.tokens import Standing
+from aggregator.server.control.tokens import TokenCheck
 from esformat.parts import release_unused
 
 LOOK_S = 0.5
@@ -24,32 +24,32 @@ RELEASES = 2
 SENT_BYTES = 8 << 20
 """Bytes of responses sent after which releasing memory is worth its cost."""
 
-Over = asyncio.Future[ProblemError]
+EndSignal = asyncio.Future[ProblemError]
 """Resolved with the reason when a response must end."""
 
 
-class OpenAnswers:
+class OpenResponses:
     """All methods belong to the event loop's thread."""
 
     def __init__(self) -> None:
-        self._open: dict[Over, Standing] = {}
+        self._open: dict[EndSignal, TokenCheck] = {}
         self._task: asyncio.Task[None] | None = None
         self._used_bytes = 0  # memory that may be free by now; what a response takes besides its bytes is guessed
         self._due = 0
         self._released = 0.0
 
     @contextmanager
-    def open(self, standing: Standing | None) -> Iterator[Over]:
-        """Register a response while it is sent. standing: None if no token is required."""
-        over: Over = asyncio.get_running_loop().create_future()
-        if standing is not None:
-            self._open[over] = standing
+    def open(self, token_check: TokenCheck | None) -> Iterator[EndSignal]:
+        """Register a response while it is sent. token_check: None if no token is required."""
+        end: EndSignal = asyncio.get_running_loop().create_future()
+        if token_check is not None:
+            self._open[end] = token_check
         self.sent(SENT_BYTES)
         try:
-            yield over
+            yield end
         finally:
-            self._open.pop(over, None)
-            over.cancel()
+            self._open.pop(end, None)
+            end.cancel()
             self.sent(SENT_BYTES)
 
     def sent(self, size_bytes: int) -> None:
@@ -65,12 +65,12 @@ class OpenAnswers:
     async def _look(self) -> None:
         while self._open or self._due:
             await asyncio.sleep(LOOK_S)
-            for over, standing in list(self._open.items()):
+            for end, token_check in list(self._open.items()):
                 try:
-                    standing.check()
+                    token_check.check()
                 except ProblemError as problem:
-                    if not over.done():
-                        over.set_result(problem)
+                    if not end.done():
+                        end.set_result(problem)
             if self._due and time.monotonic() - self._released >= RELEASE_S:
                 self._due, self._used_bytes = self._due - 1, 0
                 release_unused()  # only from the main thread does it return what threads freed; takes some ms

@@ -23,7 +23,7 @@ import aggregator
 from aggregator.errors import StoreUnreachableError
 from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES, OUTPUTS, PARQUET
 from aggregator.server.control.thread_pools import WorkPool
-from aggregator.server.http.answers import CHUNK_BYTES, encode, stream_scan
+from aggregator.server.http.responses import CHUNK_BYTES, encode, stream_response
 
 ROWS = 1_000
 _RANDOM = random.Random(1)  # which Parquet cannot compress
@@ -57,7 +57,7 @@ def answering(source):
     pool = WorkPool("read", 2, 2)
 
     async def endpoint(request):
-        return await stream_scan(pool, lambda: source, request.query_params["media"])
+        return await stream_response(pool, lambda: source, request.query_params["media"])
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(Starlette(routes=[Route("/", endpoint)]), log_config=None, lifespan="off")
