@@ -45,15 +45,15 @@ def operation(
     parameters: Sequence[Mapping[str, Any]] = (),
     body: Mapping[str, Any] | None = None,
     body_needed: bool = True,
-    answers: Mapping[str, Any] | None = None,
+    responses: Mapping[str, Any] | None = None,
     errors: Mapping[str, Any] = PROBLEM,
     checks_topics: bool = False,
     source: Source | None = None,
 ) -> Callable[[F], F]:
     """Declare an endpoint's operation.
 
-    body: `content` of the request body by media type. answers: OpenAPI responses by status. errors: content of the
-    error responses that define none, and of any status that is not in `answers`. Every endpoint must be declared;
+    body: `content` of the request body by media type. responses: OpenAPI responses by status. errors: content of the
+    error responses that define none, and of any status that is not in `responses`. Every endpoint must be declared;
     otherwise the application is not created.
     """
 
@@ -65,7 +65,7 @@ def operation(
             document["parameters"] = list(parameters)
         if body is not None:
             document["requestBody"] = {"required": body_needed, "content": dict(body)}
-        document["responses"] = _responses(answers or {"200": {"description": "done"}}, errors)
+        document["responses"] = _responses(responses or {"200": {"description": "done"}}, errors)
         setattr(endpoint, _MARK, Operation(scope, checks_topics, source, document))
         return endpoint
 
@@ -82,12 +82,12 @@ def bound(endpoint: Callable[[*Ts, Request], Awaitable[Response]], *values: *Ts)
     return call
 
 
-def _responses(answers: Mapping[str, Any], errors: Mapping[str, Any]) -> dict[str, Any]:
+def _responses(responses: Mapping[str, Any], errors: Mapping[str, Any]) -> dict[str, Any]:
     """Complete the responses with what all of their kind share."""
     made: dict[str, Any] = {"default": {"description": "an error", "content": errors}}
-    for status, answer in answers.items():
+    for status, response in responses.items():
         common = {"content": errors} if status >= "400" else {}
-        made[status] = common | ({"headers": _RETRY_AFTER} if status == "429" else {}) | answer
+        made[status] = common | ({"headers": _RETRY_AFTER} if status == "429" else {}) | response
     return made
 
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aggregator.server.bodies.shared.schemas import json_answer, ref
+from aggregator.server.bodies.shared.schemas import json_response, ref
 from aggregator.server.context import Context
 from aggregator.server.control.access import Access
 from aggregator.server.control.operation import bound, operation
@@ -23,8 +23,8 @@ def routes(context: Context) -> list[Route]:
     "read", "What the caller may do", tag="topics", checks_topics=True,
     description="`topics`: names of topics, or patterns such as `logs-*`; null: all. `read_only`: the catalog accepts "
     "no changes, whatever the scopes are. `fixed`: the server shows files that do not change.",
-    answers={"200": json_answer("the rights of its token; all rights if no token is required", ref("Access"),
-                                {"scopes": ["read"], "topics": None, "read_only": False, "fixed": False})},
+    responses={"200": json_response("the rights of its token; all rights if no token is required", ref("Access"),
+                                    {"scopes": ["read"], "topics": None, "read_only": False, "fixed": False})},
 )  # fmt: skip
 async def access(context: Context, request: Request) -> Response:
     Params(request, [])

@@ -26,7 +26,7 @@ from aggregator.server.bodies.shared import elastic
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, Outcome, Place, Target, make_stream_topic, store
 from aggregator.server.bodies.shared.refusals import Count
-from aggregator.server.bodies.shared.schemas import ELASTIC_ERROR, json_answer, ref, text
+from aggregator.server.bodies.shared.schemas import ELASTIC_ERROR, json_response, ref, text
 from aggregator.server.context import Context
 from aggregator.server.control.operation import F, bound, operation, parameter
 from aggregator.server.http.body import read_body
@@ -43,13 +43,13 @@ _INDEX = parameter("index", "The index, a tag of the stream", where="path", exam
 _ID = parameter("id", "The document's id", where="path", example="17")
 _OTHER_INDEX = parameter("index", "Index of items that do not name one", where="path", example="nginx")
 _MANY = "`index` and `create` store a document as a record of the stream `{index=…}`; other actions are refused."
-_ANSWERED = {"200": json_answer("the result of each item", ref("BulkAnswer")), "429": {"description": "retry later"}}
+_ANSWERED = {"200": json_response("the result of each item", ref("BulkAnswer")), "429": {"description": "retry later"}}
 _ONE = "A record of the stream `{index=…}`, with its id as the field `_id`."
 _DOCUMENT = {"@timestamp": "2026-03-01T08:00:00Z", "message": "GET / 200"}
 _BODY: Any = {"application/json": {"schema": {"type": "object"}, "example": _DOCUMENT}}
-_STORED: dict[str, Any] = {"201": json_answer("stored", {"type": "object"}), "429": {"description": "retry later"}}
+_STORED: dict[str, Any] = {"201": json_response("stored", {"type": "object"}), "429": {"description": "retry later"}}
 _KEPT_NOWHERE = ("_index_template", "_template", "_component_template", "_ilm/policy", "_data_stream")
-_FACTS = {"200": json_answer("facts about the server", {"type": "object"})}
+_FACTS = {"200": json_response("facts about the server", {"type": "object"})}
 
 
 def routes(context: Context) -> list[Route]:
@@ -74,15 +74,15 @@ def _in_bulk(summary: str, *parameters: Any) -> Callable[[F], F]:
     return operation(
         "write", summary, tag="shippers", checks_topics=True, source="bulk", description=_MANY,
         parameters=(*parameters, _TOPIC), body={"application/x-ndjson": text("bulk-lines", _LINES)},
-        errors=ELASTIC_ERROR, answers=_ANSWERED,
+        errors=ELASTIC_ERROR, responses=_ANSWERED,
     )  # fmt: skip
 
 
 def _alone(summary: str, *parameters: Any, once: bool = False) -> Callable[[F], F]:
-    answers = _STORED | {"409": {"description": "a document with this id exists already"}} if once else _STORED
+    responses = _STORED | {"409": {"description": "a document with this id exists already"}} if once else _STORED
     return operation(
         "write", summary, tag="shippers", checks_topics=True, source="bulk", description=_ONE,
-        parameters=(*parameters, _TOPIC), body=_BODY, errors=ELASTIC_ERROR, answers=answers,
+        parameters=(*parameters, _TOPIC), body=_BODY, errors=ELASTIC_ERROR, responses=responses,
     )  # fmt: skip
 
 
@@ -111,22 +111,22 @@ async def create_document(context: Context, request: Request) -> Response:
     return await _send_document(context, request, "create")
 
 
-@operation("open", "The first request of shippers for Elasticsearch", tag="shippers", answers=_FACTS)
+@operation("open", "The first request of shippers for Elasticsearch", tag="shippers", responses=_FACTS)
 async def about(request: Request) -> Response:
     return _answer(elastic.about_server(), request)
 
 
-@operation("open", "Elasticsearch's health check", tag="shippers", answers=_FACTS)
+@operation("open", "Elasticsearch's health check", tag="shippers", responses=_FACTS)
 async def cluster_health(request: Request) -> Response:
     return _answer(elastic.health(), request)
 
 
-@operation("open", "Elasticsearch's licence, for Beats and Logstash", tag="shippers", answers=_FACTS)
+@operation("open", "Elasticsearch's licence, for Beats and Logstash", tag="shippers", responses=_FACTS)
 async def licence(request: Request) -> Response:
     return _answer(elastic.licence(), request)
 
 
-@operation("open", "Elasticsearch's features, of which none is supported", tag="shippers", answers=_FACTS)
+@operation("open", "Elasticsearch's features, of which none is supported", tag="shippers", responses=_FACTS)
 async def features(request: Request) -> Response:
     return _answer(elastic.features(), request)
 

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator.base.histogram import MAX_BUCKETS, MIN_BUCKETS
-from aggregator.server.bodies.shared.schemas import json_answer, ref
+from aggregator.server.bodies.shared.schemas import json_response, ref
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Params, wrong
@@ -60,7 +60,7 @@ def routes(context: Context) -> list[Route]:
     parameters=(TOPIC, *CHOICE, *_OF_INDEX, _BUCKETS),
     description="In at most `buckets` equal spans from `start` to `end`, or over all events. Exact; segments are not "
     "read if the manifest suffices.",
-    answers={
+    responses={
         **HISTOGRAM,
         "404": {"description": "no such topic, or index"},
         "409": {"description": "a base64 key, but the topic has text keys"},
@@ -81,9 +81,9 @@ async def topic_histogram(context: Context, request: Request) -> Response:
     "read", "The segments of a topic, in order of time", tag="topics", parameters=(TOPIC,),
     description="`state`: `merging` while the segment is merged into another; `erasing` if it may contain erased "
     "events that are not off the disk yet.",
-    answers={"200": json_answer("the manifest's facts about each segment; times are µs since 1970, both ends included",
+    responses={"200": json_response("the manifest's facts about each segment; times are µs since 1970, both ends included",
                                 ref("Segments"), {"segments": [_SEGMENT]}),
-             "404": {"description": "no such topic"}},
+               "404": {"description": "no such topic"}},
 )  # fmt: skip
 async def segments(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -94,9 +94,9 @@ async def segments(context: Context, request: Request) -> Response:
 @operation(
     "read", "The values of an index, the most frequent first", tag="events", parameters=(TOPIC, _COLUMN, _LIMIT),
     description="`different`: the number of all values. Read from the indexes, unless events are being erased.",
-    answers={"200": json_answer("each with its number of events", ref("Values"),
-                                {"values": [{"value": "page", "events": 7}], "different": 1}),
-             "404": {"description": "no such topic, or index"}},
+    responses={"200": json_response("each with its number of events", ref("Values"),
+                                    {"values": [{"value": "page", "events": 7}], "different": 1}),
+               "404": {"description": "no such topic, or index"}},
 )  # fmt: skip
 async def values(context: Context, request: Request) -> Response:
     limit = Params(request, ["limit"]).number("limit", low=1, high=_MOST_VALUES) or _DEFAULT_VALUES
@@ -117,7 +117,7 @@ async def values(context: Context, request: Request) -> Response:
     tag="health",
     description="`trouble`: why appends or background work fail at the moment. `problems`: what checks and reads "
     "found and what was done about it; they stay until dismissed.",
-    answers={"200": json_answer("empty if all is well", ref("Problems"), {"trouble": None, "problems": []})},
+    responses={"200": json_response("empty if all is well", ref("Problems"), {"trouble": None, "problems": []})},
 )
 async def problems(context: Context, request: Request) -> Response:
     Params(request, [])

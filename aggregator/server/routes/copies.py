@@ -86,7 +86,7 @@ def routes(context: Context) -> list[Route]:
         parameter("most", "Largest number of bytes", kind="integer", minimum=1, maximum=_LARGEST, default=_MOST),
         parameter("wait", "Seconds to wait for a first byte", kind="number", minimum=0, maximum=_LONGEST_WAIT_S),
     ),
-    answers={
+    responses={
         "200": {"description": "the bytes, possibly none", "headers": _LOG_HEADERS, **_BYTES},
         "400": {"description": "another frame is at this position: the copy has another history"},
     },
@@ -138,7 +138,7 @@ def _piece(directory: Path, position: int | None, most: int) -> Piece:
     body_needed=False,
     description="A snapshot of the manifest as blocks of 4096 bytes: those that differ from the caller's, each after "
     "its number in 8 bytes, little-endian. The body has the xxh3-64 of each block of the caller.",
-    answers={"200": {"description": "the blocks that differ", "headers": _BLOCK_HEADERS, **_BYTES}},
+    responses={"200": {"description": "the blocks that differ", "headers": _BLOCK_HEADERS, **_BYTES}},
 )
 async def copy_manifest(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -168,7 +168,7 @@ async def copy_manifest(context: Context, request: Request) -> Response:
     "The file of a segment",
     tag=_TAG,
     parameters=(_NUMBER,),
-    answers={"200": {"description": "the file", **_BYTES}, "404": {"description": "the file no longer exists"}},
+    responses={"200": {"description": "the file", **_BYTES}, "404": {"description": "the file no longer exists"}},
 )
 async def copy_segment(context: Context, request: Request) -> Response:
     return await _file(context, request, Layout(context.catalog.path).segment(_number(request)))
@@ -179,7 +179,7 @@ async def copy_segment(context: Context, request: Request) -> Response:
     "The file of a quarantined batch",
     tag=_TAG,
     parameters=(_NUMBER,),
-    answers={"200": {"description": "the file", **_BYTES}, "404": {"description": "the file no longer exists"}},
+    responses={"200": {"description": "the file", **_BYTES}, "404": {"description": "the file no longer exists"}},
 )
 async def copy_quarantined(context: Context, request: Request) -> Response:
     return await _file(context, request, batch_path(Layout(context.catalog.path), _number(request)))

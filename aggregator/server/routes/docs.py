@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from aggregator.server.bodies.shared.schemas import json_answer
+from aggregator.server.bodies.shared.schemas import json_response
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation
 from aggregator.server.http.openapi import document
@@ -27,7 +27,7 @@ def routes(context: Context) -> list[Route]:
     "open",
     "This API as an OpenAPI document",
     tag="documentation",
-    answers={"200": json_answer("the document", {"type": "object"})},
+    responses={"200": json_response("the document", {"type": "object"})},
 )
 async def openapi(context: Context, request: Request) -> Response:
     found = document(request.app.state.routes, secured=context.authority.asks)
@@ -38,7 +38,7 @@ async def openapi(context: Context, request: Request) -> Response:
     "open",
     "Interactive documentation of this API",
     tag="documentation",
-    answers={"200": {"description": "a page", "content": {"text/html": {}}}},
+    responses={"200": {"description": "a page", "content": {"text/html": {}}}},
 )
 async def docs(page: str, request: Request) -> Response:
     return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY, "X-Frame-Options": "DENY"})

@@ -25,7 +25,7 @@ from aggregator.server.bodies.shared.media import (
     media_of,
 )
 from aggregator.server.bodies.shared.problems import ProblemError
-from aggregator.server.bodies.shared.schemas import BINARY, json_answer, ref, text
+from aggregator.server.bodies.shared.schemas import BINARY, json_response, ref, text
 from aggregator.server.bodies.shared.times import TIME_UNITS, TimeReader
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
@@ -63,7 +63,7 @@ TIME_UNIT = parameter(
 )
 RECEIPT: dict[str, Any] = {
     "200": {
-        **json_answer(
+        **json_response(
             "stored durably; record indexes, both ends included. `repeated`: the batch was stored before; "
             "`assumed_time_units`: the units assumed for numeric times",
             ref("Receipt"),
@@ -133,7 +133,7 @@ def routes(context: Context) -> list[Route]:
 
 @operation(
     "write", "Append a batch of events", tag="events", source="events",
-    parameters=(TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT,
+    parameters=(TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), responses=RECEIPT,
     description="Stores the whole batch durably before responding, or nothing. Columns: `space`, `timestamp` (ISO "
     "8601, or a number since 1970), optionally `grouping`, `data` and any others.",
     body={LINES: text("event-lines", _LINE), JSON: {"schema": JSON_ROWS, "example": [json.loads(_LINE)]},
@@ -164,13 +164,13 @@ async def append_events(context: Context, request: Request) -> Response:
     return receipt_answer(await context.appends.run(store), times)
 
 
-@operation("read", "Events by time", tag="events", parameters=(TOPIC, *_QUESTION), answers=EVENTS)
+@operation("read", "Events by time", tag="events", parameters=(TOPIC, *_QUESTION), responses=EVENTS)
 async def scan_events(context: Context, request: Request) -> Response:
     return await _scan(context, request, {})
 
 
 @operation(
-    "read", "Events with a value of an index", tag="events", answers=EVENTS,
+    "read", "Events with a value of an index", tag="events", responses=EVENTS,
     parameters=(TOPIC, parameter("column", "An indexed column", where="path", example="type"),
                 parameter("value", "The value", required=True, example="purchase"),
                 parameter("type", "Type of the value; default: the type of the column",
@@ -181,7 +181,7 @@ async def scan_index(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "read", "Records of a partition in the order of appending", tag="events", answers=EVENTS,
+    "read", "Records of a partition in the order of appending", tag="events", responses=EVENTS,
     parameters=(TOPIC, parameter("partition", "Name of a partition", where="path", example="0"),
                 parameter("from", "First record index; with reverse the last", kind="integer", minimum=0,
                           maximum=2**63 - 1),

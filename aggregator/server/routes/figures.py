@@ -20,7 +20,7 @@ def routes(context: Context) -> list[Route]:
     "read",
     "Metrics for Prometheus",
     tag="health",
-    answers={"200": {"description": "the text format", "content": {CONTENT_TYPE: {}}}},
+    responses={"200": {"description": "the text format", "content": {CONTENT_TYPE: {}}}},
 )
 async def figures(context: Context, metrics: Metrics, request: Request) -> Response:
     return Response(await context.reads.run(metrics.page), media_type=CONTENT_TYPE)

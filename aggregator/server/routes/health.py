@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aggregator.server.bodies.shared.schemas import PLATEAU_ERROR, WHOLE, json_answer, shape
+from aggregator.server.bodies.shared.schemas import PLATEAU_ERROR, WHOLE, json_response, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation
 
@@ -27,7 +27,7 @@ def routes(context: Context) -> list[Route]:
     "open",
     "Whether the process responds",
     tag=_TAG,
-    answers={"200": json_answer("it responds", shape({"status": {"const": "ok"}}))},
+    responses={"200": json_response("it responds", shape({"status": {"const": "ok"}}))},
 )
 async def healthz(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
@@ -37,9 +37,9 @@ async def healthz(request: Request) -> Response:
     "open",
     "Whether the server accepts requests: it is not stopping, and its catalog works",
     tag=_TAG,
-    answers={
-        "200": json_answer("ready", _READY),
-        "503": json_answer("starting, stopping, or the catalog does not work", _READY),
+    responses={
+        "200": json_response("ready", _READY),
+        "503": json_response("starting, stopping, or the catalog does not work", _READY),
     },
 )
 async def readyz(context: Context, request: Request) -> Response:
@@ -55,8 +55,8 @@ async def readyz(context: Context, request: Request) -> Response:
     "plateau's health check",
     tag="plateau",
     errors=PLATEAU_ERROR,
-    answers={
-        "200": json_answer("well", shape({"ok": {"const": "true"}})),
+    responses={
+        "200": json_response("well", shape({"ok": {"const": "true"}})),
         "500": {"description": "no successful check for ten checkpoint intervals"},
     },
 )

@@ -44,8 +44,8 @@ def routes(context: Context) -> list[Route]:
     description="Labels become the tags of the stream, the line the message, structured metadata the fields. Protobuf "
     "is compressed with snappy. Durable before responding. Errors are plain text, as in Loki.",
     body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "loki"}, "example": _EXAMPLE}},
-    answers={"204": {"description": "stored"}, "429": {"description": "retry after Retry-After seconds"},
-             "400": {"description": "not a push request; or some entries, which are counted in the text, cannot be "
+    responses={"204": {"description": "stored"}, "429": {"description": "retry after Retry-After seconds"},
+               "400": {"description": "not a push request; or some entries, which are counted in the text, cannot be "
                                     "stored, and all others are"}},
 )  # fmt: skip
 async def push_logs(context: Context, request: Request) -> Response:
@@ -99,7 +99,7 @@ async def _stored(context: Context, request: Request) -> None:
     "Whether the server is ready, in Loki's format",
     tag="shippers",
     errors={"text/plain": {}, **PROBLEM},
-    answers={"200": {"description": "ready", "content": {"text/plain": {}}}, "503": {"description": "not ready"}},
+    responses={"200": {"description": "ready", "content": {"text/plain": {}}}, "503": {"description": "not ready"}},
 )
 async def loki_ready(context: Context, request: Request) -> Response:
     return PlainTextResponse("ready\n" if context.ready else "not ready\n", 200 if context.ready else 503)

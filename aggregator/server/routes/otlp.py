@@ -54,9 +54,9 @@ def routes(context: Context) -> list[Route]:
     "google.rpc.Status, as in OTLP.",
     body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "otlp"}, "example": _EXAMPLE}},
     errors=_ERRORS,
-    answers={"200": {"description": "stored; partialSuccess counts records that cannot be stored",
+    responses={"200": {"description": "stored; partialSuccess counts records that cannot be stored",
                      "content": {PROTOBUF: BINARY, JSON: {"schema": {"type": "object"}}}},
-             "400": {"description": "not an export request"}, "429": {"description": "retry after Retry-After "
+               "400": {"description": "not an export request"}, "429": {"description": "retry after Retry-After "
                                                                                      "seconds"}},
 )  # fmt: skip
 async def export_logs(context: Context, request: Request) -> Response:
@@ -101,7 +101,7 @@ def _refusing(signal: str) -> Callable[[F], F]:
         tag="shippers",
         description="Only logs are stored here.",
         errors=_ERRORS,
-        answers={"404": {"description": f"{signal} are not stored here"}},
+        responses={"404": {"description": f"{signal} are not stored here"}},
     )
 
 

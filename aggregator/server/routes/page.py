@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from aggregator.server.bodies.shared.media import JSON, choose
 from aggregator.server.bodies.shared.problems import ProblemError
-from aggregator.server.bodies.shared.schemas import json_answer
+from aggregator.server.bodies.shared.schemas import json_response
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.routes.bulk import about
@@ -69,10 +69,10 @@ def _files() -> dict[str, _File]:
     "open",
     "The web page; facts about the server for clients that do not accept HTML",
     tag="documentation",
-    answers={
+    responses={
         "200": {
             "description": "the page, or the facts that Elasticsearch's clients read",
-            "content": {HTML: {}, **json_answer("", _FACTS)["content"]},
+            "content": {HTML: {}, **json_response("", _FACTS)["content"]},
         }
     },
 )
@@ -85,9 +85,9 @@ async def page(index: _File, request: Request) -> Response:
 @operation(
     "open", "A file of the page", tag="documentation",
     parameters=(parameter("file", "Its name", where="path", example="app.js", format="page-file"),),
-    answers={"200": {"description": "a script, style sheet or image", "content": {media: {} for media in
+    responses={"200": {"description": "a script, style sheet or image", "content": {media: {} for media in
              ("text/javascript", "text/css", "image/svg+xml", HTML)}},
-             "304": {"description": "the caller has the current version"}, "404": {"description": "no such file"}},
+               "304": {"description": "the caller has the current version"}, "404": {"description": "no such file"}},
 )  # fmt: skip
 async def page_file(found: Mapping[str, _File], request: Request) -> Response:
     file = found.get(request.path_params["file"])

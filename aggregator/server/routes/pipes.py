@@ -14,7 +14,7 @@ from aggregator import Catalog, InvalidRequestError
 from aggregator.lql import parse_source, parse_where, to_text
 from aggregator.lql.parse.tree import CreatePipe, DeletePipe, DescribePipe, ShowPipes, Statement
 from aggregator.server.bodies.shared.problems import ProblemError
-from aggregator.server.bodies.shared.schemas import json_answer, many, shape
+from aggregator.server.bodies.shared.schemas import json_response, many, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Params, json_object, wrong
@@ -48,7 +48,7 @@ def routes(context: Context) -> list[Route]:
     "read",
     "List pipes",
     tag="pipes",
-    answers={"200": json_answer("the pipes and their progress", _LIST, {"pipes": [_SHOWN]})},
+    responses={"200": json_response("the pipes and their progress", _LIST, {"pipes": [_SHOWN]})},
 )
 async def list_pipes(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -62,8 +62,8 @@ async def list_pipes(context: Context, request: Request) -> Response:
     body={"application/json": {"schema": _ASKED, "example": _PIPE}},
     description="It copies the records of `from` that satisfy `where` into `{logrange.pipe=NAME}`, each once; with "
     "`backfill` also the existing ones. Creating the same pipe again is allowed.",
-    answers={
-        "201": json_answer("the pipe", {"type": "object"}, _SHOWN),
+    responses={
+        "201": json_response("the pipe", {"type": "object"}, _SHOWN),
         "400": {"description": "an invalid condition"},
         "409": {"description": "the pipe exists with another definition"},
     },
@@ -96,7 +96,7 @@ async def create_pipe(context: Context, request: Request) -> Response:
     "Describe a pipe",
     tag="pipes",
     parameters=(_NAME,),
-    answers={"200": json_answer("the pipe", {"type": "object"}, _SHOWN), "404": {"description": "no such pipe"}},
+    responses={"200": json_response("the pipe", {"type": "object"}, _SHOWN), "404": {"description": "no such pipe"}},
 )
 async def get_pipe(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -108,7 +108,7 @@ async def get_pipe(context: Context, request: Request) -> Response:
     "Delete a pipe; the copied records stay",
     tag="pipes",
     parameters=(_NAME,),
-    answers={"200": json_answer("ended", {"type": "object"}), "404": {"description": "no such pipe"}},
+    responses={"200": json_response("ended", {"type": "object"}), "404": {"description": "no such pipe"}},
 )
 async def delete_pipe(context: Context, request: Request) -> Response:
     Params(request, [])

@@ -11,16 +11,16 @@ from starlette.routing import Route
 
 from aggregator import Receipt, Topic
 from aggregator.server.bodies.shared.problems import ProblemError
-from aggregator.server.bodies.shared.schemas import BINARY, PLATEAU_ERROR, by_name, json_answer, ref
+from aggregator.server.bodies.shared.schemas import BINARY, PLATEAU_ERROR, by_name, json_response, ref
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.body import read_body
 from aggregator.server.plateau import parameters as query
-from aggregator.server.plateau.answers import ARROW_FILE, JSON, RECORDS, arrow_file, media_type
 from aggregator.server.plateau.appending import append
 from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.json_text import json_records
+from aggregator.server.plateau.page_format import ARROW_FILE, JSON, RECORDS, arrow_file, media_type
 from aggregator.server.plateau.paging import EMPTY, Page, Pager
 
 STATUS_HEADER = "x-iteration-status"
@@ -77,7 +77,7 @@ def routes(context: Context) -> list[Route]:
     tag=_TAG,
     checks_topics=True,
     errors=PLATEAU_ERROR,
-    answers={"200": json_answer("The topics", ref("Names"))},
+    responses={"200": json_response("The topics", ref("Names"))},
 )
 async def topics(context: Context, request: Request) -> Response:
     names = await context.reads.run(context.catalog.topics)
@@ -90,7 +90,7 @@ async def topics(context: Context, request: Request) -> Response:
     tag=_TAG,
     parameters=[_TOPIC],
     errors=PLATEAU_ERROR,
-    answers={"200": json_answer("The partitions", ref("Partitions"))},
+    responses={"200": json_response("The partitions", ref("Partitions"))},
 )
 async def topic(context: Context, request: Request) -> Response:
     def facts() -> dict[str, Any]:
@@ -112,8 +112,8 @@ async def topic(context: Context, request: Request) -> Response:
     parameters=[_TOPIC, _PARTITION],
     body={ARROW_FILE: BINARY},
     errors=PLATEAU_ERROR,
-    answers={
-        "200": json_answer("Half-open record indexes", ref("Span"), {"span": {"start": 0, "end": 100}}),
+    responses={
+        "200": json_response("Half-open record indexes", ref("Span"), {"span": {"start": 0, "end": 100}}),
         "400": {"description": "This Arrow file cannot be stored"},
         "413": {"description": "Body larger than the header x-max-request-size"},
         "429": {"description": "The writer is busy; nothing was stored"},
@@ -146,7 +146,7 @@ async def append_records(context: Context, definitions: Definitions, request: Re
     "read",
     "Records of a partition, from a record index on",
     tag=_TAG,
-    answers=_PAGES,
+    responses=_PAGES,
     errors=PLATEAU_ERROR,
     parameters=[
         _TOPIC,
@@ -176,7 +176,7 @@ async def partition_records(context: Context, pager: Pager, request: Request) ->
 
 
 @operation(
-    "read", "Records of all partitions, one partition after the other", tag=_TAG, answers=_PAGES, errors=PLATEAU_ERROR,
+    "read", "Records of all partitions, one partition after the other", tag=_TAG, responses=_PAGES, errors=PLATEAU_ERROR,
     description="The body is `next` from the header of the page before: the position in each partition; {} for the "
                 "first page.",
     body={JSON: {"schema": _POSITIONS,

@@ -107,7 +107,7 @@ def routes(context: Context) -> list[Route]:
     "read",
     "Run an LQL statement",
     tag="query",
-    answers=_ANSWERS,
+    responses=_ANSWERS,
     description="Without `position` the whole result is streamed. With `head`, `tail` or a position from the header "
     "`Aggregator-Position`, the response is a page of at most `limit` records; it waits up to `wait` seconds for the "
     "first one. `Accept: text/plain` returns records in the format of the statement, or else only their messages. "
@@ -182,7 +182,7 @@ async def _page(context: Context, arrivals: ArrivalWaiter, request: Request, ask
         parameter("position", "Where to start: head, tail, or a position", default="tail", format="position"),
         parameter("Last-Event-ID", "Takes precedence over `position`", where="header", format="position"),
     ),
-    answers={
+    responses={
         "200": {
             "description": "a stream without an end",
             "content": {"text/event-stream": {"example": f"id: p1XNm…\ndata: {_RECORD}\n"}},

@@ -15,7 +15,7 @@ import esformat
 from aggregator import SegmentMissingError, Topic
 from aggregator.base.allowance import check
 from aggregator.server.bodies.shared.problems import ProblemError
-from aggregator.server.bodies.shared.schemas import json_answer, ref
+from aggregator.server.bodies.shared.schemas import json_response, ref
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Params
@@ -54,7 +54,7 @@ def routes(context: Context) -> list[Route]:
     "read", "The parts of a segment, in bytes", tag="topics", parameters=(TOPIC, _SEGMENT),
     description="`parts` add up to the file: data blocks in order, the directory, indexes, filters, dictionaries, "
     "templates. `columns` are their shares of the data, estimated from some blocks if `sampled`.",
-    answers={"200": json_answer("the parts and the columns", ref("Anatomy"), {
+    responses={"200": json_response("the parts and the columns", ref("Anatomy"), {
         "segment": 1, "file": "1.esdb", "events": 200_000, "spaces": 8_000, "size_bytes": 2_587_132, "codec": "zstd",
         "parts": [_PART], "columns": [_COLUMN]}), **_NONE},
 )  # fmt: skip
@@ -80,7 +80,7 @@ async def segment_anatomy(context: Context, request: Request) -> Response:
     "read", "Verify a segment", tag="topics", parameters=(TOPIC, _SEGMENT),
     description="Checks every rule of the format, as `aggregator verify` does for all segments. Reads the whole "
                 "segment.",
-    answers={"200": json_answer("`ok`, or the problems with their byte offsets", ref("Verification"), {
+    responses={"200": json_response("`ok`, or the problems with their byte offsets", ref("Verification"), {
         "ok": True, "events": 200_000, "blocks": 131, "size_bytes": 2_587_132, "problems": []}), **_NONE},
 )  # fmt: skip
 async def verify_segment(context: Context, request: Request) -> Response:
@@ -102,8 +102,8 @@ async def verify_segment(context: Context, request: Request) -> Response:
     description="Nulls, the least and the greatest value as text, the mean length of texts, and, if there is an "
     "index, the number of different values. Reads the whole segment. Refused if the segment has events that are being "
     "erased.",
-    answers={
-        "200": json_answer("each column", ref("ColumnFacts"), {"segment": 1, "columns": [_HELD]}),
+    responses={
+        "200": json_response("each column", ref("ColumnFacts"), {"segment": 1, "columns": [_HELD]}),
         "409": {"description": "the segment may contain events that are being erased"},
         **_NONE,
     },

@@ -86,7 +86,7 @@ class Databases:
     "read",
     "Run a SQL query",
     tag="query",
-    answers=_ANSWERS,
+    responses=_ANSWERS,
     checks_topics=True,
     description="DuckDB's dialect. Topics are tables, including their unsealed events; the table `streams` has the "
     "records of streams, with their tags as a map. A query sees each topic as it is when the query begins. It cannot "

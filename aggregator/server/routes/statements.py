@@ -13,7 +13,7 @@ from aggregator.base.histogram import MAX_BUCKETS, MIN_BUCKETS, Histogram
 from aggregator.lql import parse_statement, to_text
 from aggregator.lql.parse.completion import completions
 from aggregator.lql.parse.tree import CreatePipe, DeletePipe, Select, Statement, Truncate
-from aggregator.server.bodies.shared.schemas import json_answer, ref, shape
+from aggregator.server.bodies.shared.schemas import json_response, ref, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation
 from aggregator.server.http.params import Params, json_object, wrong
@@ -29,7 +29,7 @@ _NAMES = {"type": "array", "items": {"type": "string"}}
 _OPERAND = {"type": ["string", "null"], "format": "lql-operand"}
 _EXAMPLE = "SELECT FROM {app=web} WHERE msg CONTAINS ERROR"
 HISTOGRAM: dict[str, Any] = {
-    "200": json_answer(
+    "200": json_response(
         "`counts[i]` covers `width_us` from `start_us` + i × `width_us` on, in µs since 1970; empty if there are no "
         "records",
         ref("Histogram"),
@@ -57,8 +57,8 @@ def routes(context: Context) -> list[Route]:
     "`place` in the error is the range of the wrong characters.",
     body={"application/json": {"schema": shape({"query": _LQL}, {"where": _CONDITION, "without": _CONDITION}),
                                "example": {"query": _EXAMPLE, "where": "level = error"}}},
-    answers={
-        "200": json_answer("the analysis", ref("Statement"), {
+    responses={
+        "200": json_response("the analysis", ref("Statement"), {
             "kind": "records", "query": "SELECT FROM {app=web} WHERE msg CONTAINS ERROR AND level = error",
             "pages": True, "warnings": [],
         }),
@@ -87,8 +87,9 @@ async def statement(context: Context, request: Request) -> Response:
     "list of fields.",
     body={"application/json": {"schema": shape({"before": {"type": "string"}}, {"names": _NAMES}),
                                "example": {"before": "SELECT FROM a"}}},
-    answers={"200": json_answer("at most 200", ref("Completions"), {"completions": [{"text": "app", "replaces": 1}]}),
-             "400": {"description": "an invalid request"}},
+    responses={"200": json_response("at most 200", ref("Completions"),
+                                    {"completions": [{"text": "app", "replaces": 1}]}),
+               "400": {"description": "an invalid request"}},
 )  # fmt: skip
 async def completed(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -123,7 +124,7 @@ async def completed(context: Context, request: Request) -> Response:
             "example": {"query": _EXAMPLE, "buckets": 60},
         }
     },
-    answers=HISTOGRAM,
+    responses=HISTOGRAM,
 )
 async def histogram(context: Context, request: Request) -> Response:
     Params(request, [])

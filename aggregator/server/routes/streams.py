@@ -129,7 +129,7 @@ async def _write(context: Context, request: Request, known: tuple[str, ...]) -> 
 
 @operation(
     "write", "Append records to a stream", tag="streams", source="streams",
-    parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT, checks_topics=True,
+    parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), responses=RECEIPT, checks_topics=True,
     description="The tags identify the stream; its first record creates it. A record has `ts` (ISO 8601, or a number "
     "since 1970; default: now), `msg` and any fields.",
     body={LINES: text("record-lines", _RECORD),
@@ -141,7 +141,7 @@ async def append_records(context: Context, request: Request) -> Response:
 
 @operation(
     "write", "Append lines of text to a stream", tag="streams", source="lines",
-    parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES), answers=RECEIPT, checks_topics=True,
+    parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES), responses=RECEIPT, checks_topics=True,
     description="Each line becomes the message of a record with the current time; empty lines are skipped. JSON is "
     "accepted as in `/v1/streams`.",
     body={TEXT: text("lines", "no disk\nstill no disk\n"),
@@ -152,7 +152,7 @@ async def append_lines(context: Context, request: Request) -> Response:
 
 
 @operation(
-    "write", "Append CloudEvents", tag="shippers", source="cloudevents", answers=RECEIPT, checks_topics=True,
+    "write", "Append CloudEvents", tag="shippers", source="cloudevents", responses=RECEIPT, checks_topics=True,
     parameters=(parameter("topic", "Name of a topic; created if missing, with indexes on id and type",
                           default=_EVENTS_TOPIC, maxLength=1024), PARTITION, KEY),
     description="A batch, or one event in structured or binary mode; in binary mode attributes are headers such as "

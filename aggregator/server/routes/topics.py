@@ -14,7 +14,7 @@ from starlette.routing import Route
 from aggregator import InvalidRequestError, Retention, Roll, Topic, TopicExistsError
 from aggregator.server.bodies.shared.columns import read_columns, tell_columns
 from aggregator.server.bodies.shared.problems import ProblemError
-from aggregator.server.bodies.shared.schemas import by_name, json_answer, ref, shape
+from aggregator.server.bodies.shared.schemas import by_name, json_response, ref, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Params, json_object, wrong
@@ -79,7 +79,7 @@ _SPACES = shape({"spaces": {"type": "array", "items": {"type": "string"}}})
 
 
 def _report_of(name: str) -> dict[str, Any]:
-    return {"200": json_answer("the result", ref(name)), "404": {"description": "no such topic"}}
+    return {"200": json_response("the result", ref(name)), "404": {"description": "no such topic"}}
 
 
 def routes(context: Context) -> list[Route]:
@@ -106,7 +106,7 @@ def routes(context: Context) -> list[Route]:
     "List the topics that the caller may see",
     tag="topics",
     checks_topics=True,
-    answers={"200": json_answer("the topics", ref("Names"), {"topics": [{"name": "activity"}]})},
+    responses={"200": json_response("the topics", ref("Names"), {"topics": [{"name": "activity"}]})},
 )
 async def list_topics(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -122,9 +122,9 @@ async def list_topics(context: Context, request: Request) -> Response:
     body=_DEFINITION,
     body_needed=False,
     description="Roll: rows, bytes, age. Retention: bytes, age, segments. Sizes are written `64 MiB`, durations `7d`.",
-    answers={
-        "201": json_answer("made", ref("Topic")),
-        "200": json_answer("the topic exists with the same definition", ref("Topic")),
+    responses={
+        "201": json_response("made", ref("Topic")),
+        "200": json_response("the topic exists with the same definition", ref("Topic")),
         "409": {"description": "the topic exists with another definition"},
     },
 )
@@ -175,7 +175,7 @@ async def put_topic(context: Context, request: Request) -> Response:
     parameters=(_TOPIC,),
     body={"application/json": {"schema": shape({}, _POLICIES), "example": {"retention": {"age": "7d"}}}},
     body_needed=False,
-    answers={"200": json_answer("the changed topic", ref("Topic")), "404": {"description": "no such topic"}},
+    responses={"200": json_response("the changed topic", ref("Topic")), "404": {"description": "no such topic"}},
 )
 async def patch_topic(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -198,8 +198,8 @@ async def patch_topic(context: Context, request: Request) -> Response:
     parameters=(_TOPIC,),
     body={"application/json": {"schema": _NEW_NAME, "example": {"name": "clicks"}}},
     description="All its events stay. The caller's token must cover both names.",
-    answers={
-        "200": json_answer("the changed topic", ref("Topic")),
+    responses={
+        "200": json_response("the changed topic", ref("Topic")),
         "404": {"description": "no such topic"},
         "409": {"description": "another topic has that name"},
     },
@@ -220,7 +220,7 @@ async def rename_topic(context: Context, request: Request) -> Response:
     tag="topics",
     parameters=(_TOPIC,),
     description="It is gone when the server responds, and cannot be restored. Open responses are completed.",
-    answers={"204": {"description": "deleted"}, "404": {"description": "no such topic"}},
+    responses={"204": {"description": "deleted"}, "404": {"description": "no such topic"}},
 )
 async def delete_topic(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -233,8 +233,8 @@ async def delete_topic(context: Context, request: Request) -> Response:
     "Describe a topic",
     tag="topics",
     parameters=(_TOPIC,),
-    answers={
-        "200": json_answer("definition and statistics; times are µs since 1970", ref("TopicFigures")),
+    responses={
+        "200": json_response("definition and statistics; times are µs since 1970", ref("TopicFigures")),
         "404": {"description": "no such topic"},
     },
 )
@@ -252,7 +252,7 @@ async def get_topic(context: Context, request: Request) -> Response:
     "admin", "Apply retention now", tag="upkeep", parameters=(_TOPIC, _DRY_RUN),
     body={"application/json": {"schema": shape({}, {"retention": _POLICIES["retention"]}),
                                "example": {"retention": {"age": "7d"}}}},
-    body_needed=False, answers=_report_of("RetentionReport"),
+    body_needed=False, responses=_report_of("RetentionReport"),
     description="This also happens automatically. With `dry_run`, `retention` sets another policy to try.",
 )  # fmt: skip
 async def retain_topic(context: Context, request: Request) -> Response:
@@ -268,7 +268,7 @@ async def retain_topic(context: Context, request: Request) -> Response:
     tag="upkeep",
     parameters=(_TOPIC,),
     description="This also happens automatically.",
-    answers=_report_of("CompactionReport"),
+    responses=_report_of("CompactionReport"),
 )
 async def compact_topic(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -283,7 +283,7 @@ async def compact_topic(context: Context, request: Request) -> Response:
     description="They are hidden when the server responds, and removed from the disk soon, or immediately by "
     "`compact`.",
     body={"application/json": {"schema": _SPACES, "example": {"spaces": ["customer-1"]}}},
-    answers=_report_of("Erased"),
+    responses=_report_of("Erased"),
 )
 async def erase_topic(context: Context, request: Request) -> Response:
     Params(request, [])
@@ -301,7 +301,7 @@ async def _upkeep(context: Context, request: Request, work: Callable[[Topic], An
     "read",
     "Statistics of the catalog: bytes on disk and in memory, topics",
     tag="topics",
-    answers={"200": json_answer("statistics; times are µs since 1970, sizes bytes", ref("Stats"))},
+    responses={"200": json_response("statistics; times are µs since 1970, sizes bytes", ref("Stats"))},
 )
 async def stats(context: Context, request: Request) -> Response:
     Params(request, [])

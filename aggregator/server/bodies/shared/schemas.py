@@ -44,7 +44,7 @@ def by_name(of: Schema) -> Schema:
     return {"type": "object", "additionalProperties": of}
 
 
-def json_answer(description: str, schema: Schema, example: Any = None) -> Schema:
+def json_response(description: str, schema: Schema, example: Any = None) -> Schema:
     """Return a response in JSON."""
     content = {"schema": schema} | ({} if example is None else {"example": example})
     return {"description": description, "content": {JSON: content}}
