@@ -85,7 +85,7 @@ def serve(path: Path, settings: Settings) -> None:
         with _opened(path, settings) as catalog:
             server = _Server(catalog, settings)
             check_public(settings, server.context)
-            _tell_oddities(settings, server.context)
+            _log_ignored_settings(settings, server.context)
             gc.freeze()  # these objects stay: collecting them, now or later, takes 50 ms
             server.run(sockets=listeners)
             server.context.close()
@@ -135,14 +135,14 @@ def _patiently(ask: Callable[[], _T], failure: type[StoreError] = StoreError) ->
     A standby must survive an outage of the store: nobody else may be there to take over. failure: at first only
     StoreUnreachableError, because a store that refuses has a wrong address or wrong permissions.
     """
-    told: type[StoreError] | None = None  # log once per type of error: the messages differ each time
+    failed: type[StoreError] | None = None  # log once per type of error: the messages differ each time
     while True:
         try:
             return ask()
         except failure as error:
-            if type(error) is not told:
+            if type(error) is not failed:
                 _log.warning("the standby waits for its store and will retry: %s", error)
-            told = type(error)
+            failed = type(error)
             time.sleep(_AGAIN_S)
 
 
@@ -286,10 +286,10 @@ def check_public(settings: Settings, context: Context) -> None:
 
 def _is_open(bind: str, settings: Settings, context: Context) -> bool:
     host, _ = split_address(bind)
-    return not (context.authority.asks or settings.tls.client_ca is not None or is_loopback(host))
+    return not (context.authority.requires_token or settings.tls.client_ca is not None or is_loopback(host))
 
 
-def _tell_oddities(settings: Settings, context: Context) -> None:
+def _log_ignored_settings(settings: Settings, context: Context) -> None:
     """Log plateau settings that have no effect here, and a warning if everybody has access."""
     if settings.ignored:
         _log.warning("ignored settings: %s", "; ".join(settings.ignored))
@@ -413,10 +413,10 @@ class _Server(uvicorn.Server):
         listener, *more = sockets
         url = url_of(listener, secure=self.config.is_ssl)
         self.context.catalog.announce(url)
-        told = {"catalog": str(self.context.catalog.path), "address": url, "tls": self.config.is_ssl}
+        failed = {"catalog": str(self.context.catalog.path), "address": url, "tls": self.config.is_ssl}
         for figures in more:
-            told["metrics"] = _address(figures)
-        _log.info("serving", extra=told)
+            failed["metrics"] = _address(figures)
+        _log.info("serving", extra=failed)
         self.serving.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

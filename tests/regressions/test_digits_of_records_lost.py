@@ -16,7 +16,7 @@ from aggregator.server.bodies.bulk import read_actions, record_of
 from aggregator.server.bodies.formats import read_events, read_records
 from aggregator.server.bodies.otlp.message import read_records as read_otlp
 from aggregator.server.bodies.shared.media import CSV, JSON, LINES
-from aggregator.server.bodies.shared.odd_text import json_text, parse_json
+from aggregator.server.bodies.shared.text_repair import json_text, parse_json
 from aggregator.storage.segments.records import NO_COLUMNS, events_of
 from esformat.write.lossless import is_number_of
 

@@ -17,9 +17,9 @@ import orjson
 from aggregator.server.bodies.document_ids import ID_FIELD, INDEX_TAG
 from aggregator.server.bodies.formats import split_lines
 from aggregator.server.bodies.shared.elastic import error_body
-from aggregator.server.bodies.shared.odd_text import read_json
 from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, Outcome, Place, Refusal, free_name
 from aggregator.server.bodies.shared.refusals import Count, ignore
+from aggregator.server.bodies.shared.text_repair import read_json
 from aggregator.server.bodies.shared.times import TimeReader
 from esformat import InvalidEventError
 

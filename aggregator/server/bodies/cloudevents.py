@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from aggregator.engine.ingest.batch import MAX_KEY_BYTES
 from aggregator.server.bodies.formats import as_json
-from aggregator.server.bodies.shared.odd_text import json_text, parse_json
 from aggregator.server.bodies.shared.refusals import Count, ignore
+from aggregator.server.bodies.shared.text_repair import json_text, parse_json
 from aggregator.server.bodies.shared.times import read_iso
 from esformat import InvalidEventError
 from esformat.parts import JsonValues

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from aggregator.server.bodies.arrow_body import MAX_ROWS, read_arrow
 from aggregator.server.bodies.shared.media import ARROW_FILE, ARROW_STREAM, CSV, JSON, LINES
-from aggregator.server.bodies.shared.odd_text import check_keys, json_text, parse_json
 from aggregator.server.bodies.shared.records import free_name
+from aggregator.server.bodies.shared.text_repair import check_keys, json_text, parse_json
 from aggregator.server.bodies.shared.times import TIMES_HINT, TimeReader
 from esformat import InvalidEventError, convert  # whose readers are imported with the first body that needs one
 from esformat.parts import as_text

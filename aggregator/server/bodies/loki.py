@@ -20,10 +20,10 @@ from google.protobuf.message_factory import GetMessageClass
 from aggregator.lql import LqlError
 from aggregator.lql.parse.tag_set import parse_tag_list
 from aggregator.server.bodies.otlp.record import add_times, as_text
-from aggregator.server.bodies.shared.odd_text import read_json, varint
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, free_name
 from aggregator.server.bodies.shared.refusals import Count, ignore
+from aggregator.server.bodies.shared.text_repair import read_json, varint
 from esformat import InvalidEventError
 
 MAX_PARTS = 500_000

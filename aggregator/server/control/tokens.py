@@ -165,7 +165,7 @@ class Authority:
         self._look()
 
     @property
-    def asks(self) -> bool:
+    def requires_token(self) -> bool:
         """Whether tokens are required."""
         return self._tokens is not None
 

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from aggregator.server.bodies.shared.problems import Problem, error_response
 from aggregator.server.config.settings import Http
 from aggregator.server.http.admission import Admission
-from aggregator.server.http.exchange import Exchange, Way
+from aggregator.server.http.exchange import Exchange, ExchangeTransport
 from aggregator.server.http.origins import Headers, cors_headers
 from aggregator.server.http.responses import ABORT
 
@@ -173,7 +173,7 @@ class Connection(HttpToolsProtocol):
         before = self.cycle
         self.cycle = exchange = Exchange(
             scope=self.scope,
-            transport=Way(self.transport, lambda: self._end(exchange)),
+            transport=ExchangeTransport(self.transport, lambda: self._end(exchange)),
             flow=self.flow,
             logger=self.logger,
             access_logger=self.access_logger,

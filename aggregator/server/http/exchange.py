@@ -50,7 +50,7 @@ def _has_length(message: Any) -> bool:
     return any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
 
 
-class Way(asyncio.Transport):
+class ExchangeTransport(asyncio.Transport):
     """A transport as exchanges see it: closing it ends the connection in the connection's own way."""
 
     def __init__(self, transport: asyncio.Transport, end: Callable[[], None]) -> None:

@@ -18,7 +18,14 @@ from aggregator.server.bodies.shared.problems import ProblemError, error_respons
 from aggregator.server.context import Context
 from aggregator.server.control.requests import FinishedRequest
 from aggregator.server.http.methods import Methods
-from aggregator.server.http.origins import Headers, asker, cors_headers, is_same_origin, may_ask, preflight_headers
+from aggregator.server.http.origins import (
+    Headers,
+    client_of,
+    cors_headers,
+    is_same_origin,
+    origin_allowed,
+    preflight_headers,
+)
 
 SLOWEST_BYTES_PER_S = 4096
 """A body that arrives more slowly than this is cut, after the first `stall_s`: a trickle of bytes is not progress."""
@@ -41,7 +48,7 @@ class Guard:
             scope["raw_path"] = b"/metrics"  # for any path, like plateau's exporter
         scope["path"] = scope["raw_path"].decode("ascii", "replace")  # names are decoded once a route matches
         address, port = scope.get("client") or ("", 0)
-        client = asker(address, scope["headers"], http.trusted_proxies)
+        client = client_of(address, scope["headers"], http.trusted_proxies)
         scope["client"] = (client.address, port)
         watch = _Watch(scope, send, self._context)
         body = _Body(receive, self._context)
@@ -65,7 +72,7 @@ class Guard:
         origin = dict(headers).get(b"origin")
         if origin is not None and is_same_origin(origin.decode("latin-1"), hosts):
             origin = None
-        if origin is not None and not may_ask(origin, allowed):
+        if origin is not None and not origin_allowed(origin, allowed):
             raise ProblemError(
                 403,
                 "cross-origin",

@@ -23,30 +23,30 @@ _MAX_HOPS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class ClientAddress:
     """A client: its address, and the host names, in lower case, by which it may know this server."""
 
     address: str
     hosts: tuple[str, ...]
 
 
-def asker(peer: str, headers: Headers, trusted: Sequence[Network]) -> Asker:
+def client_of(peer: str, headers: Headers, trusted: Sequence[Network]) -> ClientAddress:
     """Return the client of a connection from `peer`, using what proxies report as far as they are trusted."""
     hosts = _values(headers, b"host")[:1]
     if not _is_one_of(peer, trusted):
-        return Asker(peer, tuple(hosts))
+        return ClientAddress(peer, tuple(hosts))
     forwarded = list(_forwarded(headers))
     addresses = _values(headers, b"x-forwarded-for") or [pair for name, pair in forwarded if name == "for"]
     hosts += _values(headers, b"x-forwarded-host") or [pair for name, pair in forwarded if name == "host"]
     address = peer
-    for told in reversed(addresses[-_MAX_HOPS:]):
-        found = _address(told)
+    for text in reversed(addresses[-_MAX_HOPS:]):
+        found = _address(text)
         if found is None:
             break
         address = found
         if not _is_one_of(found, trusted):
             break
-    return Asker(address, tuple(host.lower() for host in hosts))
+    return ClientAddress(address, tuple(host.lower() for host in hosts))
 
 
 def is_same_origin(origin: str, hosts: Sequence[str]) -> bool:
@@ -56,7 +56,7 @@ def is_same_origin(origin: str, hosts: Sequence[str]) -> bool:
     return bool(host) and any(host.removesuffix(port) == known.lower().removesuffix(port) for known in hosts)
 
 
-def may_ask(origin: bytes, allowed: Sequence[str]) -> bool:
+def origin_allowed(origin: bytes, allowed: Sequence[str]) -> bool:
     """Whether pages of another site's origin may send requests: it is one of `allowed`, or any is."""
     return "*" in allowed or origin.decode("latin-1").lower() in allowed
 
@@ -64,7 +64,7 @@ def may_ask(origin: bytes, allowed: Sequence[str]) -> bool:
 def cors_headers(origin: bytes | None, allowed: Sequence[str]) -> list[tuple[bytes, bytes]]:
     """Return headers that let a browser show the response to pages of that origin, if they may send requests."""
     vary = [(b"vary", b"Origin")] if allowed else []
-    if origin is None or not may_ask(origin, allowed):
+    if origin is None or not origin_allowed(origin, allowed):
         return vary
     return [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", EXPOSED.encode()), *vary]
 
@@ -106,13 +106,13 @@ def _forwarded(headers: Headers) -> Iterator[tuple[str, str]]:
                 yield name.lower(), re.sub(r"\\(.)", r"\1", quoted) or plain
 
 
-def _address(told: str) -> str | None:
+def _address(text: str) -> str | None:
     """Return the client address that a proxy reports, without its port; None for anything else."""
-    if told.startswith("["):
-        told = told[1:].partition("]")[0]
-    elif told.count(":") == 1:
-        told = told.partition(":")[0]
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
     try:
-        return str(ipaddress.ip_address(told))
+        return str(ipaddress.ip_address(text))
     except ValueError:
         return None

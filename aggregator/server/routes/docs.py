@@ -30,7 +30,7 @@ def routes(context: Context) -> list[Route]:
     responses={"200": json_response("the document", {"type": "object"})},
 )
 async def openapi(context: Context, request: Request) -> Response:
-    found = document(request.app.state.routes, secured=context.authority.asks)
+    found = document(request.app.state.routes, secured=context.authority.requires_token)
     return Response(json.dumps(found), media_type="application/json")
 
 

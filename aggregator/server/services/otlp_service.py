@@ -22,8 +22,8 @@ async def listening(context: Context) -> AsyncIterator[None]:
         yield
         return
     host, _ = split_address(bind)
-    asks = context.authority.asks or settings.tls.client_ca is not None
-    if not asks and not settings.http.public and not is_loopback(host):
+    requires_token = context.authority.requires_token or settings.tls.client_ca is not None
+    if not requires_token and not settings.http.public and not is_loopback(host):
         raise InvalidRequestError(
             f"{bind} is reachable from other machines and requires no token",
             hint="create a token with `aggregator token create`, require client certificates, or use --public",

@@ -33,9 +33,9 @@ from aggregator.server.bodies.otlp.record import (
 )
 from aggregator.server.bodies.otlp.size import MAX_RECORDS, check_records, check_size
 from aggregator.server.bodies.shared.media import JSON, PROTOBUF
-from aggregator.server.bodies.shared.odd_text import escaped_message, read_json
 from aggregator.server.bodies.shared.records import TAGS_AND_RECORD
 from aggregator.server.bodies.shared.refusals import Count, ignore
+from aggregator.server.bodies.shared.text_repair import escaped_message, read_json
 from aggregator.server.config.settings import OTLP_TAGS
 from esformat import InvalidEventError
 

@@ -8,8 +8,8 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from aggregator.base.written_float import WrittenFloat
-from aggregator.server.bodies.shared.odd_text import json_text
 from aggregator.server.bodies.shared.records import free_name
+from aggregator.server.bodies.shared.text_repair import json_text
 from esformat import InvalidEventError
 
 DEEPEST = 64

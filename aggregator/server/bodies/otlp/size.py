@@ -12,7 +12,7 @@ from google.protobuf.descriptor import Descriptor
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-from aggregator.server.bodies.shared.odd_text import varint
+from aggregator.server.bodies.shared.text_repair import varint
 from esformat import InvalidEventError
 
 MAX_RECORDS = 500_000

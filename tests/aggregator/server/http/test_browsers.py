@@ -16,7 +16,7 @@ from aggregator.server import Settings
 from aggregator.server.config.settings import Http
 from aggregator.server.config.sources import settings_of
 from aggregator.server.control import waiting_room
-from aggregator.server.http.origins import asker, is_same_origin
+from aggregator.server.http.origins import client_of, is_same_origin
 
 PAGE = "https://grafana.example.org"
 TRUSTED = tuple(ip_network(text) for text in ("10.0.0.0/8", "127.0.0.1", "2001:db8::/32"))
@@ -59,8 +59,8 @@ EARLY = {
 
 
 @pytest.mark.parametrize("status", EARLY)
-@pytest.mark.parametrize(("origin", "may_ask"), [(PAGE, True), ("https://example.org", False)])
-def test_refused_before_the_application(tmp_path, monkeypatch, status, origin, may_ask):
+@pytest.mark.parametrize(("origin", "origin_allowed"), [(PAGE, True), ("https://example.org", False)])
+def test_refused_before_the_application(tmp_path, monkeypatch, status, origin, origin_allowed):
     """An allowed page can also read refusals made before routing; without CORS it would see no reason."""
     with served(tmp_path, Settings(http=Http(cors_origins=(PAGE,)))) as server:
         server.context.know_append("/v1/topics/t/events", "/v1/topics/{topic}/events")
@@ -73,7 +73,7 @@ def test_refused_before_the_application(tmp_path, monkeypatch, status, origin, m
                 first = reader.readline()
                 headers = email.message_from_bytes(b"".join(iter(reader.readline, b"\r\n")))
     assert first.startswith(b"HTTP/1.1 %d " % status)
-    assert headers["access-control-allow-origin"] == (PAGE if may_ask else None)
+    assert headers["access-control-allow-origin"] == (PAGE if origin_allowed else None)
     assert headers["vary"] == "Origin"
 
 
@@ -142,7 +142,7 @@ ASKERS = [
 @pytest.mark.parametrize(("peer", "headers", "address", "hosts"), ASKERS)
 def test_who_asks(peer, headers, address, hosts):
     """The client is the nearest address that is not a trusted proxy; headers of other senders are ignored."""
-    found = asker(peer, [(b"host", b"h"), *headers.items()], TRUSTED)
+    found = client_of(peer, [(b"host", b"h"), *headers.items()], TRUSTED)
     assert (found.address, found.hosts) == (address, hosts)
 
 
@@ -151,7 +151,7 @@ def test_headers_of_proxies_that_go_on_and_on():
     began = time.thread_time()
     for value in (b"a" * 60_000, b'a="' + b"\\" * 60_000, b"a=b;" * 15_000, b"1.2.3.4," * 7_500, b"=" * 60_000):
         for name in (b"forwarded", b"x-forwarded-for", b"x-forwarded-host"):
-            asker("10.0.0.1", [(b"host", b"h"), (name, value)], TRUSTED)
+            client_of("10.0.0.1", [(b"host", b"h"), (name, value)], TRUSTED)
     assert time.thread_time() - began < 5
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from aggregator.server.bodies.shared.odd_text import escaped_message, json_text, read_json
+from aggregator.server.bodies.shared.text_repair import escaped_message, json_text, read_json
 
 REQUEST = ExportLogsServiceRequest()
 LOGS = REQUEST.resource_logs.add().scope_logs.add()
