@@ -15,12 +15,12 @@ from aggregator.client.http.async_connection import AsyncConnection, AsyncStream
 from aggregator.client.http.connection import Options
 from aggregator.client.http.errors import TruncatedAnswerError
 from aggregator.client.http.retry import Retry
-from aggregator.client.questions import Questions
 from aggregator.client.scan import events_of
 from aggregator.client.streams import records_table, tags_text
 from aggregator.client.tail import BROKEN_POLLS, POLL_RECORDS, POLL_S, Page
+from aggregator.client.topic_reads import TopicReads
 from aggregator.client.writing.async_writer import AsyncWriter
-from aggregator.client.writing.lanes import Lanes
+from aggregator.client.writing.producer_pool import ProducerPool
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Receipt
 from esformat import Event
 from esformat.parts import with_fields
@@ -92,7 +92,7 @@ class AsyncClient:
         """Options as in `Client`."""
         options = Options(url, token, timeout_s, retry or Retry(), compression, ca_file, client_cert)
         self._connection = AsyncConnection(options)
-        self._lanes = Lanes()
+        self._producers = ProducerPool()
 
     def __repr__(self) -> str:
         return f"<aggregator.client.AsyncClient {self._connection.options.url!r}>"
@@ -103,7 +103,7 @@ class AsyncClient:
 
     def topic(self, name: str) -> AsyncTopic:
         """Return a topic, without contacting the server."""
-        return AsyncTopic(self._connection, self._lanes, name)
+        return AsyncTopic(self._connection, self._producers, name)
 
     async def create_topic(
         self,
@@ -140,7 +140,7 @@ class AsyncClient:
         """Store records in the stream with these tags: all of them, durably, or none. As `Client.write`."""
         table = records_table(records)
         compression = self._connection.options.compression
-        with self._lanes.borrow() as key:
+        with self._producers.borrow() as key:
             call = calls.write(tags_text(tags), table, topic, partition, *key, compression)
             return calls.receipt(await self._connection.send(call))
 
@@ -199,7 +199,7 @@ class AsyncClient:
         await self.close()
 
 
-class AsyncTopic(Questions[AsyncAnswer, AsyncConnection]):
+class AsyncTopic(TopicReads[AsyncAnswer, AsyncConnection]):
     """A topic of a server. Created by `AsyncClient.topic` and `create_topic`."""
 
     async def _facts(self) -> tuple[tuple[str, ...], bool]:
@@ -207,7 +207,7 @@ class AsyncTopic(Questions[AsyncAnswer, AsyncConnection]):
             self._known = calls.topic_facts(await self.stats())
         return self._known
 
-    def _answer(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> AsyncAnswer:
+    def _result(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> AsyncAnswer:
         def call(*, with_keys: bool = False, **changed: Any) -> calls.Call:
             return calls.read(where, calls.with_keys(parameters) if with_keys else parameters, changed)
 
@@ -231,7 +231,7 @@ class AsyncTopic(Questions[AsyncAnswer, AsyncConnection]):
         As `RemoteTopic.append`.
         """
         table = calls.events_table(events)
-        with self._lanes.borrow() as (mine, number):
+        with self._producers.borrow() as (mine, number):
             named = producer is not None or sequence is not None
             key = (producer, sequence) if named else (mine, number)
             return calls.receipt(await self._connection.send(self._append_to(partition)(table, *key)))

@@ -12,11 +12,11 @@ from aggregator.base.result import Closing
 from aggregator.client.http import calls
 from aggregator.client.http.connection import Connection, Options
 from aggregator.client.http.retry import Retry
-from aggregator.client.questions import Questions
 from aggregator.client.scan import RemoteRows, RemoteScan, RemoteSelection
 from aggregator.client.streams import records_table, tags_text
 from aggregator.client.tail import Page, RemoteTail
-from aggregator.client.writing.lanes import Lanes
+from aggregator.client.topic_reads import TopicReads
+from aggregator.client.writing.producer_pool import ProducerPool
 from aggregator.client.writing.writer import Writer
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Receipt
 from esformat import UsageError
@@ -52,7 +52,7 @@ class Client(Closing):
         """
         options = Options(url, token, timeout_s, retry or Retry(), compression, ca_file, client_cert)
         self._connection = Connection(options)
-        self._lanes = Lanes()
+        self._producers = ProducerPool()
 
     def __repr__(self) -> str:
         return f"<aggregator.client.Client {self._connection.options.url!r}>"
@@ -65,7 +65,7 @@ class Client(Closing):
 
     def topic(self, name: str) -> RemoteTopic:
         """Return a topic, without contacting the server: a missing topic is noticed by its first method call."""
-        return RemoteTopic(self._connection, self._lanes, name)
+        return RemoteTopic(self._connection, self._producers, name)
 
     def create_topic(
         self,
@@ -130,7 +130,7 @@ class Client(Closing):
         if producer is not None or sequence is not None:
             call = calls.write(text, table, topic, partition, producer, sequence, compression)
             return calls.receipt(self._connection.send(call))
-        with self._lanes.borrow() as (mine, number):
+        with self._producers.borrow() as (mine, number):
             call = calls.write(text, table, topic, partition, mine, number, compression)
             return calls.receipt(self._connection.send(call))
 
@@ -199,10 +199,10 @@ class Client(Closing):
         self._connection.close()
 
 
-class RemoteTopic(Questions[RemoteScan, Connection]):
+class RemoteTopic(TopicReads[RemoteScan, Connection]):
     """A topic of a server. Thread-safe. Created by `Client.topic` and `create_topic`."""
 
-    def _answer(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> RemoteScan:
+    def _result(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> RemoteScan:
         return RemoteScan(self._connection, where, parameters, self._facts)
 
     def _facts(self) -> tuple[tuple[str, ...], bool]:
@@ -246,7 +246,7 @@ class RemoteTopic(Questions[RemoteScan, Connection]):
         BodyTooLargeError (nothing was stored), OverloadedError (nothing was stored), UnavailableError (`maybe_stored`).
         """
         table = calls.events_table(events)
-        with self._lanes.borrow() as (mine, number):
+        with self._producers.borrow() as (mine, number):
             named = producer is not None or sequence is not None
             key = (producer, sequence) if named else (mine, number)
             return calls.receipt(self._connection.send(self._append_to(partition)(table, *key)))

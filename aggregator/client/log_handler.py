@@ -78,7 +78,7 @@ class LogHandler(logging.Handler):
         self._failed = 0  # records that a server refused permanently
         self._seen = 0  # value of `dropped` at the last check
         self._taken = 0  # records acknowledged at that time
-        self._told = 0
+        self._reported = 0
         self._complained = False
         self._flushed = (0.0, 0)  # duration of the last flush, and records acknowledged after it
         self._writer = self._start()
@@ -111,9 +111,9 @@ class LogHandler(logging.Handler):
         try:
             if os.getpid() != self._pid:  # a forked child lacks the parent's threads
                 self._writer = self._start()
-                self._failed = self._seen = self._taken = self._told = 0
+                self._failed = self._seen = self._taken = self._reported = 0
                 self._flushed = (0.0, 0)
-            self._tell_when_over(record.created)
+            self._report_when_over(record.created)
             self._add(_row(record, self.format(record)))
         except Exception:  # noqa: BLE001 - whatever is wrong with a record or the handler, the program continues
             self.handleError(record)
@@ -125,18 +125,18 @@ class LogHandler(logging.Handler):
             self._count(error)
             self._writer.add_row(row)
 
-    def _tell_when_over(self, now: float) -> None:
+    def _report_when_over(self, now: float) -> None:
         """Report drops to the stream once they have ended: the server accepts records again, and none is dropped."""
         dropped = self.dropped
         if self._seen != dropped:
             self._seen, self._taken = dropped, self._writer.acknowledged
         elif self._writer.acknowledged > self._taken:
-            self._tell_dropped(now)
+            self._report_dropped(now)
 
-    def _tell_dropped(self, now: float) -> None:
-        missing = self.dropped - self._told
+    def _report_dropped(self, now: float) -> None:
+        missing = self.dropped - self._reported
         if missing:
-            self._told += missing
+            self._reported += missing
             text = f"{missing} log records were dropped before they reached this server"
             row = {"ts": int(now * 1e6), "msg": text, "level": "warn", "logger": __name__}
             with contextlib.suppress(WriteFailedError):  # counted on the next call
@@ -171,7 +171,7 @@ class LogHandler(logging.Handler):
         """
         if self._pid == os.getpid():
             with contextlib.suppress(ClosedError):  # closed before
-                self._tell_dropped(time.time())
+                self._report_dropped(time.time())
             undelivered = 0
             try:
                 took_s, taken = self._flushed

@@ -88,7 +88,7 @@ class PlateauTopic:
         try:
             return {name: Span(int(span["start"]), int(span["end"])) for name, span in found["partitions"].items()}
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise _odd("does not describe a topic") from None
+            raise _unexpected_response("does not describe a topic") from None
 
     def append(self, records: Any, partition: str = "0") -> Span:
         """Append anything with the Arrow C stream. Its first column is `time`, in milliseconds or a timestamp.
@@ -105,7 +105,7 @@ class PlateauTopic:
         try:
             return Span(int(found["span"]["start"]), int(found["span"]["end"]))
         except (KeyError, TypeError, ValueError):
-            raise _odd("has no span") from None
+            raise _unexpected_response("has no span") from None
 
     def records(self, partition: str = "0", start: int = 0, **wanted: Any) -> PlateauRecords:
         """Return the records of a partition from a record index on. wanted: see `PlateauRecords`."""
@@ -191,7 +191,7 @@ class PlateauRecords:
             if page.status == _ALL:
                 return
             if page.next == next_ and not page.table.num_rows:
-                raise _odd("does not advance to the next page")
+                raise _unexpected_response("does not advance to the next page")
             next_ = page.next
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -232,12 +232,12 @@ def _page(reply: calls.Reply, partition: str | None, begin: Mapping[str, int]) -
         end = begin[partition] + table.num_rows if span is None else int(span["end"])
         return PlateauPage(_plain(table), str(status), {partition: end})
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _odd(f"is not a page of records: {error}") from None
+        raise _unexpected_response(f"is not a page of records: {error}") from None
 
 
 def _plain(table: pa.Table) -> pa.Table:
     return table.replace_schema_metadata(None)
 
 
-def _odd(what: str) -> TruncatedAnswerError:
+def _unexpected_response(what: str) -> TruncatedAnswerError:
     return TruncatedAnswerError(f"the answer {what}", hint="is this the address of a server with plateau's routes?")

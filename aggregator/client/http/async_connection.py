@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggregator.client.http.arrow_stream import StreamDecoder
 from aggregator.client.http.attempts import Attempts, broken_off, check_whole, failure_of
 from aggregator.client.http.calls import Call, Reply
-from aggregator.client.http.connection import Options, Turn, headers_of, pieces_of
+from aggregator.client.http.connection import Options, ServerRotation, headers_of, pieces_of
 from aggregator.client.http.errors import TruncatedAnswerError, error_of
 from aggregator.client.http.retry import Retry
 from esformat import ClosedError, EsdbError
@@ -32,7 +32,7 @@ class AsyncConnection:
     """A pool of connections to one server, for one event loop."""
 
     def __init__(self, options: Options) -> None:
-        self.options, self._turn = options, Turn(options)
+        self.options, self._rotation = options, ServerRotation(options)
         self._http = httpx.AsyncClient(
             headers=options.headers(),
             verify=options.ssl_context(),
@@ -61,10 +61,10 @@ class AsyncConnection:
         self, call: Call, retry: Retry | None, wait: Callable[[float], Awaitable[bool]], *, stream: bool = False
     ) -> tuple[httpx.Response, int]:
         attempts = Attempts(
-            retry or self.options.retry, repeatable=call.repeatable, stores=call.stores, servers=len(self._turn)
+            retry or self.options.retry, repeatable=call.repeatable, stores=call.stores, servers=len(self._rotation)
         )
         while True:
-            base = self._turn.base
+            base = self._rotation.base
             try:
                 response = await self._attempt(base, call, stream=stream)
                 if response.is_success:
@@ -74,9 +74,9 @@ class AsyncConnection:
                 )
             except httpx.RequestError as error:
                 failure = failure_of(error, base + call.path)
-            self._turn.pass_on(base, failure)
+            self._rotation.advance(base, failure)
             if await wait(attempts.wait_s(failure)):
-                raise attempts.given_up(failure)
+                raise attempts.final_error(failure)
 
     async def _attempt(self, base: str, call: Call, *, stream: bool) -> httpx.Response:
         """Return the response, read completely unless it is successful and to be streamed."""

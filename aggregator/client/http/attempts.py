@@ -19,9 +19,9 @@ from aggregator.client.http.retry import Retry
 from aggregator.errors import OverloadedError, ReadOnlyError
 from esformat import EsdbError
 
-ELSEWHERE = (UnavailableError, ReadOnlyError)
+RETRY_ON_OTHER_SERVER = (UnavailableError, ReadOnlyError)
 """Errors after which another server of the catalog may succeed: this one is gone, stopping, fenced, or a follower."""
-_AT_THE_DOOR = (BodyTooLargeError, AccessDeniedError, ReadOnlyError)
+_REFUSED_UNSEEN = (BodyTooLargeError, AccessDeniedError, ReadOnlyError)
 """Errors that a server raises before it examines a batch, so they say nothing about earlier attempts."""
 QUIET_S = 1.0
 """Seconds of failed attempts after which the retries are logged."""
@@ -44,11 +44,11 @@ class Attempts:
     ) -> None:
         """stores: the call appends events. servers: number of servers, asked in turn without waits within one round."""
         self._retry, self._repeatable, self._servers, self._clock = retry, repeatable, servers, clock
-        self._at_the_door = _AT_THE_DOOR if stores else ()
+        self._refused_unseen = _REFUSED_UNSEEN if stores else ()
         self._began = clock()
         self._made = 0
         self._maybe_stored = False
-        self._told = False
+        self._logged = False
         self.refusals = 0
 
     def wait_s(self, error: EsdbError) -> float:
@@ -64,17 +64,17 @@ class Attempts:
             self._maybe_stored |= error.maybe_stored
             if error.maybe_stored and not self._repeatable:
                 raise error
-        elif self._servers == 1 or not isinstance(error, ELSEWHERE):
-            raise self.given_up(error) if isinstance(error, self._at_the_door) else error
+        elif self._servers == 1 or not isinstance(error, RETRY_ON_OTHER_SERVER):
+            raise self.final_error(error) if isinstance(error, self._refused_unseen) else error
         wait = self._retry.wait_s(self._made, self._clock() - self._began, retry_after_s)
         if wait is None:
-            raise self.given_up(error)
-        if isinstance(error, UnavailableError) and not self._told and self._clock() - self._began >= QUIET_S:
-            self._told = True
+            raise self.final_error(error)
+        if isinstance(error, UnavailableError) and not self._logged and self._clock() - self._began >= QUIET_S:
+            self._logged = True
             _log.warning("retrying: %s", error)
-        return 0.0 if isinstance(error, ELSEWHERE) and self._made % self._servers else wait
+        return 0.0 if isinstance(error, RETRY_ON_OTHER_SERVER) and self._made % self._servers else wait
 
-    def given_up(self, error: EsdbError) -> EsdbError:
+    def final_error(self, error: EsdbError) -> EsdbError:
         """Return the error to raise if no attempt follows."""
         if self._made <= 1 or (not isinstance(error, UnavailableError) and not self._maybe_stored):
             return error

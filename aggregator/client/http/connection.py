@@ -15,7 +15,7 @@ import pyarrow as pa
 from aggregator.base.names import check_host
 from aggregator.base.result import Closing
 from aggregator.client.http.arrow_stream import StreamDecoder
-from aggregator.client.http.attempts import ELSEWHERE, Attempts, broken_off, check_whole, failure_of
+from aggregator.client.http.attempts import RETRY_ON_OTHER_SERVER, Attempts, broken_off, check_whole, failure_of
 from aggregator.client.http.calls import COMPRESSIONS, Body, Call, Reply
 from aggregator.client.http.errors import TruncatedAnswerError, error_of
 from aggregator.client.http.retry import Retry
@@ -96,7 +96,7 @@ def _check_address(given: str) -> None:
         raise InvalidRequestError(f"invalid address {given!r}", hint="expected http://host:port")
 
 
-class Turn:
+class ServerRotation:
     """Selects one of several servers: the last that responded, until it fails."""
 
     def __init__(self, options: Options) -> None:
@@ -111,12 +111,12 @@ class Turn:
         """The address for the next call."""
         return self._bases[self._at]
 
-    def pass_on(self, base: str, error: EsdbError) -> None:
+    def advance(self, base: str, error: EsdbError) -> None:
         """Move to the next server if that may succeed where `base` failed.
 
         Calls that fail at the same time move it only once.
         """
-        if base == self.base and isinstance(error, ELSEWHERE):
+        if base == self.base and isinstance(error, RETRY_ON_OTHER_SERVER):
             self._at = (self._at + 1) % len(self._bases)
 
 
@@ -145,7 +145,7 @@ class Connection:
     """A pool of connections to one server. Thread-safe."""
 
     def __init__(self, options: Options) -> None:
-        self.options, self._turn = options, Turn(options)
+        self.options, self._rotation = options, ServerRotation(options)
         self._http = httpx.Client(
             headers=options.headers(),
             verify=options.ssl_context(),
@@ -177,10 +177,10 @@ class Connection:
         self, call: Call, retry: Retry | None, wait: Callable[[float], bool], *, stream: bool = False
     ) -> tuple[httpx.Response, int]:
         attempts = Attempts(
-            retry or self.options.retry, repeatable=call.repeatable, stores=call.stores, servers=len(self._turn)
+            retry or self.options.retry, repeatable=call.repeatable, stores=call.stores, servers=len(self._rotation)
         )
         while True:
-            base = self._turn.base
+            base = self._rotation.base
             try:
                 response = self._attempt(base, call, stream=stream)
                 if response.is_success:
@@ -190,9 +190,9 @@ class Connection:
                 )
             except httpx.RequestError as error:
                 failure = failure_of(error, base + call.path)
-            self._turn.pass_on(base, failure)
+            self._rotation.advance(base, failure)
             if wait(attempts.wait_s(failure)):
-                raise attempts.given_up(failure)
+                raise attempts.final_error(failure)
 
     def _attempt(self, base: str, call: Call, *, stream: bool) -> httpx.Response:
         """Return the response, read completely unless it is successful and to be streamed."""

@@ -109,7 +109,7 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, subject: s
     return UnavailableError(message, status=status, maybe_stored=stored, **place)
 
 
-def unforeseen(error: Exception) -> AggregatorError:
+def wrap_unexpected(error: Exception) -> AggregatorError:
     """Wrap an unexpected error, for reports of events that were not delivered because of it."""
     made = AggregatorError(f"{type(error).__name__}: {str(error)[:_MAX_SHOWN]}")
     made.__cause__ = error

@@ -161,7 +161,7 @@ class AsyncWriter(Sender):
         began = time.monotonic()
         try:
             table = batch.table(self._table_of)
-            with self._lanes.borrow() as key:
+            with self._producers.borrow() as key:
                 batch.key = key
                 reply = await self._connection.send(self._call_of(table, *key), self._retry, self._pause)
             calls.receipt(reply)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from aggregator.client.http.errors import BodyTooLargeError, WriteFailedError, unforeseen
+from aggregator.client.http.errors import BodyTooLargeError, WriteFailedError, wrap_unexpected
 from aggregator.client.writing.backlog import Backlog, Batch, Row
 from aggregator.client.writing.sizing import Sizing
 from aggregator.errors import InvalidRequestError, OverloadedError
@@ -150,8 +150,8 @@ class Outbox:
             if batch.key[0] is None:  # it was not sent: an event cannot be converted to a table
                 return batch.halves()
         if batch.start in self._under_way:
-            told = error if isinstance(error, EsdbError) else unforeseen(error)
-            self._unsent.append(Unsent(batch.events, told, *batch.key))
+            wrapped = error if isinstance(error, EsdbError) else wrap_unexpected(error)
+            self._unsent.append(Unsent(batch.events, wrapped, *batch.key))
         return ()
 
     def settle(self, batch: Batch, halves: Sequence[Batch] = ()) -> None:

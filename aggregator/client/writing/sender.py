@@ -10,8 +10,8 @@ import pyarrow as pa
 from aggregator.client.http import calls
 from aggregator.client.http.errors import UnavailableError
 from aggregator.client.http.retry import Retry
-from aggregator.client.writing.lanes import Lanes
 from aggregator.client.writing.outbox import Outbox
+from aggregator.client.writing.producer_pool import ProducerPool
 from aggregator.errors import InvalidRequestError
 from esformat import ClosedError
 from esformat.parts import to_arrow
@@ -38,7 +38,7 @@ class Sender:
         if in_flight < 1:
             raise InvalidRequestError("in_flight must be at least 1")
         self._outbox, self._call_of, self._table_of = outbox, call_of, table_of
-        self._retry, self._lanes = retry or FOREVER, Lanes(producer)
+        self._retry, self._producers = retry or FOREVER, ProducerPool(producer)
         self._closing = False
 
     @property

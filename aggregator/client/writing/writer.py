@@ -208,7 +208,7 @@ class Writer(Sender, Closing):
         began = time.monotonic()
         try:
             table = batch.table(self._table_of)
-            with self._lanes.borrow() as key:
+            with self._producers.borrow() as key:
                 batch.key = key
                 reply = self._connection.send(self._call_of(table, *key), self._retry, self._stopped.wait)
             calls.receipt(reply)

@@ -13,8 +13,8 @@ from aggregator import InvalidRequestError, OverloadedError
 from aggregator.client import Sizing, WriteFailedError
 from aggregator.client.http.calls import events_table
 from aggregator.client.writing.backlog import Backlog
-from aggregator.client.writing.lanes import Lanes
 from aggregator.client.writing.outbox import Outbox
+from aggregator.client.writing.producer_pool import ProducerPool
 from esformat import UsageError
 
 
@@ -215,12 +215,12 @@ def test_wrong_options():
 
 def test_lanes():
     """Concurrent calls get different producers; each producer's sequence increases, and no number is used twice."""
-    lanes = Lanes("me")
-    with lanes.borrow() as first, lanes.borrow() as second:
+    producers = ProducerPool("me")
+    with producers.borrow() as first, producers.borrow() as second:
         pass
-    with lanes.borrow() as third, lanes.borrow() as fourth:
+    with producers.borrow() as third, producers.borrow() as fourth:
         pass
     assert {first, second} == {("me-0", 0), ("me-1", 0)}
     assert {third, fourth} == {("me-0", 1), ("me-1", 1)}
-    with Lanes().borrow() as one, Lanes().borrow() as other:
+    with ProducerPool().borrow() as one, ProducerPool().borrow() as other:
         assert one[0] != other[0]

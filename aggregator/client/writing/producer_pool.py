@@ -1,6 +1,6 @@
-"""`Lanes`: producers and sequences for concurrent calls.
+"""`ProducerPool`: producers and sequences for concurrent calls.
 
-A server remembers only a producer's last batches. Each call therefore borrows a lane, its own producer, until it ends.
+A server remembers only a producer's last batches. Each call therefore borrows its own producer until it ends.
 However much other calls append meanwhile, the call's sequence is among its producer's newest when it is retried.
 """
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 
-class Lanes:
+class ProducerPool:
     """Thread-safe, and safe to share between tasks."""
 
     def __init__(self, name: str | None = None) -> None:
@@ -26,7 +26,7 @@ class Lanes:
     def borrow(self) -> Iterator[tuple[str, int]]:
         """Yield a producer and a sequence that are never used again.
 
-        A lane whose call failed is not reused: that batch stays the last of its producer, so the server recognises it
+        A producer whose call failed is not reused: that batch stays its last, so the server recognises it
         however late it is sent again.
         """
         with self._lock:

@@ -1,4 +1,4 @@
-"""`Questions`: the read methods shared by the topics of the sync and the async client."""
+"""`TopicReads`: the read methods shared by the topics of the sync and the async client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggregator.client.http import calls
 from aggregator.client.http.async_connection import AsyncConnection
 from aggregator.client.http.connection import Connection
-from aggregator.client.writing.lanes import Lanes
+from aggregator.client.writing.producer_pool import ProducerPool
 from aggregator.model import DEFAULT_PARTITION
 from aggregator.read.query import Scans
 from esformat import UsageError
@@ -20,12 +20,12 @@ S = TypeVar("S")
 C = TypeVar("C", Connection, AsyncConnection)
 
 
-class Questions(Scans[S], Generic[S, C]):
+class TopicReads(Scans[S], Generic[S, C]):
     """Read methods that return lazy results; nothing is sent before a result is used."""
 
-    def __init__(self, connection: C, lanes: Lanes, name: str) -> None:
+    def __init__(self, connection: C, producers: ProducerPool, name: str) -> None:
         self._connection: C = connection
-        self._lanes, self.name = lanes, name
+        self._producers, self.name = producers, name
         self._known: tuple[tuple[str, ...], bool] | None = None
 
     def __repr__(self) -> str:
@@ -41,17 +41,17 @@ class Questions(Scans[S], Generic[S, C]):
         return call
 
     @abstractmethod
-    def _answer(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> S:
+    def _result(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> S:
         """Return the lazy result of a path."""
 
     def _scan(self, conditions: Mapping[str, Any], options: Mapping[str, Any]) -> S:
         parameters = calls.scan_parameters(**options)
         if not conditions:
-            return self._answer(("v1", "topics", self.name, "events"), parameters)
+            return self._result(("v1", "topics", self.name, "events"), parameters)
         if len(conditions) > 1:
             raise UsageError("a server can look up only one index at a time", hint="pass one index, or use a query")
         ((name, value),) = conditions.items()
-        return self._answer(
+        return self._result(
             ("v1", "topics", self.name, "index", name), {**parameters, "value": value, "type": calls.type_of(value)}
         )
 
@@ -72,4 +72,4 @@ class Questions(Scans[S], Generic[S, C]):
             "columns": None if columns is None else list(columns),
         }
         where = ("v1", "topics", self.name, "partitions", partition, "records")
-        return self._answer(where, parameters)
+        return self._result(where, parameters)
