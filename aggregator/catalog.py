@@ -129,7 +129,7 @@ class Catalog(Closing):
         return self._backend.state.lineage.identity.hex()
 
     @property
-    def _run(self) -> str:
+    def _incarnation(self) -> str:
         """The name of the latest opening for writing, which wrote the newest records; in hexadecimal digits."""
         self._backend.refresh()
         return b"".join(self._backend.state.lineage.names[-1:]).hex()

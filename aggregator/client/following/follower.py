@@ -58,7 +58,7 @@ _PASSING = (
 )  # fmt: skip
 """Errors that a retry may resolve, including a log file that was sealed and deleted while it was requested."""
 _PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
-_TELL_S = 1.0
+_NOTE_EVERY_S = 1.0
 _LOOK_S = 10.0
 """Seconds between requests for the manifest even if the log announces no change: some facts do not count as one."""
 _FILES_AT_ONCE = 4
@@ -88,7 +88,7 @@ class Follower(Closing):
         """
         self._options = Options(url, token, retry=Retry(attempts=1), **options)
         self._layout = Layout(Path(root).absolute())
-        self.arrived: Callable[[], None] = lambda: None
+        self.on_arrival: Callable[[], None] = lambda: None
         """Called when there is more to read."""
         self._stop, self._wanted, self._whole = Event(), Event(), Event()
         self._installing = Lock()
@@ -128,9 +128,12 @@ class Follower(Closing):
         connection = Connection(self._options)
         opened.callback(connection.close)
         self._source = Source(connection)
-        self._lacking, self._oldest, self._told = 0, 0, 0.0
+        self._lacking, self._oldest, self._noted_s = 0, 0, 0.0
         self._sums = block_sums(layout.manifest) if layout.manifest.exists() else b""
-        self._run, self._installed = "", ""  # server incarnations: the log's, possibly, and the manifest's newest
+        self._incarnation, self._installed = (
+            "",
+            "",
+        )  # server incarnations: the log's, possibly, and the manifest's newest
         self._seen = ""  # the last incarnation found to continue from this copy
         self._caught_up = 0  # how often nothing was missing: a count, as clocks may be set back
         self._absent: Counter[tuple[str, int]] = Counter()
@@ -159,19 +162,19 @@ class Follower(Closing):
                 work()
                 pause = _PAUSE_S
                 if self._troubles.pop(work, None) is not None:
-                    self._tell()
+                    self._note_trouble()
             except _PASSING as error:
                 if self._troubles.get(work) != str(error):
                     logger.warning("following %s: %s", self._note.url, error)
                 self._troubles[work] = str(error)
-                self._tell()
+                self._note_trouble()
                 self._stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
             except Exception as error:  # noqa: BLE001  `check` raises it
                 logger.error("following %s stopped: %s", self._note.url, error)
                 self._failed = error
                 self._troubles[work] = str(error)
-                self._tell()
+                self._note_trouble()
                 self._stop.set()
                 self._wanted.set()
                 self._whole.set()
@@ -181,12 +184,12 @@ class Follower(Closing):
         log = self._log
         answer = self._source.log(log.position, log.last, self._lacking)
         self._check_identity(answer.identity)
-        if self._note.whole and answer.run not in (self._installed, self._seen):
+        if self._note.whole and answer.incarnation not in (self._installed, self._seen):
             self._wanted.set()  # its manifest shows whether it continues from this copy: copy nothing before
             self._stop.wait(_PAUSE_S)
             return
         with self._installing:
-            self._run = answer.run  # from now on the log may have bytes of this incarnation
+            self._incarnation = answer.incarnation  # from now on the log may have bytes of this incarnation
         if answer.lost:
             with self._installing:
                 log.begin_anew()
@@ -199,10 +202,10 @@ class Follower(Closing):
             self._wanted.set()
         self._oldest = answer.oldest
         with self._installing:
-            if self._note.whole and answer.data and self._run == self._installed:
+            if self._note.whole and answer.data and self._incarnation == self._installed:
                 log.acknowledge(self._note.change)
         if answer.data:
-            self.arrived()
+            self.on_arrival()
         if answer.change != self._note.change:
             self._wanted.set()
         self._tell_reached(answer)
@@ -249,12 +252,12 @@ class Follower(Closing):
             return
         with contextlib.closing(Manifest(partial, read_only=True)) as manifest:
             change, identity = manifest.change(), manifest.get(IDENTITY) or ""
-            run = IncarnationRows(manifest).newest().hex()
+            incarnation = IncarnationRows(manifest).newest().hex()
             named = _named(manifest)
             self._check_identity(identity)
-            if self._note.whole and run != self._installed:
+            if self._note.whole and incarnation != self._installed:
                 self._check_past(IncarnationRows(manifest).lineage(), CatalogState(manifest.load()))
-                self._seen = run
+                self._seen = incarnation
         if change < self._note.change:
             raise InvalidRequestError(
                 f"the server's manifest ends with change {change}, but it had reached change {self._note.change}",
@@ -266,7 +269,9 @@ class Follower(Closing):
             self._wanted.set()
             self._stop.wait(_PAUSE_S / 10)
             return
-        if not self._install(partial, sums, replace(self._note, identity=identity, change=change), begin, oldest, run):
+        if not self._install(
+            partial, sums, replace(self._note, identity=identity, change=change), begin, oldest, incarnation
+        ):
             self._wanted.set()
             self._stop.wait(_PAUSE_S)
             return
@@ -301,7 +306,7 @@ class Follower(Closing):
     def _path(self, kind: str, number: int) -> Path:
         return self._layout.segment(number) if kind == "segments" else batch_path(self._layout, number)
 
-    def _install(self, partial: Path, sums: bytes, note: Following, begin: int, oldest: int, run: str) -> bool:
+    def _install(self, partial: Path, sums: bytes, note: Following, begin: int, oldest: int, incarnation: str) -> bool:
         """Publish the manifest for readers, and drop the parts of the log that its segments contain.
 
         Return False, and change nothing, if the log may have bytes of a later incarnation of the server: positions
@@ -309,9 +314,9 @@ class Follower(Closing):
         """
         layout = self._layout
         with self._installing:
-            if run != self._run:
+            if incarnation != self._incarnation:
                 return False
-            self._installed = run
+            self._installed = incarnation
             partial.replace(layout.manifest)
             sync_directory(layout.root)
             self._sums = sums
@@ -327,7 +332,7 @@ class Follower(Closing):
             if completes:
                 write_following(layout.following, self._note)
                 self._whole.set()
-        self.arrived()
+        self.on_arrival()
         return True
 
     def _sweep(self, named: Iterable[_Wanted], change: int) -> None:
@@ -346,7 +351,7 @@ class Follower(Closing):
 
     def _tell_reached(self, answer: LogBytes) -> None:
         position = self._log.position or 0
-        current = self._note.change == answer.change and self._installed == answer.run
+        current = self._note.change == answer.change and self._installed == answer.incarnation
         reached = position >= answer.end and self._note.whole and current
         now = now_us()
         self._caught_up += reached
@@ -360,14 +365,14 @@ class Follower(Closing):
                 heard_us=now,
                 caught_up_us=caught_up,
             )
-        self._tell()
+        self._note_trouble()
 
-    def _tell(self) -> None:
+    def _note_trouble(self) -> None:
         with self._installing, contextlib.suppress(OSError):
             trouble = "; ".join(dict.fromkeys(self._troubles.values()))
             changed, self._note = trouble != self._note.trouble, replace(self._note, trouble=trouble)
-            if changed or time.monotonic() - self._told > _TELL_S:
-                self._told = time.monotonic()
+            if changed or time.monotonic() - self._noted_s > _NOTE_EVERY_S:
+                self._noted_s = time.monotonic()
                 write_following(self._layout.following, self._note)
 
     @property

@@ -12,7 +12,7 @@ from aggregator.client.http.errors import TruncatedAnswerError
 from aggregator.storage.files.checksum import hasher64
 from aggregator.storage.manifest.copying import put_together
 
-_TOLD = ("file", "position", "end", "oldest", "change", "lost")
+_NUMBERS = ("file", "position", "end", "oldest", "change", "lost")
 _MOST_BYTES = 16 << 20
 _WAIT_S = 1.0
 """Seconds that the server waits for more of the log: the longest time without a response, and without news of changes
@@ -31,7 +31,7 @@ class LogBytes:
     change: int
     lost: bool
     identity: str
-    run: str
+    incarnation: str
 
 
 class Source:
@@ -48,10 +48,10 @@ class Source:
         most = max(_MOST_BYTES, lacking + calls.LOG_SPARE_BYTES)
         where = calls.path("v1", "copy", "log", position=position, frame=frame, check=check, most=most, wait=_WAIT_S)
         with self._connection.download(calls.Call("GET", where, wait_s=_WAIT_S)) as answer:
-            data, told = b"".join(answer), answer.headers
+            data, headers = b"".join(answer), answer.headers
         try:
-            file, at, end, oldest, change, lost = (int(told[f"aggregator-{name}"]) for name in _TOLD)
-            names = told["aggregator-catalog"], told["aggregator-run"]
+            file, at, end, oldest, change, lost = (int(headers[f"aggregator-{name}"]) for name in _NUMBERS)
+            names = headers["aggregator-catalog"], headers["aggregator-incarnation"]
             return LogBytes(data, file, at, end, oldest, change, bool(lost), *names)
         except (KeyError, ValueError):
             raise _foreign(where) from None

@@ -50,7 +50,7 @@ _LOG_HEADERS: dict[str, Any] = {
     )
 }
 _LOG_HEADERS["Aggregator-Catalog"] = {"description": "identity of the catalog", "schema": {"type": "string"}}
-_LOG_HEADERS["Aggregator-Run"] = {
+_LOG_HEADERS["Aggregator-Incarnation"] = {
     "description": "identity of the run that wrote the newest bytes",
     "schema": {"type": "string"},
 }
@@ -118,7 +118,7 @@ async def copy_log(context: Context, arrivals: ArrivalWaiter, request: Request) 
     }
     headers = {f"Aggregator-{name}": str(value) for name, value in facts.items()}
     headers["Aggregator-Catalog"] = await context.reads.run(lambda: context.catalog.identity)
-    headers["Aggregator-Run"] = await context.reads.run(lambda: context.catalog._run)
+    headers["Aggregator-Incarnation"] = await context.reads.run(lambda: context.catalog._incarnation)
     begin = piece.position - piece.file
     return await _bytes(context, "log", piece.path, begin, piece.length, headers)
 
