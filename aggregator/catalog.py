@@ -451,8 +451,8 @@ class Catalog(Closing):
         known, quarantined = list(self._topics().items()), self._backend.manifest.quarantined()
         topics = {name: topic_stats(topic, self._backend.state, quarantined) for name, topic in known}
         waiting = sum(size for _, size, _ in self._backend.manifest.retired_files())
-        _, let_go = StoredRows(self._backend.manifest).let_go()
-        segments = sum(facts["sealed_bytes"] for facts in topics.values()) - let_go
+        _, evicted = StoredRows(self._backend.manifest).evicted()
+        segments = sum(facts["sealed_bytes"] for facts in topics.values()) - evicted
         following = read_following(self._backend.layout.following)
         facts: dict[str, Any] = {
             "path": str(self.path),

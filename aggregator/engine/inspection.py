@@ -66,7 +66,7 @@ def would_remove(
                 )
             )
     live = sum(info.size_bytes for topic in state.topics.values() for info in _segments(following, topic))
-    live -= StoredRows(following.manifest).let_go()[1]
+    live -= StoredRows(following.manifest).evicted()[1]
     waiting = sum(size for _, size, _ in following.manifest.retired_files())
     usage = measure(following.layout, segments=live, waiting=waiting)
     return RetentionReport(tuple(removed), usage.total, usage.waiting, dry_run=True)

@@ -99,7 +99,7 @@ def _own_directory() -> tuple[Path, int]:
     return root, descriptor
 
 
-def _let_go(root: Path, marker: int) -> None:
+def _delete_directory(root: Path, marker: int) -> None:
     shutil.rmtree(root, ignore_errors=True)
     os.close(marker)
 
@@ -109,7 +109,7 @@ class TemporaryStoreReader(StoreReaderEngine):
 
     def __init__(self, store: Store, clock: Callable[[], int]) -> None:
         root, marker = _own_directory()
-        self._remove = weakref.finalize(self, _let_go, root, marker)  # also when the program ends
+        self._remove = weakref.finalize(self, _delete_directory, root, marker)  # also when the program ends
         try:
             super().__init__(store, Layout(root), clock)
         except BaseException:

@@ -34,7 +34,7 @@ def store_stats(backend: Backend) -> Facts | None:
         "keep_local": settings.keep_local.to_json(),
         "arrived": _sum(arrived),
         "waiting": _sum(info for info in live if info.number not in stored),
-        "let_go": _sum(info for info in arrived if not stored[info.number].local),
+        "evicted": _sum(info for info in arrived if not stored[info.number].local),
         "leaving": _sum(each for number, each in stored.items() if number not in numbers),
         "cache": {"bytes": 0, "limit": settings.cache_bytes, "hits": 0, "misses": 0, "trouble": None},
         "requests": {},
@@ -106,7 +106,7 @@ class StoreView:
 
     def status(self) -> Facts:
         """Where segments are, as numbers of segments and bytes; a plain mapping of JSON values. `arrived`: in the
-        store; `waiting`: not there yet; `let_go`: only there; `leaving`: retired, but not deleted there yet.
+        store; `waiting`: not there yet; `evicted`: only there; `leaving`: retired, but not deleted there yet.
         """
         self._objects()
         facts = store_stats(self._backend)
@@ -128,8 +128,8 @@ class StoreView:
         assert settings is not None
         given = dict(keep_local) if isinstance(keep_local, Mapping) else keep_local
         chosen = {info.number for info in self._chosen(topic)}
-        doomed = tier.to_let_go(settings.keep_local if given is None else KeepLocal.of(given))
-        return self._names(tier.let_go([info for info in doomed if info.number in chosen]))
+        to_evict = tier.to_evict(settings.keep_local if given is None else KeepLocal.of(given))
+        return self._names(tier.evict([info for info in to_evict if info.number in chosen]))
 
     def fetch(self, topic: str | None = None) -> list[str]:
         """Download the files of segments back to the disk, of one topic or of all. Return the objects' addresses.

@@ -25,7 +25,7 @@ def catalog(request, tmp_path):
         yield made
 
 
-def let_go(catalog):
+def evict(catalog):
     assert len(catalog.store.evict(keep_local={"bytes": 0})) == 4
 
 
@@ -33,7 +33,7 @@ def test_segments_that_were_let_go(catalog):
     """Segments removed from the disk before or after a read is planned are read: each event once."""
     expected = rows(*reader(catalog))
     planned = reader(catalog, partitions="7")
-    let_go(catalog)
+    evict(catalog)
     assert rows(*planned) == expected
     assert rows(*reader(catalog, partitions="3")) == expected
     assert rows(*reader(catalog, where="space = 'customer-2'")) == [
@@ -43,16 +43,16 @@ def test_segments_that_were_let_go(catalog):
 
 def test_objects_that_are_gone(catalog):
     """A missing object is an error that names the segment, unless the segment was merged."""
-    let_go(catalog)
+    evict(catalog)
     planned = reader(catalog)
     expected = rows(*planned)
     catalog.compact()
     catalog._backend.upkeep.tier.work()
     assert rows(*planned) == expected
-    let = catalog._backend.state.let_go
+    evicted = catalog._backend.state.evicted
     catalog.store.push()
     catalog.store.evict(keep_local={"bytes": 0})
-    assert len(let) == 1
+    assert len(evicted) == 1
     objects = catalog._backend.objects
     objects.store.delete([found.name for found in objects.store.list("segments/")])
     with pytest.raises(SegmentMissingError, match=r"segments/000000/0+5"):

@@ -72,7 +72,7 @@ def _of_catalog(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "store" in facts:
         stored = facts["store"]
         yield "in the store", f"{stored['arrived']['segments']:,} segments, {size(stored['arrived']['bytes'])}"
-        yield "only there", f"{stored['let_go']['segments']:,} segments, {size(stored['let_go']['bytes'])}"
+        yield "only there", f"{stored['evicted']['segments']:,} segments, {size(stored['evicted']['bytes'])}"
         yield "not there yet", f"{stored['waiting']['segments']:,} segments, {size(stored['waiting']['bytes'])}"
         yield from shipped(stored)
     if facts.get("follows") is not None:

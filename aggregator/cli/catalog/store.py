@@ -108,7 +108,7 @@ def evict(catalog: str, topic: str | None, keep_local: Sequence[tuple[str, str]]
     """
     with progress("reading back"), writing(catalog) as opened:
         gone = opened.store.evict(topic, keep_local=_kept(keep_local))
-    _tell_names(gone, "let go", as_json)
+    _tell_names(gone, "evicted", as_json)
 
 
 @store.command(epilog=_EXAMPLES)
@@ -186,7 +186,7 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key, shown in (
         ("arrived", "in the store"),
         ("waiting", "not there yet"),
-        ("let_go", "only there"),
+        ("evicted", "only there"),
         ("leaving", "leaving it"),
     ):
         yield shown, f"{count(facts[key]['segments'], 'segment')}, {size(facts[key]['bytes'])}"

@@ -139,7 +139,7 @@ class Quota:
     def retire(self, topic: Topic, segments: Iterable[SegmentInfo]) -> None:
         """Count segments as waiting for scans. Called before they leave the count of live segments."""
         for segment in segments:
-            if segment.number not in self._state.let_go:
+            if segment.number not in self._state.evicted:
                 self._waiting[segment.number] = (topic.info.number, segment.size_bytes)
 
     def gone(self, numbers: Iterable[int]) -> None:

@@ -125,7 +125,7 @@ class ConsistencyCheck:
                 self._rows.set_local(changed, local=local)
         for each in stored:
             if each.number in named and each.number not in there:
-                self._state.set_let_go(named[each.number], gone=True)
+                self._state.set_evicted(named[each.number], evicted=True)
         return {each.number for each in stored}
 
     # ------------------------------------------------------------ files that the manifest does not name
@@ -150,7 +150,7 @@ class ConsistencyCheck:
         there = {each.info.number for _, each in found}
         # Made from others: unfinished work if all of those still exist, else what remains of them.
         made = [each for _, each in found if not all(n in there or self._is_live(n) for n in each.replaces)]
-        made = [each for each in made if not self._is_let_go(each, missing)]
+        made = [each for each in made if not self._is_evicted(each, missing)]
         superseded = {number for each in made for number in each.replaces}
         logged = LoggedEvents(self._layout.log)
         sealed = {each.info.number: index_spans(path, each.info) for path, each in found if self._is_new_seal(each)}
@@ -184,9 +184,9 @@ class ConsistencyCheck:
     def _is_live(self, number: int) -> bool:
         """Whether the manifest names a segment, and it has a file or was evicted."""
         named = any(number in topic.segments for topic in self._state.topics.values())
-        return named and (number in self._state.let_go or self._layout.segment(number).exists())
+        return named and (number in self._state.evicted or self._layout.segment(number).exists())
 
-    def _is_let_go(self, each: FoundSegment, missing: list[SegmentInfo]) -> bool:
+    def _is_evicted(self, each: FoundSegment, missing: list[SegmentInfo]) -> bool:
         """Whether the manifest has all events of a file that was made from others, without that file: another was made
         instead, for example because the manifest could not be written when the file was finished.
         """
@@ -290,7 +290,7 @@ class ConsistencyCheck:
         action = f"{SET_ASIDE}: {aside.name}"
         if any(each.number == info.number for each in self._rows.all()):
             self._rows.set_local([info.number], local=False)
-            self._state.set_let_go(info, gone=True)
+            self._state.set_evicted(info, evicted=True)
             action += "; read from the store from now on"
         self._report(path, f"the segment is damaged ({_described(info)}): {why}", action)
 
@@ -428,14 +428,16 @@ def adopt_segment(state: CatalogState, manifest: Manifest, found: FoundSegment) 
     adopt_partition(state, manifest, topic_info, facts)
     info = found.info
     topic, partition = state.partitions[info.partition]
-    gone = [number for number in found.replaces if number in topic.segments]
+    replaced = [number for number in found.replaces if number in topic.segments]
     sealed = {info.partition: max(partition.sealed_index, info.last_index + 1)}
     for entry in stored_producers(found.facts):
         partition.keep_producer(entry)
     names = {entry.producer for entry in stored_producers(found.facts)}
     producers = [entry for name in names for entry in partition.producers[name].values()]  # other segments' as well
-    change = manifest.apply(Edit(added=[info], retired=gone, reason="superseded", sealed=sealed, producers=producers))
-    state.change_segments(topic, change, [info], gone, sealed)
+    change = manifest.apply(
+        Edit(added=[info], retired=replaced, reason="superseded", sealed=sealed, producers=producers)
+    )
+    state.change_segments(topic, change, [info], replaced, sealed)
     partition.next_index = max(partition.next_index, info.last_index + 1)
 
 

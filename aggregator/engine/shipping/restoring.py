@@ -47,7 +47,7 @@ def restore(store: Store, layout: Layout, until_us: int | None, progress: Progre
     try:
         mirror.begin()
     except CatalogNotFoundError:
-        _let_go(layout)
+        _empty_again(layout)
         raise
     mirror.read_over_gaps()
     complete = until_us is None and _is_all(before, look(store)) and not mirror.at.damages
@@ -59,7 +59,7 @@ def restore(store: Store, layout: Layout, until_us: int | None, progress: Progre
     return RestoreReport(mirror.at.shipped_us, segments, size_bytes, log_bytes, tuple(lacking), complete)
 
 
-def _let_go(layout: Layout) -> None:
+def _empty_again(layout: Layout) -> None:
     """Empty a directory again for which the store had nothing: the address may have been mistyped."""
     with suppress(OSError):  # it has files of an earlier attempt
         for directory in (layout.log, layout.segments):

@@ -27,7 +27,7 @@ from aggregator.base.reports import Collected
 from aggregator.engine.upkeep.ages import Ages
 from aggregator.engine.upkeep.removal import Removal
 from aggregator.engine.upkeep.rewrite import FirstError, Stopped
-from aggregator.engine.upkeep.tiering import GRACE_US, strays, to_let_go
+from aggregator.engine.upkeep.tiering import GRACE_US, strays, to_evict
 from aggregator.errors import StoreError
 from aggregator.model import Problem, SegmentInfo
 from aggregator.policy import KeepLocal
@@ -118,7 +118,7 @@ class Tier:
         change = self._state.change
         if self._looked[0] == change and time.monotonic() < self._looked[1]:
             return
-        if self._asking(self.push, self._let_go_by_itself, self.remove):
+        if self._asking(self.push, self._evict_by_policy, self.remove):
             self._looked = change, time.monotonic() + LOOK_S
 
     def _asking(self, *steps: Callable[[], object]) -> bool:
@@ -261,20 +261,20 @@ class Tier:
 
     # ------------------------------------------------------------ eviction
 
-    def _let_go_by_itself(self) -> None:
+    def _evict_by_policy(self) -> None:
         settings = self._objects.settings
         if settings is not None:
-            self.let_go(self.to_let_go(settings.keep_local))
+            self.evict(self.to_evict(settings.keep_local))
 
-    def to_let_go(self, keep: KeepLocal) -> list[SegmentInfo]:
+    def to_evict(self, keep: KeepLocal) -> list[SegmentInfo]:
         """The segments whose files to evict, by a policy or for the limits of the catalog."""
         state = self._state
         local = [
             (state.partitions[info.partition][0].info.name, info)
             for info in self.live()
-            if info.number not in state.let_go
+            if info.number not in state.evicted
         ]
-        return to_let_go(local, self._arrived, keep, self._ages.now(), self._over_bytes())
+        return to_evict(local, self._arrived, keep, self._ages.now(), self._over_bytes())
 
     def _over_bytes(self) -> int:
         """Bytes to free for the limits of the catalog as a whole."""
@@ -286,30 +286,30 @@ class Tier:
             over = max(over, limits.min_free_bytes - free_bytes(self._layout.root))
         return max(0, over)
 
-    def let_go(self, segments: Iterable[SegmentInfo]) -> list[SegmentInfo]:
+    def evict(self, segments: Iterable[SegmentInfo]) -> list[SegmentInfo]:
         """Delete the files of segments that the store has. Return the segments whose files were deleted. Raises as
         `push`, after everything possible is done.
         """
-        gone: list[SegmentInfo] = []
+        evicted: list[SegmentInfo] = []
         errors = FirstError()
         for info in segments:
             self._check_going_on()
             with errors:
-                if info.number not in self._arrived or info.number in self._state.let_go or not self._is_live(info):
+                if info.number not in self._arrived or info.number in self._state.evicted or not self._is_live(info):
                     continue
                 if not self._objects.is_whole(info, self._check_going_on):
                     self._lost(info, "the object is damaged or missing: the segment will be uploaded again")
                     continue
                 with self._moving:
-                    self._let_go(info)
-                gone.append(info)
+                    self._evict(info)
+                evicted.append(info)
         errors.tell()
-        return gone
+        return evicted
 
-    def _let_go(self, info: SegmentInfo) -> None:
+    def _evict(self, info: SegmentInfo) -> None:
         path: Path = self._layout.segment(info.number)
         self._rows.set_local([info.number], local=False)
-        self._state.set_let_go(info, gone=True)
+        self._state.set_evicted(info, evicted=True)
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
             self._objects.keep_end(info, path)
         path.unlink(missing_ok=True)
@@ -340,7 +340,7 @@ class Tier:
         for info in segments:
             self._check_going_on()
             with errors:
-                if info.number in self._state.let_go and self._is_live(info):
+                if info.number in self._state.evicted and self._is_live(info):
                     self._fetch(info)
                     back.append(info)
         errors.tell()
@@ -359,7 +359,7 @@ class Tier:
             if hasher.intdigest() != info.checksum:
                 raise CorruptSegmentError("the object is damaged", path=store.path_of(name), hint=REPAIR)
         self._rows.set_local([info.number], local=True)
-        self._state.set_let_go(info, gone=False)
+        self._state.set_evicted(info, evicted=False)
         self._objects.forget(info)
         self._pool.forget(info.number)
         if not self._is_live(info) and info.number not in {number for number, _, _ in self._manifest.retired()}:
@@ -405,7 +405,7 @@ class Tier:
         for info in lost_objects(self._objects, arrived, read=read, look=self._check_going_on):
             if not self._is_live(info):
                 continue
-            if info.number in self._state.let_go:
+            if info.number in self._state.evicted:
                 self._objects.forget(info)
                 found.append(self._report(info, "the object is damaged or missing", "reported"))
             else:
@@ -419,9 +419,9 @@ class Tier:
 
     def missing(self) -> list[SegmentInfo]:
         """Segments with neither a file nor an object. Raises StoreError."""
-        if not self.has_store or not self._state.let_go:
+        if not self.has_store or not self._state.evicted:
             return []
-        return self._objects.lacking(info for info in self.live() if info.number in self._state.let_go)
+        return self._objects.lacking(info for info in self.live() if info.number in self._state.evicted)
 
     def collect(self, *, grace_us: int = GRACE_US, dry_run: bool = False) -> Collected:
         """Delete stale objects of segments that are at least `grace_us` old by the store's clock, and everything else

@@ -13,7 +13,7 @@ GRACE_US = 24 * 3600 * 1_000_000
 """Minimum age of an unnamed object before it is deleted: the manifest may be about to name a younger one."""
 
 
-def to_let_go(
+def to_evict(
     local: Iterable[tuple[str, SegmentInfo]], arrived: Container[int], keep: KeepLocal, now_us: int, over_bytes: int = 0
 ) -> list[SegmentInfo]:
     """Choose segments whose files to evict, the oldest first.
@@ -22,8 +22,8 @@ def to_let_go(
     others are chosen. over_bytes: free at least this much, whatever `keep` says.
     """
     newest_first = sorted(local, key=lambda each: (each[1].max_timestamp, each[1].number), reverse=True)
-    going: list[SegmentInfo] = []
-    staying: list[SegmentInfo] = []
+    evicted: list[SegmentInfo] = []
+    kept_local: list[SegmentInfo] = []
     kept = Counter[str]()
     for topic, info in newest_first:
         own = keep.topics.get(topic, keep)
@@ -32,12 +32,12 @@ def to_let_go(
         old = own.age_us is not None and now_us - info.max_timestamp > own.age_us
         over = own.bytes is not None and kept[among] > own.bytes
         if info.number in arrived:
-            (going if old or over else staying).append(info)
-    freed = sum(info.size_bytes for info in going)
-    while staying and freed < over_bytes:
-        going.append(staying.pop())
-        freed += going[-1].size_bytes
-    return sorted(going, key=lambda info: (info.max_timestamp, info.number))
+            (evicted if old or over else kept_local).append(info)
+    freed = sum(info.size_bytes for info in evicted)
+    while kept_local and freed < over_bytes:
+        evicted.append(kept_local.pop())
+        freed += evicted[-1].size_bytes
+    return sorted(evicted, key=lambda info: (info.max_timestamp, info.number))
 
 
 def strays(there: Mapping[str, int], named: Container[str], now_us: int, grace_us: int = GRACE_US) -> list[str]:

@@ -95,7 +95,7 @@ class Upkeep:
     def _usage(self, segments: Iterable[SegmentInfo]) -> Usage:
         usage = measure(
             self._layout,
-            segments=sum(s.size_bytes for s in segments if s.number not in self._state.let_go),
+            segments=sum(s.size_bytes for s in segments if s.number not in self._state.evicted),
             waiting=self._quota.waiting(),
         )
         self._quota.quarantine_bytes = usage.quarantine

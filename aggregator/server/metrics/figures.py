@@ -157,7 +157,7 @@ def _whole_catalog(stats: _Facts, context: Context) -> Iterator[Metric]:
 
 def _of_store(store: _Facts) -> Iterator[Metric]:
     """Yield metrics of the object store that contains a catalog's segments."""
-    places = ("arrived", "waiting", "let_go", "leaving")
+    places = ("arrived", "waiting", "evicted", "leaving")
     for name, help_, key in (
         (
             "aggregator_store_segments",

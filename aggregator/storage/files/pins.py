@@ -67,7 +67,7 @@ class Pins:
         self._path, self._read_only = path, read_only
         self._lock = Lock()
         self._counts: Counter[int] = Counter()
-        self._let_go: deque[int] = deque()  # changes whose released pins are not yet subtracted from the counts
+        self._released: deque[int] = deque()  # changes whose released pins are not yet subtracted from the counts
         self._descriptor = -1
         self._file: os.stat_result | None = None
         self._replaced: list[int] = []  # in the writer: previous files of that name, while readers hold locks on them
@@ -115,20 +115,20 @@ class Pins:
 
         The garbage collector may call this in a thread that holds the lock. That thread then applies the release.
         """
-        self._let_go.append(change)
+        self._released.append(change)
         self._settle()
 
     def _settle(self) -> None:
         """Subtract released pins from the counts, unless another thread holds the lock."""
-        while self._let_go and self._lock.acquire(blocking=False):
+        while self._released and self._lock.acquire(blocking=False):
             try:
                 self._count_out()
             finally:
                 self._lock.release()
 
     def _count_out(self) -> None:
-        while self._let_go:
-            change = self._let_go.popleft()
+        while self._released:
+            change = self._released.popleft()
             self._counts[change] -= 1
             if not self._counts[change]:
                 del self._counts[change]

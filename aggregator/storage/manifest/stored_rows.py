@@ -67,7 +67,7 @@ class StoredRows:
         with self._manifest.writing() as db:
             db.executemany("DELETE FROM stored WHERE number = ?", [(number,) for number in numbers])
 
-    def let_go(self) -> tuple[int, int]:
+    def evicted(self) -> tuple[int, int]:
         """The number of live segments without a file on disk, and their bytes."""
         with self._manifest.reading() as db:
             count, size = db.execute(

@@ -227,7 +227,7 @@ class CatalogState:
         self.partitions: dict[int, tuple[Topic, Partition]] = {}
         self.segment_bytes = 0
         """Size of the files of all segments on disk; maintained in a writer only."""
-        self.let_go: dict[int, int] = {}
+        self.evicted: dict[int, int] = {}
         """Segments that are only in the store, and their bytes; maintained in a writer only."""
         for info in contents.topics:
             self.add_topic(info)
@@ -266,7 +266,7 @@ class CatalogState:
         with self.view_lock:
             self.change = max(self.change, change)
             self.segment_bytes -= topic.segments.size_bytes
-            self.segment_bytes += sum(self.let_go.pop(info.number, 0) for info in topic.segments.view())
+            self.segment_bytes += sum(self.evicted.pop(info.number, 0) for info in topic.segments.view())
             topic.segments, topic.schemas, topic.tombstones = SegmentTable(), {}, {}
             size = 0
             for partition in topic.partitions.values():
@@ -381,22 +381,22 @@ class CatalogState:
             topic.segments.remove(retired)
             topic.segments.add(added)
             self.segment_bytes += topic.segments.size_bytes - before
-            self.segment_bytes += sum(self.let_go.pop(number, 0) for number in retired)
+            self.segment_bytes += sum(self.evicted.pop(number, 0) for number in retired)
             for number, index in sealed.items():
                 partition = self.partitions[number][1]
                 partition.sealed_index = index
                 partition.sealing = None
 
-    def set_let_go(self, info: SegmentInfo, *, gone: bool) -> None:
+    def set_evicted(self, info: SegmentInfo, *, evicted: bool) -> None:
         """Record whether a segment's file is gone from disk. Retired segments do not count."""
         with self.view_lock:
             if info.number not in self.partitions[info.partition][0].segments:
                 return
-            if gone and info.number not in self.let_go:
-                self.let_go[info.number] = info.size_bytes
+            if evicted and info.number not in self.evicted:
+                self.evicted[info.number] = info.size_bytes
                 self.segment_bytes -= info.size_bytes
-            elif not gone:
-                self.segment_bytes += self.let_go.pop(info.number, 0)
+            elif not evicted:
+                self.segment_bytes += self.evicted.pop(info.number, 0)
 
     def take_over(
         self, added: dict[int, list[SegmentInfo]], retired: Iterable[int], sealed: dict[int, int], change: int

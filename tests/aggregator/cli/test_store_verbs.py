@@ -40,19 +40,19 @@ def test_examples(command, s3):
 @pytest.mark.usefixtures("quiet")
 def test_there_and_back(command, stored, tmp_path):
     status = command("store", "status", "data", "--json").json
-    assert (status["waiting"]["segments"], status["let_go"]["segments"]) == (2, 0)
+    assert (status["waiting"]["segments"], status["evicted"]["segments"]) == (2, 0)
     assert "not there yet" in command("store", "status", "data").text
     assert command("store", "push", "data").text.startswith("2 segments put, ")
     assert command("store", "push", "data", "--json").json == {"segments": 0, "bytes": 0}
     assert len(objects(tmp_path)) == 2
-    assert command("store", "evict", "data").text == "0 segments let go\n"
+    assert command("store", "evict", "data").text == "0 segments evicted\n"
     assert command("store", "evict", "data", "none", "--keep-local", "bytes=0").status == 2
     gone = command("store", "evict", "data", "--keep-local", "bytes=0", "--json").json
     assert sorted(gone) == [path.as_uri() for path in objects(tmp_path)]
     assert not list(stored.rglob("segments/*/*.esdb"))
     assert command("scan", "data", "clicks", "--count").text == "3\n"
     assert "2 segments" in command("stats", "data").text
-    assert command("stats", "data", "--json").json["store"]["let_go"]["segments"] == 2
+    assert command("stats", "data", "--json").json["store"]["evicted"]["segments"] == 2
     assert command("store", "verify", "data", "--read").text.startswith("data: ok, 2 segments in the store, ")
     assert command("store", "fetch", "data").text == "2 segments fetched\n"
     assert len(list(stored.rglob("segments/*/*.esdb"))) == 2

@@ -26,13 +26,13 @@ def lose_manifest(tmp_path: Path) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize("let_go", [True, False])
-def test_a_lost_manifest(tmp_path, place, let_go):
+@pytest.mark.parametrize("evicted", [True, False])
+def test_a_lost_manifest(tmp_path, place, evicted):
     """A rebuilt manifest covers files and objects and knows where each segment is."""
     with opened(tmp_path, store=place.as_uri(), keep_local={"age": "7d"}) as catalog:
         topic = filled(catalog)
         catalog.store.push()
-        if let_go:
+        if evicted:
             catalog.store.evict(keep_local={"bytes": 10_000})
         before = catalog.store.status()
         filled(catalog, 1)
@@ -45,8 +45,8 @@ def test_a_lost_manifest(tmp_path, place, let_go):
     with opened(tmp_path) as catalog:
         assert rows(catalog.topic("t")) == expected
         after = catalog.store.status()
-        assert [after[k] for k in ("address", "keep_local", "arrived", "let_go")] == [
-            before[k] for k in ("address", "keep_local", "arrived", "let_go")
+        assert [after[k] for k in ("address", "keep_local", "arrived", "evicted")] == [
+            before[k] for k in ("address", "keep_local", "arrived", "evicted")
         ]
         assert after["waiting"]["segments"] == 1
         assert (catalog.problems(), catalog.store.verify(read=True)) == ([], [])
@@ -153,4 +153,4 @@ def test_an_old_copy_of_the_manifest(tmp_path, place):
     shutil.copy(tmp_path / "copy", tmp_path / "data" / "manifest.sqlite")
     with opened(tmp_path) as catalog:
         assert rows(catalog.topic("t")) == expected
-        assert catalog.store.status()["let_go"]["segments"] == 3
+        assert catalog.store.status()["evicted"]["segments"] == 3

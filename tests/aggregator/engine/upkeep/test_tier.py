@@ -98,14 +98,14 @@ def test_segments_go_up_and_down_and_come_back(tmp_path, place):
     for read_only in (False, True):
         with opened(tmp_path, read_only=read_only) as catalog:
             assert rows(catalog.topic("t")) == before
-            assert catalog.store.status()["let_go"]["segments"] == 3
+            assert catalog.store.status()["evicted"]["segments"] == 3
             assert catalog.problems() == []
             assert catalog.verify() == []
             assert catalog.stats()["disk"]["segments"] == 0
     with opened(tmp_path) as catalog:
         assert len(catalog.store.fetch()) == 3
         assert len(files(tmp_path)) == 3
-        assert catalog.store.status()["let_go"]["segments"] == 0
+        assert catalog.store.status()["evicted"]["segments"] == 0
         assert (rows(catalog.topic("t")), catalog.verify()) == (before, [])
 
 
@@ -113,7 +113,7 @@ def test_it_happens_by_itself(tmp_path, place):
     """Sealed segments are uploaded and evicted in the background; a merged one replaces its sources in the store."""
     with opened(tmp_path, store=place.as_uri(), keep_local={"bytes": 0}) as catalog:
         topic = filled(catalog)
-        until(lambda: len(catalog._backend.state.let_go) == 3)
+        until(lambda: len(catalog._backend.state.evicted) == 3)
         before = rows(topic)
         catalog.compact()
         assert rows(topic) == before
@@ -128,7 +128,7 @@ def test_a_topic_that_stays(tmp_path, place):
     with opened(tmp_path, store=place.as_uri(), keep_local=keep) as catalog:
         orders, debug = filled(catalog, 2, "orders"), filled(catalog, 3, "debug")
         gone = {info.number for info in debug._topic.segments.view()}
-        until(lambda: set(catalog._backend.state.let_go) == gone)
+        until(lambda: set(catalog._backend.state.evicted) == gone)
         until(lambda: len(files(tmp_path)) == 2)  # files are deleted after eviction is noted
         assert rows(orders)
         assert catalog.store.evict() == []
@@ -411,7 +411,7 @@ def test_a_crash_between_note_and_deletion(tmp_path, place, monkeypatch):
     assert len(files(tmp_path)) == 3
     catalog.close()
     with opened(tmp_path) as catalog:
-        assert catalog.store.status()["let_go"]["segments"] == 0
+        assert catalog.store.status()["evicted"]["segments"] == 0
         assert catalog.stats()["disk"]["segments"] > 0
         assert len(catalog.store.evict(keep_local={"bytes": 0})) == 3
         assert (files(tmp_path), catalog.topic("t").scan().count()) == ([], 3 * EVENTS)
@@ -558,17 +558,17 @@ def test_a_segment_that_is_merged_while_it_is_let_go(tmp_path, place, monkeypatc
         topic = filled(catalog)
         catalog.store.push()
         tier = catalog._backend.upkeep.tier
-        let_go = tier._let_go
+        evict = tier._evict
 
         def merge_first(info):
             catalog.compact()
-            let_go(info)
+            evict(info)
 
         with monkeypatch.context() as slowly:
-            slowly.setattr(tier, "_let_go", merge_first)
+            slowly.setattr(tier, "_evict", merge_first)
             catalog.store.evict(keep_local={"bytes": 0})
         assert topic.scan().to_table().num_rows == 3 * EVENTS
-        assert (len(files(tmp_path)), catalog.store.status()["let_go"]["segments"]) == (1, 0)
+        assert (len(files(tmp_path)), catalog.store.status()["evicted"]["segments"]) == (1, 0)
 
 
 @pytest.mark.usefixtures("quiet")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggregator.engine.upkeep.tiering import strays, to_let_go
+from aggregator.engine.upkeep.tiering import strays, to_evict
 from aggregator.model import SegmentInfo
 from aggregator.policy import KeepLocal
 
@@ -35,7 +35,7 @@ SEGMENTS = [segment(1, 100), segment(2, 300), segment(3, 200), segment(4, 400)]
 )
 def test_the_oldest_leave_first(keep, over, arrived, gone):
     """The oldest uploaded segments are evicted first, by the limits, and more if the disk lacks space."""
-    chosen = to_let_go([("t", info) for info in SEGMENTS], arrived, KeepLocal(**keep), 500, over)
+    chosen = to_evict([("t", info) for info in SEGMENTS], arrived, KeepLocal(**keep), 500, over)
     assert [info.number for info in chosen] == gone
 
 
@@ -54,7 +54,7 @@ def test_the_oldest_leave_first(keep, over, arrived, gone):
 def test_topics_with_limits_of_their_own(keep, over, gone):
     """Topics with their own limits count separately, all others together. Disk space takes precedence over limits."""
     local = [("odd" if info.number % 2 else "even", info) for info in SEGMENTS]
-    chosen = to_let_go(local, {1, 2, 3, 4}, KeepLocal(**keep), 500, over)
+    chosen = to_evict(local, {1, 2, 3, 4}, KeepLocal(**keep), 500, over)
     assert [info.number for info in chosen] == gone
 
 

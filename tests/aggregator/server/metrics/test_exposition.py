@@ -57,12 +57,12 @@ def test_figures_of_a_store(tmp_path):
     with catalog, RunningServer(catalog, Settings(http=Http(bind="127.0.0.1:0"))) as server:
         catalog.create_topic("t").append([{"space": "a", "timestamp": 1}])
         catalog.seal()
-        until(lambda: catalog.store.status()["let_go"]["segments"] == 1)
+        until(lambda: catalog.store.status()["evicted"]["segments"] == 1)
         with httpx.Client(base_url=server.url) as web:
             found = figures(web)
     assert found["aggregator_store_segments", ("place", "arrived")] == 1
     assert found["aggregator_store_segments", ("place", "waiting")] == 0
-    assert found["aggregator_store_bytes", ("place", "let_go")] > 0
+    assert found["aggregator_store_bytes", ("place", "evicted")] > 0
     assert found["aggregator_store_pushed_segments_total",] == 1
     assert found["aggregator_store_requests_total", ("kind", "puts")] >= 1
     assert found["aggregator_store_traffic_bytes_total", ("way", "up")] > 0
@@ -280,7 +280,7 @@ def known(page):
     """The names of all samples, with their labels."""
     found = {"up": {"job", "instance"}}
     found |= {name: {"instance"} for _, name, _, _ in module._of_follower(Following("http://a").lag(0))}
-    stored = {key: {"segments": 0, "bytes": 0} for key in ("arrived", "waiting", "let_go", "leaving")}
+    stored = {key: {"segments": 0, "bytes": 0} for key in ("arrived", "waiting", "evicted", "leaving")}
     stored |= {"cache": {"bytes": 0, "hits": 0, "misses": 0}, "requests": {}, "shipping": None}
     for family in [*module._of_store(stored), *text_string_to_metric_families(page)]:
         for sample in family.samples:
