@@ -278,7 +278,7 @@ class BulkLoad:
             known = batch.known_to(place)
             if known is not None:
                 outcome.append(self._duplicate(place, known))
-            elif place.unsealed.pieces or place.sealing is not None:
+            elif place.memtable.batches or place.sealing is not None:
                 outcome.append(_BUSY)
             elif staged and place.next_index > staged[0].info.first_index:
                 outcome.append(_STALE)

@@ -34,7 +34,7 @@ from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.row_indexes import RowIndexes
 from aggregator.storage.segments.table import SegmentTable, SegmentView
-from aggregator.storage.state.state import CatalogState, Partition, SchemaSet, Snapshot, Topic, UnsealedPart
+from aggregator.storage.state.state import CatalogState, MemtableView, Partition, SchemaSet, Snapshot, Topic
 from aggregator.storage.state.streams import Stream, StreamIndex
 
 AT_ONCE = 16
@@ -275,7 +275,7 @@ class ManyEngine(ReaderEngine):
             SchemaSet(schemas, topic.info.indexes, topic.binary_keys),
             tuple((here(i, p), f"{self.names[i]}/{name}") for i, each in taken for p, name in each.partitions),
             self._segments(topic.info.name, taken),
-            tuple(UnsealedPart(here(i, u.partition), u.pieces, u.owner) for i, each in taken for u in each.unsealed),
+            tuple(MemtableView(here(i, u.partition), u.batches, u.owner) for i, each in taken for u in each.memtables),
             {(here(i, p), space): cuts for i, each in taken for (p, space), cuts in each.tombstones.items()},
             {here(i, p): holes for i, each in taken for p, holes in each.holes.items()},
         )

@@ -88,15 +88,17 @@ def _unsealed(partition: Partition) -> Facts:
         "first_index": partition.visible_end,
         "end_index": partition.visible_end,
     }
-    for part in (partition.sealing, partition.unsealed):
-        if part is None or not part.pieces:
+    for part in (partition.sealing, partition.memtable):
+        if part is None or not part.batches:
             continue
         facts["unsealed_rows"] += part.rows
         facts["unsealed_bytes"] += part.size_bytes
-        facts["first_index"] = min(facts["first_index"], part.pieces[0].first_index)
+        facts["first_index"] = min(facts["first_index"], part.batches[0].first_index)
         if facts["oldest_unsealed_us"] is None:
             facts["oldest_unsealed_us"] = part.oldest_us
-        _widen(facts, "timestamp", min(p.min_timestamp for p in part.pieces), max(p.max_timestamp for p in part.pieces))
+        _widen(
+            facts, "timestamp", min(p.min_timestamp for p in part.batches), max(p.max_timestamp for p in part.batches)
+        )
     return facts
 
 

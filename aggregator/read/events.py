@@ -76,7 +76,7 @@ class TopicEvents:
     def most_events(self) -> int:
         """Number of events, including hidden ones."""
         sealed = sum(info.rows for info in self._snapshot.segments)
-        return sealed + sum(len(piece.batch) for part in self._snapshot.unsealed for piece in part.pieces)
+        return sealed + sum(len(batch.events) for part in self._snapshot.memtables for batch in part.batches)
 
     def _asked(self, **options: Any) -> Scan:
         return Scan(lambda partition: (self._snapshot, Kept()), self._pool, Question(**options))
@@ -135,9 +135,9 @@ class TopicEvents:
                 return None
             tables.append(found)
         columns = [*names, "timestamp"] if timed else list(names)
-        for part in self._snapshot.unsealed:
-            for piece in part.pieces:
-                rows = pa.Table.from_batches([piece.batch]).select(columns)
+        for part in self._snapshot.memtables:
+            for batch in part.batches:
+                rows = pa.Table.from_batches([batch.events]).select(columns)
                 tables.append(rows.append_column(count_name, pa.array(np.ones(len(rows), np.int64))))
         return pa.concat_tables(tables) if tables else None
 

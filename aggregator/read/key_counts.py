@@ -52,10 +52,10 @@ def _read(scan: Callable[..., Scan], column: str) -> dict[Any, int]:
 
 
 def _add_unsealed(snapshot: Snapshot, column: str, counts: Counter[Any]) -> None:
-    for part in snapshot.unsealed:
-        for piece in part.pieces:
-            if column in piece.batch.schema.names:
-                _add(piece.batch.column(column), counts)
+    for part in snapshot.memtables:
+        for batch in part.batches:
+            if column in batch.events.schema.names:
+                _add(batch.events.column(column), counts)
 
 
 def _add(column: pa.Array, counts: Counter[Any]) -> None:

@@ -20,8 +20,8 @@ from aggregator.model import RECORD_INDEX
 from aggregator.read.query import Question
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS, WINDOW_ROWS
 from aggregator.read.view import View
+from aggregator.storage.memtable.batch import I64, SchemaPlaces
 from aggregator.storage.memtable.lookup import Lookup, Rows
-from aggregator.storage.memtable.piece import I64, SchemaPlaces
 from aggregator.storage.state.state import Snapshot
 from esformat.parts import can_hold, have_key
 
@@ -66,19 +66,19 @@ class Group:
     @property
     def first_index(self) -> int:
         """The first record index, if there is one partition."""
-        return self.lookups[0].pieces[0].first_index
+        return self.lookups[0].batches[0].first_index
 
     @property
     def last_index(self) -> int:
         """The last record index, if there is one partition."""
-        return self.lookups[-1].pieces[-1].end_index - 1
+        return self.lookups[-1].batches[-1].end_index - 1
 
     @property
     def row_bytes(self) -> int:
         """Approximate size of a row."""
-        pieces = [piece for lookup in self.lookups for piece in lookup.pieces]
-        sample = pieces[:: max(1, len(pieces) // SAMPLED)]
-        return sum(piece.size_bytes for piece in sample) // max(1, sum(piece.rows for piece in sample))
+        batches = [batch for lookup in self.lookups for batch in lookup.batches]
+        sample = batches[:: max(1, len(batches) // SAMPLED)]
+        return sum(batch.size_bytes for batch in sample) // max(1, sum(batch.rows for batch in sample))
 
     def bound(self, question: Question) -> int:
         """The bound for a `Source`."""
@@ -96,13 +96,13 @@ def lookup_groups(snapshot: Snapshot, question: Question, *, together: bool = Fa
     schemas = SchemaPlaces()
     apart = question.space is None or question.by_index
     together = together and not snapshot.tombstones
-    parts = [part for part in snapshot.unsealed if question.partition in (None, part.partition)]
+    parts = [part for part in snapshot.memtables if question.partition in (None, part.partition)]
     for part in sorted(parts, key=lambda part: part.partition):
         for lookup in part.lookups():
             times = lookup.min_timestamp, lookup.max_timestamp
-            if question.overlap(times, (lookup.pieces[0].first_index, lookup.pieces[-1].end_index - 1)):
+            if question.overlap(times, (lookup.batches[0].first_index, lookup.batches[-1].end_index - 1)):
                 owner = -len(found) - 1 if apart else 0 if together else part.partition
-                key = (schemas.place(lookup.pieces[0].schema), owner)
+                key = (schemas.place(lookup.batches[0].schema), owner)
                 found.setdefault(key, []).append((part.partition, lookup))
     return [Group(tuple(lookup for _, lookup in some), tuple(number for number, _ in some)) for some in found.values()]
 
@@ -113,7 +113,7 @@ def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str
     partition: the name, or the names of several by number: then PLACE is an additional last column.
     """
     question = view.question
-    present = group.lookups[0].pieces[0].batch.schema
+    present = group.lookups[0].batches[0].events.schema
     space = question.space
     if space is not None and not _may_be_held(group, space):
         return
@@ -153,7 +153,7 @@ def most_of_space(group: Group, space: bytes) -> int:
 
 def _may_be_held(group: Group, space: bytes) -> bool:
     """Whether batches may contain a space. If spaces are text, its bytes must be text."""
-    kind = group.lookups[0].pieces[0].schema.schema.arrow.field("space").type
+    kind = group.lookups[0].batches[0].schema.schema.arrow.field("space").type
     if pa.types.is_binary(kind):
         return True
     try:

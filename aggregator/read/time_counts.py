@@ -37,7 +37,7 @@ def histogram_of(
 def time_bounds(snapshot: Snapshot, segments: Iterable[SegmentInfo]) -> tuple[int, int] | None:
     """The first and the last time of segments and of all unsealed events; None if there are none."""
     known = [(info.min_timestamp, info.max_timestamp) for info in segments]
-    known += [(piece.min_timestamp, piece.max_timestamp) for part in snapshot.unsealed for piece in part.pieces]
+    known += [(batch.min_timestamp, batch.max_timestamp) for part in snapshot.memtables for batch in part.batches]
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
 

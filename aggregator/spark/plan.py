@@ -20,11 +20,11 @@ from aggregator.read.query import Question
 from aggregator.read.view import View
 from aggregator.spark.replaced import KEY_COLUMNS, RowKey, Share, key_of, opened_now, place_of
 from aggregator.storage.files.layout import Layout
-from aggregator.storage.memtable.piece import Piece
+from aggregator.storage.memtable.batch import MemtableBatch
 from aggregator.storage.segments.table import Bounds as TableBounds
 from aggregator.storage.segments.table import SegmentView
 from aggregator.storage.state.schema import union_schema
-from aggregator.storage.state.state import Snapshot, UnsealedPart
+from aggregator.storage.state.state import MemtableView, Snapshot
 from aggregator.storage.state.tombstones import Hidden, hidden_in
 from esformat import Segment
 from esformat.parts import EventSchema, default_schema
@@ -179,7 +179,7 @@ def plan_tasks(
         tasks.append(tuple(task))
     fresh = (
         batch
-        for part in snapshot.unsealed
+        for part in snapshot.memtables
         if part.partition in names
         for batch in _unsealed(snapshot, part, names[part.partition], spans[part.partition], request)
     )
@@ -230,17 +230,17 @@ def _hidden(snapshot: Snapshot, info: SegmentInfo) -> tuple[tuple[bytes, tuple[C
 
 
 def _unsealed(
-    snapshot: Snapshot, part: UnsealedPart, name: str, span: tuple[int, int] | None, request: Request
+    snapshot: Snapshot, part: MemtableView, name: str, span: tuple[int, int] | None, request: Request
 ) -> Iterator[pa.RecordBatch]:
     """Yield the matching unsealed events of a partition."""
     hidden = hidden_in(snapshot.tombstones, part.partition)
-    groups: dict[int, list[Piece]] = {}
-    for piece in part.pieces:
-        if span is None or (piece.first_index < span[1] and piece.end_index > span[0]):
-            groups.setdefault(piece.schema.number, []).append(piece)
-    for pieces in groups.values():
-        table = pa.Table.from_batches([piece.batch for piece in pieces])
-        column = pa.array(np.concatenate([piece.record_indexes() for piece in pieces]))
+    groups: dict[int, list[MemtableBatch]] = {}
+    for batch in part.batches:
+        if span is None or (batch.first_index < span[1] and batch.end_index > span[0]):
+            groups.setdefault(batch.schema.number, []).append(batch)
+    for batches in groups.values():
+        table = pa.Table.from_batches([batch.events for batch in batches])
+        column = pa.array(np.concatenate([batch.record_indexes() for batch in batches]))
         table = table.append_column(pa.field(RECORD_INDEX, pa.int64(), nullable=False), column)
         found = request.answers(request.shaped(_between(table, span), name, hidden))
         if len(found):

@@ -154,9 +154,9 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for info in snapshot.segments.select(Bounds(partition=partition)):
             load = _indexes_of(self._catalog(), info)
             yield Span(info.first_index, info.last_index + 1, info.rows, info.size_bytes, load)
-        for part in snapshot.unsealed:
-            for piece in part.pieces if part.partition == partition else ():
-                yield Span(piece.first_index, piece.end_index, piece.rows, piece.size_bytes, piece.record_indexes)
+        for part in snapshot.memtables:
+            for batch in part.batches if part.partition == partition else ():
+                yield Span(batch.first_index, batch.end_index, batch.rows, batch.size_bytes, batch.record_indexes)
 
     # ------------------------------------------------------------ reading
 

@@ -17,7 +17,7 @@ from aggregator.engine.backend import Backend
 from aggregator.lql.parse.tree import Source
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.storage.segments.pool import SegmentPool
-from aggregator.storage.state.state import Snapshot, UnsealedPart
+from aggregator.storage.state.state import MemtableView, Snapshot
 from aggregator.storage.state.streams import Stream
 from aggregator.storage.state.tombstones import Hidden, count_hidden, hidden_in, without_hidden
 
@@ -62,7 +62,7 @@ def shares_of(pool: SegmentPool, snapshot: Snapshot, wanted: set[str]) -> Iterat
         hidden = {name.encode(): every[name.encode()] for name in wanted if name.encode() in every} if every else {}
         for info in segments.get(number, ()):
             yield from _sealed(pool, snapshot, info, wanted, hidden)
-        for part in snapshot.unsealed:
+        for part in snapshot.memtables:
             if part.partition == number:
                 yield from _unsealed(snapshot, part, wanted, hidden)
 
@@ -72,9 +72,9 @@ def record_bytes(info: SegmentInfo) -> float:
     return info.size_bytes / info.rows
 
 
-def unsealed_record_bytes(part: UnsealedPart) -> float:
+def unsealed_record_bytes(part: MemtableView) -> float:
     """Average bytes per unsealed record of a partition."""
-    return sum(piece.size_bytes for piece in part.pieces) / sum(piece.rows for piece in part.pieces)
+    return sum(batch.size_bytes for batch in part.batches) / sum(batch.rows for batch in part.batches)
 
 
 def _sealed(
@@ -99,14 +99,14 @@ def _sealed(
         yield Share(snapshot.topic.name, name, info.number, left, left * record_bytes(info), low, high)
 
 
-def _unsealed(snapshot: Snapshot, part: UnsealedPart, wanted: set[str], hidden: Hidden) -> Iterator[Share]:
+def _unsealed(snapshot: Snapshot, part: MemtableView, wanted: set[str], hidden: Hidden) -> Iterator[Share]:
     tables = []
-    for piece in part.pieces:
+    for batch in part.batches:
         table = pa.table(
             {
-                "space": piece.batch.column("space"),
-                "timestamp": piece.batch.column("timestamp").cast(pa.int64()),
-                RECORD_INDEX: piece.record_indexes(),
+                "space": batch.events.column("space"),
+                "timestamp": batch.events.column("timestamp").cast(pa.int64()),
+                RECORD_INDEX: batch.record_indexes(),
             }
         )
         tables.append(without_hidden(table, hidden))

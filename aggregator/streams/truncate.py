@@ -162,7 +162,7 @@ def _sources(pool: SegmentPool, snapshot: Snapshot, streams: _Streams, stop_us: 
             for info in snapshot.segments.select(question):
                 read = partial(segment_batches, pool, info, view, str(number))
                 yield Source(info.min_timestamp, number, partial(shaped, read, record_bytes(info)))
-            for part in snapshot.unsealed:
+            for part in snapshot.memtables:
                 for lookup in part.lookups() if part.partition == number else ():
                     size = unsealed_record_bytes(part)
                     read = partial(unsealed_batches, Group((lookup,), (number,)), view, str(number))
@@ -203,7 +203,7 @@ def _ends(snapshot: Snapshot) -> dict[int, int]:
     """The record index after the last record in each partition of the snapshot."""
     ends: dict[int, int] = {}
     places = [(info.partition, info.last_index + 1) for info in snapshot.segments]
-    places += [(part.partition, piece.end_index) for part in snapshot.unsealed for piece in part.pieces[-1:]]
+    places += [(part.partition, batch.end_index) for part in snapshot.memtables for batch in part.batches[-1:]]
     for number, end in places:
         ends[number] = max(end, ends.get(number, 0))
     return ends

@@ -490,6 +490,6 @@ def test_sealing_by_itself(catalog, roll):
     """Background sealing follows rows, bytes and age, also of an idle partition; memory is released."""
     topic = catalog.create_topic("t", roll=roll)
     topic.append([{"space": "a", "timestamp": number} for number in range(10)])
-    until(lambda: len(topic._topic.segments) == 1 and not topic._topic.partitions["0"].unsealed.rows)
+    until(lambda: len(topic._topic.segments) == 1 and not topic._topic.partitions["0"].memtable.rows)
     assert topic.scan().count() == 10
     until(lambda: not catalog._backend.budget.held_bytes)  # released right after the segment exists

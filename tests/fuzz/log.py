@@ -73,7 +73,7 @@ def _replay(kind: FrameKind, count: bytes, body: bytes) -> None:
     replay.take(Frame(0, head, memoryview(body)))
     _, partition = state.partitions[number]
     assert replay.unreadable or kind == FrameKind.DEFINITION or partition.next_index == sum(count)
-    for piece in partition.unsealed.pieces:
-        assert len(piece.batch) == piece.end_index - piece.first_index
-        piece.batch.validate(full=True)
-        piece.batch.drop_columns(["timestamp"]).to_pylist()  # times may be beyond Python's range
+    for batch in partition.memtable.batches:
+        assert len(batch.events) == batch.end_index - batch.first_index
+        batch.events.validate(full=True)
+        batch.events.drop_columns(["timestamp"]).to_pylist()  # times may be beyond Python's range

@@ -21,8 +21,8 @@ from aggregator.errors import OverloadedError, SequenceConflictError
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.storage.log.entry import PASSED, Entry
 from aggregator.storage.log.frame import EventsPrefix, plain_prefix
+from aggregator.storage.memtable.batch import MemtableBatch
 from aggregator.storage.memtable.memtable import MERGED, SMALL_BYTES
-from aggregator.storage.memtable.piece import Piece
 from aggregator.storage.parts import Storage
 from aggregator.storage.state.schema import choose_schema, newest_of_families, widened
 from aggregator.storage.state.state import Partition, Topic
@@ -54,8 +54,8 @@ class _Batch(Entry):
     """A batch on its way into the log, with the steps that the log's leader takes, in their order."""
 
     __slots__ = (
-        "_digest", "_events", "_ingest", "_key", "_limits", "_note", "_piece", "_schema", "_topic", "due", "into",
-        "known", "reserved",
+        "_digest", "_events", "_ingest", "_key", "_limits", "_memtable_batch", "_note", "_schema", "_topic", "due",
+        "into", "known", "reserved",
     )  # fmt: skip
 
     def __init__(
@@ -83,7 +83,7 @@ class _Batch(Entry):
         """Set the events and reserve memory for them. Raises InvalidEventError, OverloadedError."""
         ingest, stored, size = self._ingest, message.stored, len(message.stored)
         ingest.quota.check_size(size)
-        self._piece = Piece(
+        self._memtable_batch = MemtableBatch(
             0, self._schema, stored, message.rows, message.min_timestamp, message.max_timestamp, size, ingest.clock()
         )
         self._digest = digest
@@ -131,15 +131,15 @@ class _Batch(Entry):
 
     def publish(self) -> None:
         """Make it visible to readers."""
-        partition, piece = self.into, self._piece
+        partition, batch = self.into, self._memtable_batch
         if self._key is not None:
             partition.keep_producer(
                 ProducerEntry(partition.number, *self._key, self._digest, self.first_index, self.count, self._note)
             )
-        piece.first_index = self.first_index
-        rows, size = self._ingest.show(partition, piece)
+        batch.first_index = self.first_index
+        rows, size = self._ingest.show(partition, batch)
         most_rows, most_bytes = self._limits
-        self.due = _passes(most_rows, rows, piece.rows) or _passes(most_bytes, size, piece.size_bytes)
+        self.due = _passes(most_rows, rows, batch.rows) or _passes(most_bytes, size, batch.size_bytes)
 
 
 class SmallBatch(_Batch):
@@ -210,11 +210,11 @@ class Ingest:
         self._given: dict[int, list[_Given]] = {}  # by topic, the latest first
         self._ordering = Lock()  # held while one of those lists changes
 
-    def show(self, partition: Partition, piece: Piece) -> tuple[int, int]:
+    def show(self, partition: Partition, batch: MemtableBatch) -> tuple[int, int]:
         """Make a batch visible and count it; called by the log's leader. Return the rows and bytes unsealed before."""
-        before = self._state.publish(partition, piece)
-        self.appended_rows += piece.rows
-        self.appended_bytes += piece.size_bytes
+        before = self._state.publish(partition, batch)
+        self.appended_rows += batch.rows
+        self.appended_bytes += batch.size_bytes
         return before
 
     def append(
@@ -356,7 +356,7 @@ class Ingest:
 
     def _tidy(self, batch: _Batch) -> None:
         """After an append: merge small batches in memory, and wake the scheduler if the partition became due."""
-        if batch.into.unsealed.alike >= MERGED:
+        if batch.into.memtable.alike >= MERGED:
             with contextlib.suppress(MemoryError):  # the batch is stored; the small ones then stay separate
                 self._state.put_together(batch.into)
         if batch.due:

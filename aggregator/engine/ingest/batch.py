@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggregator.engine.ingest.fingerprint import fingerprint, fingerprint_of, is_told_by_bytes, told_of
-from aggregator.storage.memtable.piece import times_of
+from aggregator.storage.memtable.batch import times_of
 from esformat import InvalidEventError
 from esformat.parts import EventSchema, check_table, message_writer, to_arrow
 

@@ -343,11 +343,11 @@ class ConsistencyCheck:
             aside = set_aside(self._layout, path)
             self._report(path, f"it is newer than the manifest, but {error.message}", f"{SET_ASIDE}: {aside.name}")
             return
-        partitions = {number: partition.unsealed for number, (_, partition) in self._state.partitions.items()}
+        partitions = {number: partition.memtable for number, (_, partition) in self._state.partitions.items()}
         logged = {
-            number: (unsealed.pieces[0].first_index, unsealed.end_index)
-            for number, unsealed in partitions.items()
-            if unsealed.pieces
+            number: (memtable.batches[0].first_index, memtable.end_index)
+            for number, memtable in partitions.items()
+            if memtable.batches
         }
         self.is_old_copy = True
         restored = restore(facts, change, self._state, self._manifest, logged)

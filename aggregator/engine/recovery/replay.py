@@ -17,7 +17,7 @@ from aggregator.storage.log.frame import EventsPrefix, FrameKind
 from aggregator.storage.log.recovery import Recovered, recover
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.manifest.facts import stored_magnitudes
-from aggregator.storage.memtable.piece import make_piece
+from aggregator.storage.memtable.batch import make_batch
 from aggregator.storage.state.state import CatalogState
 from esformat.parts import EventSchema
 
@@ -73,16 +73,16 @@ class Replay:
             lost = partition.outside_holes(partition.visible_end, head.first_index)
             self.missing += ((head.partition, *span) for span in lost)
         message = pa.py_buffer(frame.body[start:])
-        batch = _batch(message, schema.schema.arrow)
-        if len(batch) != head.count:
-            raise CorruptLogError(f"a frame of {head.count} events has {len(batch)}")
-        piece = make_piece(head.first_index, schema, batch, message.size, self._clock())
+        events = _batch(message, schema.schema.arrow)
+        if len(events) != head.count:
+            raise CorruptLogError(f"a frame of {head.count} events has {len(events)}")
+        batch = make_batch(head.first_index, schema, events, message.size, self._clock())
         if head.first_index < partition.visible_end:  # a segment has it, except for erased events at its end
-            piece = piece.from_index(partition.visible_end)
-        self._state.publish(partition, piece)
+            batch = batch.from_index(partition.visible_end)
+        self._state.publish(partition, batch)
         self._state.put_together(partition)
-        self.events += piece.rows
-        self.size_bytes += piece.size_bytes
+        self.events += batch.rows
+        self.size_bytes += batch.size_bytes
 
     def _define(self, facts: dict[str, Any]) -> None:
         if self._state.is_deleted(facts["topic_number"]):

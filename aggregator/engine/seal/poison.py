@@ -74,12 +74,12 @@ class Quarantine:
 
         If they cannot be separated from hidden events, all are dropped, and a problem is reported. Raises OSError.
         """
-        batches = [with_indexes(piece) for piece in poison.pieces]
-        first, last = poison.pieces[0], poison.pieces[-1]
+        batches = [with_indexes(batch) for batch in poison.batches]
+        first, last = poison.batches[0], poison.batches[-1]
         try:
             left = without_hidden(batches, hidden)
         except CorruptLogError as error:
-            rows = sum(piece.rows for piece in poison.pieces)
+            rows = sum(batch.rows for batch in poison.batches)
             self._report_lost(topic, partition, rows, (first.first_index, last.end_index - 1), error)
             return None
         if not left:

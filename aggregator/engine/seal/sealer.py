@@ -30,12 +30,12 @@ from aggregator.engine.seal.isolation import Isolation
 from aggregator.engine.seal.marks import SealingMarks
 from aggregator.engine.seal.poison import Quarantine
 from aggregator.engine.seal.process import POSSIBLE, SealingProcess
-from aggregator.engine.seal.table import families, plain_piece, sealing_table
+from aggregator.engine.seal.table import families, plain_batch, sealing_table
 from aggregator.errors import LogFailedError, ManifestFailedError
 from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, SegmentInfo, TopicInfo, newest_notes
 from aggregator.storage.manifest import Edit
-from aggregator.storage.memtable.memtable import Unsealed
-from aggregator.storage.memtable.piece import Piece
+from aggregator.storage.memtable.batch import MemtableBatch
+from aggregator.storage.memtable.memtable import Memtable
 from aggregator.storage.parts import Storage
 from aggregator.storage.segments.file import TopicTemplates, write_segment
 from aggregator.storage.state.state import Partition, Topic
@@ -124,14 +124,14 @@ class Sealer:
         with self._state.view_lock:
             found = []
             for number, (topic, partition) in self._state.partitions.items():
-                oldest = partition.unsealed.oldest_us
+                oldest = partition.memtable.oldest_us
                 if oldest is not None and partition.sealing is None:
                     roll = topic.info.roll
                     found.append(
                         Load(
                             number,
-                            partition.unsealed.rows,
-                            partition.unsealed.size_bytes,
+                            partition.memtable.rows,
+                            partition.memtable.size_bytes,
                             oldest,
                             roll.rows,
                             self.roll_bytes(topic),
@@ -188,12 +188,12 @@ class Sealer:
                 sealed()
         return written
 
-    def _seal(self, topic: Topic, partition: Partition, frozen: Unsealed, threads: int | None) -> list[SegmentInfo]:
+    def _seal(self, topic: Topic, partition: Partition, frozen: Memtable, threads: int | None) -> list[SegmentInfo]:
         end = self._end_of(partition, frozen)
         producers = _producers_to_keep(partition, end)
         written = self._written.get(partition.number)
         if written is None:
-            with self._marks.sealing(partition.number, frozen.pieces[0].first_index):
+            with self._marks.sealing(partition.number, frozen.batches[0].first_index):
                 written = self._write_or_set_aside(topic, partition, frozen, producers, threads)
             self._written[partition.number] = written
 
@@ -218,10 +218,10 @@ class Sealer:
         self.release_log()
         return written.segments
 
-    def _end_of(self, partition: Partition, frozen: Unsealed) -> int:
+    def _end_of(self, partition: Partition, frozen: Memtable) -> int:
         """The record index up to which sealing these events reaches: unreadable events that follow are skipped."""
         with self._state.view_lock:
-            following = partition.unsealed.pieces
+            following = partition.memtable.batches
             if not following or following[0].first_index >= partition.unreadable_end:
                 return max(frozen.end_index, partition.unreadable_end)
         return frozen.end_index
@@ -239,23 +239,23 @@ class Sealer:
         self,
         topic: Topic,
         partition: Partition,
-        frozen: Unsealed,
+        frozen: Memtable,
         producers: Sequence[ProducerEntry],
         threads: int | None,
     ) -> _Written:
         """Write events to segments, and those that cannot be sealed to quarantined batches."""
 
         def write(
-            pieces: Sequence[Piece], schemas: Iterable[SchemaInfo], by: _Write | None = self._write_segment
+            batches: Sequence[MemtableBatch], schemas: Iterable[SchemaInfo], by: _Write | None = self._write_segment
         ) -> list[SegmentInfo]:
-            return self._write(topic, partition, pieces, schemas, producers, threads, by=by or self._write_here)
+            return self._write(topic, partition, batches, schemas, producers, threads, by=by or self._write_here)
 
         number = partition.number
-        if POSSIBLE and self._marks.times_ended(number, frozen.pieces[0].first_index) >= MOST_ENDS:
+        if POSSIBLE and self._marks.times_ended(number, frozen.batches[0].first_index) >= MOST_ENDS:
             with closing(SealingProcess(self._layout)) as process:  # which may end any number of times
                 return self._set_aside(topic, partition, frozen, producers, partial(write, by=process.write_segment))
         try:
-            return _Written(write(frozen.pieces, tuple(topic.schemas.values())))
+            return _Written(write(frozen.batches, tuple(topic.schemas.values())))
         except NOT_THE_DATA:
             raise
         except Exception as error:
@@ -269,32 +269,32 @@ class Sealer:
         self,
         topic: Topic,
         partition: Partition,
-        frozen: Unsealed,
+        frozen: Memtable,
         producers: Sequence[ProducerEntry],
-        write: Callable[[Sequence[Piece], Iterable[SchemaInfo]], list[SegmentInfo]],
+        write: Callable[[Sequence[MemtableBatch], Iterable[SchemaInfo]], list[SegmentInfo]],
     ) -> _Written:
         """Find the events that cannot be sealed; write them to quarantine, and the rest to segments."""
 
-        def seal(pieces: Sequence[Piece]) -> list[SegmentInfo]:
-            return write(pieces, [piece.schema for piece in pieces])  # not newer schemas, which may be at fault
+        def seal(batches: Sequence[MemtableBatch]) -> list[SegmentInfo]:
+            return write(batches, [batch.schema for batch in batches])  # not newer schemas, which may be at fault
 
-        def attempt(pieces: Sequence[Piece]) -> Exception | None:
+        def attempt(batches: Sequence[MemtableBatch]) -> Exception | None:
             if self.stopping:
                 raise ClosedError("the catalog is being closed", path=str(self._layout.root))
             try:
-                self._discard(seal(pieces))
+                self._discard(seal(batches))
             except NOT_THE_DATA:
                 raise
             except Exception as error:  # noqa: BLE001  stored with the events as the reason
                 return error.with_traceback(None)
             return None
 
-        isolation = Isolation(attempt, lambda error: self._check_system(topic, partition, error), plain_piece)
-        isolation.run(frozen.pieces)
+        isolation = Isolation(attempt, lambda error: self._check_system(topic, partition, error), plain_batch)
+        isolation.run(frozen.batches)
         written = _Written([])
         try:
             try:
-                written.segments.extend(seal([piece for group in isolation.sealable for piece in group]))
+                written.segments.extend(seal([batch for group in isolation.sealable for batch in group]))
             except NOT_THE_DATA:
                 raise
             except Exception:  # noqa: BLE001  each group was tried, but not all together
@@ -302,8 +302,8 @@ class Sealer:
                     written.segments.extend(seal(group))
             hidden, now = hidden_in(topic.tombstones, partition.number), self.clock()
             for poison in isolation.poison:
-                batch = self.quarantine.write(topic, partition, poison, hidden, producers, now)
-                written.quarantined.extend([] if batch is None else [batch])
+                quarantined = self.quarantine.write(topic, partition, poison, hidden, producers, now)
+                written.quarantined.extend([] if quarantined is None else [quarantined])
         except BaseException:
             self._discard(written.segments)
             self.quarantine.discard(written.quarantined)
@@ -314,7 +314,7 @@ class Sealer:
     def _check_system(self, topic: Topic, partition: Partition, error: Exception) -> None:
         """Raise the error if not even a plain event can be sealed: then the events are not at fault."""
         info = SchemaInfo(0, topic.info.number, 0, make_schema(pa.schema([]), (), binary_keys=topic.binary_keys))
-        plain = plain_piece(info)
+        plain = plain_batch(info)
         assert plain is not None
         by = self._write_segment or self._write_here
         try:
@@ -326,7 +326,7 @@ class Sealer:
         self,
         topic: Topic,
         partition: Partition,
-        pieces: Sequence[Piece],
+        batches: Sequence[MemtableBatch],
         schemas: Iterable[SchemaInfo],
         producers: Sequence[ProducerEntry],
         threads: int | None,
@@ -337,11 +337,11 @@ class Sealer:
         numbers: list[int] = []
         hidden = hidden_in(topic.tombstones, partition.number)
         try:
-            for schema, batches in families(pieces, schemas):
+            for schema, record_batches in families(batches, schemas):
                 number = self.take_number()
                 numbers.append(number)
                 info = by(
-                    self._layout.segment(number), batches, number=number, topic=topic.info,
+                    self._layout.segment(number), record_batches, number=number, topic=topic.info,
                     partition=(partition.number, partition.name), schema=schema, producers=producers,
                     now_us=self.clock(), threads=threads, hidden=hidden,
                 )  # fmt: skip

@@ -81,9 +81,9 @@ class Ages:
             found = []
             for number, (_, partition) in self._state.partitions.items():
                 end = partition.visible_end
-                pieces = partition.unsealed.pieces
-                if pieces and end != self._ends.get(number):
-                    found.append(pieces[-1].max_timestamp)
+                batches = partition.memtable.batches
+                if batches and end != self._ends.get(number):
+                    found.append(batches[-1].max_timestamp)
                 self._ends[number] = end
             return found
 

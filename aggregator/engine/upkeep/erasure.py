@@ -234,16 +234,16 @@ def _reaches_unsealed(partition: Partition, cut: Cut) -> bool:
         return False
     if cut.erases:
         return True
-    parts = [part for part in (partition.sealing, partition.unsealed) if part is not None]
+    parts = [part for part in (partition.sealing, partition.memtable) if part is not None]
     return any(
-        piece.first_index < cut.end_index and piece.min_timestamp <= cut.time_us
+        batch.first_index < cut.end_index and batch.min_timestamp <= cut.time_us
         for part in parts
-        for piece in list(part.pieces)
+        for batch in list(part.batches)
     )
 
 
 def _may_hold(topic: Topic, partition: Partition, space: bytes) -> bool:
     """Whether unsealed events or segments of a partition may contain a space. Called under the view lock."""
-    if partition.unsealed.pieces or partition.sealing is not None:
+    if partition.memtable.batches or partition.sealing is not None:
         return True
     return bool(topic.segments.view().select(Bounds(space=space, partition=partition.number)))

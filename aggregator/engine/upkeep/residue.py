@@ -34,7 +34,7 @@ def look_for(
 
     Raises OSError, esformat.CorruptSegmentError for a segment, CorruptLogError for a batch that cannot be read.
     """
-    batches = [piece.batch for part in snapshot.unsealed for piece in part.pieces]
+    batches = [batch.events for part in snapshot.memtables for batch in part.batches]
     partitions = {number for number, _ in snapshot.partitions}
     stored = {each.number: each for each in StoredRows(manifest).all()}
     retired = [  # read before the search: the snapshot has those merged meanwhile

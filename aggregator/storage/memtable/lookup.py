@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.storage.memtable.piece import I64, Piece, times_of, writer_of
+from aggregator.storage.memtable.batch import I64, MemtableBatch, times_of, writer_of
 from aggregator.storage.memtable.space_index import SpaceIndex
 
 FEW_RUNS = 16
@@ -30,16 +30,16 @@ SHORT_RUN = 64
 
 
 class Lookup:
-    """Rows of several pieces of one schema, numbered from 0 over all of them, by space and by time.
+    """Rows of several batches of one schema, numbered from 0 over all of them, by space and by time.
 
-    Cheap to create: the pieces' columns are combined on first use.
+    Cheap to create: the batches' columns are combined on first use.
     """
 
-    def __init__(self, pieces: tuple[Piece, ...]) -> None:
-        self.pieces = pieces
-        self.rows = sum(piece.rows for piece in pieces)
-        self.min_timestamp = min(piece.min_timestamp for piece in pieces)
-        self.max_timestamp = max(piece.max_timestamp for piece in pieces)
+    def __init__(self, batches: tuple[MemtableBatch, ...]) -> None:
+        self.batches = batches
+        self.rows = sum(batch.rows for batch in batches)
+        self.min_timestamp = min(batch.min_timestamp for batch in batches)
+        self.max_timestamp = max(batch.max_timestamp for batch in batches)
         self._asked = 0
         self._columns: dict[str, pa.ChunkedArray] = {}
 
@@ -47,7 +47,7 @@ class Lookup:
     def joined(cls, first: Lookup, second: Lookup) -> Lookup:
         """The rows of two lookups, reusing what both have already computed."""
         self = cls.__new__(cls)
-        self.pieces = (*first.pieces, *second.pieces)
+        self.batches = (*first.batches, *second.batches)
         self.rows = first.rows + second.rows
         self.min_timestamp = min(first.min_timestamp, second.min_timestamp)
         self.max_timestamp = max(first.max_timestamp, second.max_timestamp)
@@ -63,26 +63,26 @@ class Lookup:
         return self
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """A column that the pieces have, over all rows; nothing is copied."""
+        """A column that the batches have, over all rows; nothing is copied."""
         known = self._columns.get(name)
         if known is None:
-            known = self._columns[name] = pa.chunked_array([piece.batch.column(name) for piece in self.pieces])
+            known = self._columns[name] = pa.chunked_array([batch.events.column(name) for batch in self.batches])
         return known
 
     @cached_property
     def times(self) -> I64:
         """The timestamp of each row."""
-        return np.concatenate([times_of(piece.batch) for piece in self.pieces])
+        return np.concatenate([times_of(batch.events) for batch in self.batches])
 
     @cached_property
     def edges(self) -> I64:
-        """The row at which each piece begins, and the number of rows."""
-        return np.cumsum([0, *(piece.rows for piece in self.pieces)])
+        """The row at which each batch begins, and the number of rows."""
+        return np.cumsum([0, *(batch.rows for batch in self.batches)])
 
     @cached_property
     def _messages(self) -> list[bytes]:
-        """The messages of the pieces, if all of them are messages that the core can read; otherwise empty."""
-        return _messages_of(self.pieces)
+        """The messages of the batches, if all of them are messages that the core can read; otherwise empty."""
+        return _messages_of(self.batches)
 
     @cached_property
     def _index(self) -> SpaceIndex:
@@ -90,7 +90,7 @@ class Lookup:
 
     def follows(self, other: Lookup) -> bool:
         """Whether the two are to be merged: they have the same schema, and the other is not much larger."""
-        same = self.pieces[0].schema is other.pieces[0].schema
+        same = self.batches[0].schema is other.batches[0].schema
         return same and other.rows <= 2 * self.rows and other.rows + self.rows <= MAX_LOOKUP_ROWS
 
     def find(self, space: bytes) -> I64:
@@ -112,7 +112,7 @@ class Lookup:
         Arrow columns, because each Arrow call may wait for the GIL.
         """
         if self.rows <= NEWEST_ROWS and self._messages:
-            schema = self.pieces[0].schema.schema.arrow
+            schema = self.batches[0].schema.schema.arrow
             writer, places = writer_of(schema), [schema.get_field_index(name) for name in ("space", "timestamp")]
             found = writer and writer.find(self._messages, places[0], space, places[1])
             if found:
@@ -121,13 +121,13 @@ class Lookup:
         return rows, self.times[rows]
 
     def within(self, first_index: int | None, end_index: int | None) -> I64:
-        """Rows, ascending, of the pieces with record indexes between the bounds: includes all such rows, and others."""
+        """Rows, ascending, of the batches with record indexes between the bounds: all of them, and other rows."""
         low, high = 0, self.rows
         if first_index is not None:
-            ends = np.array([piece.end_index for piece in self.pieces])
+            ends = np.array([batch.end_index for batch in self.batches])
             low = int(self.edges[np.searchsorted(ends, first_index, side="right")])
         if end_index is not None:
-            firsts = np.array([piece.first_index for piece in self.pieces])
+            firsts = np.array([batch.first_index for batch in self.batches])
             high = int(self.edges[np.searchsorted(firsts, end_index)])
         return np.arange(low, high)
 
@@ -144,8 +144,8 @@ class Rows:
         return np.searchsorted(np.array(self.bases), rows, side="right") - 1
 
     @cached_property
-    def _pieces(self) -> list[Piece]:
-        return list(chain.from_iterable(lookup.pieces for lookup in self._lookups))
+    def _batches(self) -> list[MemtableBatch]:
+        return list(chain.from_iterable(lookup.batches for lookup in self._lookups))
 
     @cached_property
     def _edges(self) -> I64:
@@ -158,82 +158,84 @@ class Rows:
         owners = self.lookups_of(rows)
         owner = int(owners[0])
         if (owners == owner).all():
-            return _take(self._lookups[owner].pieces, self._lookups[owner].edges, rows - self.bases[owner], names)
-        return _take(self._pieces, self._edges, rows, names)
+            return _take(self._lookups[owner].batches, self._lookups[owner].edges, rows - self.bases[owner], names)
+        return _take(self._batches, self._edges, rows, names)
 
 
-def _take(pieces: Sequence[Piece], edges: I64, rows: I64, names: Sequence[str]) -> tuple[pa.RecordBatch, I64]:
-    """Take rows of pieces; each piece begins at a row of `edges`."""
+def _take(batches: Sequence[MemtableBatch], edges: I64, rows: I64, names: Sequence[str]) -> tuple[pa.RecordBatch, I64]:
+    """Take rows of batches; each batch begins at a row of `edges`."""
     places = np.searchsorted(edges, rows, side="right") - 1
     mine = rows - edges[places]
-    fresh = np.append(True, places[1:] != places[:-1])  # where another piece begins
+    fresh = np.append(True, places[1:] != places[:-1])  # where another batch begins
     apart = fresh | np.append(False, mine[1:] != mine[:-1] + 1)  # where a new range of adjacent rows begins
     stretches = int(apart.sum())
     if stretches > 1 and len(rows) < SHORT_RUN * stretches:
-        gathered = _gathered(pieces, places, mine, names)
+        gathered = _gathered(batches, places, mine, names)
         if gathered is not None:
             return gathered
     count = int(fresh.sum())
-    if count > FEW_RUNS and count > 2 * len(np.unique(places)):  # the rows alternate between pieces
+    if count > FEW_RUNS and count > 2 * len(np.unique(places)):  # the rows alternate between batches
         order = np.argsort(rows)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        batch, sorted_indexes = _take(pieces, edges, rows[order], names)
-        return batch.take(pa.array(back)), sorted_indexes[back]
+        record_batch, sorted_indexes = _take(batches, edges, rows[order], names)
+        return record_batch.take(pa.array(back)), sorted_indexes[back]
     runs = apart.nonzero()[0] if stretches <= FEW_RUNS else fresh.nonzero()[0]
-    batches, indexes = [], []
+    record_batches, indexes = [], []
     for first, last in pairwise([*runs.tolist(), len(rows)]):
-        piece, some = pieces[places[first]], mine[first:last]
-        batch = _with_columns(piece.batch, names)
+        batch, some = batches[places[first]], mine[first:last]
+        record_batch = _with_columns(batch.events, names)
         adjoining = not apart[first + 1 : last].any()
-        batches.append(batch.slice(int(some[0]), len(some)) if adjoining else batch.take(pa.array(some)))
-        indexes.append(piece.first_index + some if piece.indexes is None else piece.indexes[some])
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches), np.concatenate(indexes)
+        record_batches.append(
+            record_batch.slice(int(some[0]), len(some)) if adjoining else record_batch.take(pa.array(some))
+        )
+        indexes.append(batch.first_index + some if batch.indexes is None else batch.indexes[some])
+    return record_batches[0] if len(record_batches) == 1 else pa.concat_batches(record_batches), np.concatenate(indexes)
 
 
-def _with_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    return batch if batch.schema.names == names else batch.select(names)
+def _with_columns(record_batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    return record_batch if record_batch.schema.names == names else record_batch.select(names)
 
 
 def _gathered(
-    pieces: Sequence[Piece], places: I64, mine: I64, names: Sequence[str]
+    batches: Sequence[MemtableBatch], places: I64, mine: I64, names: Sequence[str]
 ) -> tuple[pa.RecordBatch, I64] | None:
-    """Copy rows out of messages: row `mine` of the piece at each of `places`. None if a piece is not a message."""
-    used = np.zeros(len(pieces), np.bool_)
+    """Copy rows out of messages: row `mine` of the batch at each of `places`. None if a batch is not a message."""
+    used = np.zeros(len(batches), np.bool_)
     used[places] = True
     numbers = (np.cumsum(used) - 1)[places]
-    some = [pieces[place] for place in used.nonzero()[0].tolist()]
+    some = [batches[place] for place in used.nonzero()[0].tolist()]
     schema = some[0].schema.schema.arrow
     messages, writer = _messages_of(some), writer_of(schema)
     stored = writer and messages and writer.gather(messages, np.column_stack([numbers, mine]).tobytes())
     if not stored:
         return None
-    batch = pa.ipc.read_record_batch(stored, schema)
-    if all(piece.indexes is None for piece in some):
-        indexes = np.array([piece.first_index for piece in some])[numbers] + mine
+    record_batch = pa.ipc.read_record_batch(stored, schema)
+    if all(batch.indexes is None for batch in some):
+        indexes = np.array([batch.first_index for batch in some])[numbers] + mine
     else:
-        bases = np.cumsum([0, *(piece.rows for piece in some)])
-        indexes = np.concatenate([piece.record_indexes() for piece in some])[bases[numbers] + mine]
-    return _with_columns(batch, names), indexes
+        bases = np.cumsum([0, *(batch.rows for batch in some)])
+        indexes = np.concatenate([batch.record_indexes() for batch in some])[bases[numbers] + mine]
+    return _with_columns(record_batch, names), indexes
 
 
-def _messages_of(pieces: Sequence[Piece]) -> list[bytes]:
-    messages = [piece.content for piece in pieces if isinstance(piece.content, bytes)]
-    return messages if len(messages) == len(pieces) else []
+def _messages_of(batches: Sequence[MemtableBatch]) -> list[bytes]:
+    messages = [batch.content for batch in batches if isinstance(batch.content, bytes)]
+    return messages if len(messages) == len(batches) else []
 
 
-def look_up(pieces: Sequence[Piece], known: Sequence[Lookup]) -> tuple[Lookup, ...]:
-    """Lookups that cover all pieces in order: the known ones that still fit, and new ones for the rest.
+def look_up(batches: Sequence[MemtableBatch], known: Sequence[Lookup]) -> tuple[Lookup, ...]:
+    """Lookups that cover all batches in order: the known ones that still fit, and new ones for the rest.
 
-    Lookups of similar size are merged, so that there are few however many batches arrived. The newest pieces,
-    NEWEST_ROWS rows or one piece, stay separate.
+    Lookups of similar size are merged, so that there are few however many batches arrived. The newest batches,
+    NEWEST_ROWS rows or one batch, stay separate.
     """
-    kept = _still_good(pieces, known)
-    if sum(len(lookup.pieces) for lookup in kept) == len(pieces):
+    kept = _still_good(batches, known)
+    if sum(len(lookup.batches) for lookup in kept) == len(batches):
         return tuple(kept)
     if kept and kept[-1].rows <= NEWEST_ROWS:
         kept.pop()
-    fresh = pieces[sum(len(lookup.pieces) for lookup in kept) :]
+    fresh = batches[sum(len(lookup.batches) for lookup in kept) :]
     newest = _newest(fresh)
     for group in _groups(fresh[:-newest]):
         kept.append(Lookup(tuple(group)))
@@ -244,39 +246,39 @@ def look_up(pieces: Sequence[Piece], known: Sequence[Lookup]) -> tuple[Lookup, .
     return tuple(kept)
 
 
-def _newest(pieces: Sequence[Piece]) -> int:
-    """How many of the last pieces have at most NEWEST_ROWS rows together and one schema; at least one."""
+def _newest(batches: Sequence[MemtableBatch]) -> int:
+    """How many of the last batches have at most NEWEST_ROWS rows together and one schema; at least one."""
     rows = 0
-    for count, piece in enumerate(reversed(pieces)):
-        rows += piece.rows
-        if rows > NEWEST_ROWS or piece.schema is not pieces[-1].schema:
+    for count, batch in enumerate(reversed(batches)):
+        rows += batch.rows
+        if rows > NEWEST_ROWS or batch.schema is not batches[-1].schema:
             return max(1, count)
-    return len(pieces)
+    return len(batches)
 
 
-def _still_good(pieces: Sequence[Piece], known: Sequence[Lookup]) -> list[Lookup]:
-    """Lookups that still match the first pieces."""
+def _still_good(batches: Sequence[MemtableBatch], known: Sequence[Lookup]) -> list[Lookup]:
+    """Lookups that still match the first batches."""
     kept: list[Lookup] = []
     at = 0
     for lookup in known:
-        if at + len(lookup.pieces) > len(pieces) or lookup.pieces[0] is not pieces[at]:
+        if at + len(lookup.batches) > len(batches) or lookup.batches[0] is not batches[at]:
             break
-        if lookup.pieces[-1] is not pieces[at + len(lookup.pieces) - 1]:
+        if lookup.batches[-1] is not batches[at + len(lookup.batches) - 1]:
             break
         kept.append(lookup)
-        at += len(lookup.pieces)
+        at += len(lookup.batches)
     return kept
 
 
-def _groups(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
-    """Pieces in groups of up to MAX_LOOKUP_ROWS rows, each of one schema."""
-    group: list[Piece] = []
+def _groups(batches: Iterable[MemtableBatch]) -> Iterable[list[MemtableBatch]]:
+    """Batches in groups of up to MAX_LOOKUP_ROWS rows, each of one schema."""
+    group: list[MemtableBatch] = []
     rows = 0
-    for piece in pieces:
-        if group and (piece.schema is not group[0].schema or rows + piece.rows > MAX_LOOKUP_ROWS):
+    for batch in batches:
+        if group and (batch.schema is not group[0].schema or rows + batch.rows > MAX_LOOKUP_ROWS):
             yield group
             group, rows = [], 0
-        group.append(piece)
-        rows += piece.rows
+        group.append(batch)
+        rows += batch.rows
     if group:
         yield group

@@ -30,9 +30,9 @@ from aggregator.model import (
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.manifest import Contents
 from aggregator.storage.manifest.lineage import Lineage
+from aggregator.storage.memtable.batch import MemtableBatch, join
 from aggregator.storage.memtable.lookup import Lookup, look_up
-from aggregator.storage.memtable.memtable import MERGED, Unsealed
-from aggregator.storage.memtable.piece import Piece, join
+from aggregator.storage.memtable.memtable import MERGED, Memtable
 from aggregator.storage.segments.table import SegmentTable, SegmentView
 from aggregator.storage.state.notify import Arrivals
 from aggregator.storage.state.schema import union_schema
@@ -52,9 +52,9 @@ class Partition:
     sealed_index: int = 0
     reserved_index: int = 0  # see `reserve`
     holes: tuple[tuple[int, int], ...] = ()  # see PartitionInfo
-    unsealed: Unsealed = field(default_factory=Unsealed.empty)
+    memtable: Memtable = field(default_factory=Memtable.empty)
     unreadable_end: int = 0  # the record index after the last unreadable event of the log
-    sealing: Unsealed | None = None  # being written to a segment, but still visible to readers
+    sealing: Memtable | None = None  # being written to a segment, but still visible to readers
     producers: dict[str, dict[int, ProducerEntry]] = field(default_factory=dict)
     seal_lock: Lock = field(default_factory=Lock)  # held while the partition is being sealed
     join_lock: Lock = field(default_factory=Lock)  # held while small batches are merged
@@ -62,15 +62,15 @@ class Partition:
     @property
     def visible_end(self) -> int:
         """The record index after the last event that scans see. Read under the view lock."""
-        for unsealed in (self.unsealed, self.sealing):
-            if unsealed is not None and unsealed.pieces:
-                return unsealed.end_index
+        for memtable in (self.memtable, self.sealing):
+            if memtable is not None and memtable.batches:
+                return memtable.end_index
         return self.sealed_index
 
     @property
     def unsealed_bytes(self) -> int:
         """Bytes of its events in memory, including those being written to a segment."""
-        return sum(part.size_bytes for part in (self.unsealed, self.sealing) if part is not None)
+        return sum(part.size_bytes for part in (self.memtable, self.sealing) if part is not None)
 
     def pass_over(self, holes: tuple[tuple[int, int], ...]) -> None:
         """Set the record indexes that are never assigned. holes: all of them, including the known ones."""
@@ -170,16 +170,16 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class UnsealedPart:
+class MemtableView:
     """Unsealed events of a snapshot. `lookups` reuses lookups that earlier readers built and builds the rest."""
 
     partition: int
-    pieces: tuple[Piece, ...]
-    owner: Unsealed
+    batches: tuple[MemtableBatch, ...]
+    owner: Memtable
 
     def lookups(self) -> tuple[Lookup, ...]:
-        """Lookups over all pieces, cached for the next reader. If two threads build them, either result is good."""
-        made = look_up(self.pieces, self.owner.lookups)
+        """Lookups over all batches, cached for the next reader. If two threads build them, either result is good."""
+        made = look_up(self.batches, self.owner.lookups)
         self.owner.lookups = made
         return made
 
@@ -192,7 +192,7 @@ class Snapshot:
     schema_set: SchemaSet
     partitions: tuple[tuple[int, str], ...]
     segments: SegmentView
-    unsealed: tuple[UnsealedPart, ...]
+    memtables: tuple[MemtableView, ...]
     tombstones: dict[tuple[int, bytes], tuple[Cut, ...]]
     holes: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # by partition; see PartitionInfo
 
@@ -270,8 +270,8 @@ class CatalogState:
             topic.segments, topic.schemas, topic.tombstones = SegmentTable(), {}, {}
             size = 0
             for partition in topic.partitions.values():
-                size += sum(held.size_bytes for held in (partition.sealing, partition.unsealed) if held is not None)
-                partition.sealing, partition.unsealed = None, Unsealed.empty()
+                size += sum(held.size_bytes for held in (partition.sealing, partition.memtable) if held is not None)
+                partition.sealing, partition.memtable = None, Memtable.empty()
                 partition.sealed_index = partition.next_index
                 partition.producers, partition.holes = {}, ()
             self.add_topic(topic.info.as_deleted())
@@ -329,12 +329,12 @@ class CatalogState:
 
     # ------------------------------------------------------------ events and segments
 
-    def publish(self, partition: Partition, piece: Piece) -> tuple[int, int]:
+    def publish(self, partition: Partition, batch: MemtableBatch) -> tuple[int, int]:
         """Make a batch visible; return the rows and bytes that were unsealed before."""
         with self.view_lock:
-            unsealed = partition.unsealed
-            before = unsealed.rows, unsealed.size_bytes
-            unsealed.add(piece)
+            memtable = partition.memtable
+            before = memtable.rows, memtable.size_bytes
+            memtable.add(batch)
             self.arrivals.tell()
             return before
 
@@ -342,32 +342,32 @@ class CatalogState:
         """Merge small batches if there are enough of them. Called by the thread that appended the last of them, not by
         the log's leader, for whom others wait. If another thread is merging, this does nothing.
         """
-        if partition.unsealed.alike < MERGED or not partition.join_lock.acquire(blocking=False):
+        if partition.memtable.alike < MERGED or not partition.join_lock.acquire(blocking=False):
             return
         try:
             end: int | None = None
             while True:
                 with self.view_lock:
-                    few = partition.unsealed.small_ones(end)
+                    few = partition.memtable.small_ones(end)
                 if few is None:
                     return
                 whole = join(few)
                 with self.view_lock:
-                    end = partition.unsealed.replace(few, whole)
+                    end = partition.memtable.replace(few, whole)
                 if end is None:  # they are being sealed
                     return
         finally:
             partition.join_lock.release()
 
-    def freeze(self, partition: Partition, size_bytes: int) -> Unsealed | None:
+    def freeze(self, partition: Partition, size_bytes: int) -> Memtable | None:
         """Set the first unsealed events, of about `size_bytes`, aside for sealing.
 
         None if there are none, or the previous ones are still being sealed.
         """
         with self.view_lock:
-            if partition.sealing is not None or not partition.unsealed.pieces:
+            if partition.sealing is not None or not partition.memtable.batches:
                 return None
-            partition.sealing, partition.unsealed = partition.unsealed.split(size_bytes)
+            partition.sealing, partition.memtable = partition.memtable.split(size_bytes)
             return partition.sealing
 
     def change_segments(
@@ -411,7 +411,7 @@ class CatalogState:
                 partition = self.partitions[number][1]
                 if index > partition.sealed_index:
                     partition.sealed_index = index
-                    partition.unsealed = partition.unsealed.after(index)
+                    partition.memtable = partition.memtable.after(index)
 
     def reopen(self, partitions: Iterable[PartitionInfo]) -> bool:
         """If a partition's sealed index went back, because an older manifest was restored, forget its unsealed events;
@@ -422,7 +422,7 @@ class CatalogState:
             less = [info for info in known if info.sealed_index < self.partitions[info.number][1].sealed_index]
             for info in less:
                 partition = self.partitions[info.number][1]
-                partition.sealed_index, partition.unsealed = info.sealed_index, Unsealed.empty()
+                partition.sealed_index, partition.memtable = info.sealed_index, Memtable.empty()
             return bool(less)
 
     def sealed(self) -> dict[int, int]:
@@ -434,18 +434,18 @@ class CatalogState:
         with self.view_lock:
             pin = pins.take(self.change)
             chosen = [p for p in topic.partitions.values() if partition in (None, p.name)]
-            unsealed = [
-                UnsealedPart(p.number, tuple(part.pieces), part)
+            memtables = [
+                MemtableView(p.number, tuple(part.batches), part)
                 for p in chosen
-                for part in (p.sealing, p.unsealed)
-                if part is not None and part.pieces
+                for part in (p.sealing, p.memtable)
+                if part is not None and part.batches
             ]
             snapshot = Snapshot(
                 topic.info,
                 topic.schema_set(),
                 tuple((p.number, p.name) for p in chosen),
                 topic.segments.view(),
-                tuple(unsealed),
+                tuple(memtables),
                 topic.tombstones,
                 {p.number: p.holes for p in chosen if p.holes},
             )

@@ -18,7 +18,7 @@ from aggregator import lql
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.manifest import Manifest
-from aggregator.storage.memtable.piece import Piece
+from aggregator.storage.memtable.batch import MemtableBatch
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import CatalogState, Snapshot, Topic
@@ -238,10 +238,10 @@ class StreamIndex:
                 end = max(end, info.last_index + 1)
                 if info.min_space < _BEHIND and info.max_space >= _BEGINNING:
                     fresh.update(str(name) for name in self._pool.get(info).spaces("{"))
-            pieces = list(_pieces(snapshot, partition, mark))
-            if pieces:
-                end = max(end, max(piece.end_index for piece in pieces))
-                fresh.update(_names([piece.batch.column("space") for piece in pieces]))
+            batches = list(_batches(snapshot, partition, mark))
+            if batches:
+                end = max(end, max(batch.end_index for batch in batches))
+                fresh.update(_names([batch.events.column("space") for batch in batches]))
             if end > mark:
                 marks[partition] = end
         known = self._numbers
@@ -292,11 +292,11 @@ class StreamIndex:
             cuts = snapshot.tombstones.get((partition, space), ())
             hidden = {space: cuts} if cuts else {}
             end = max((cut.end_index for cut in cuts if cut.erases), default=0)
-            for piece in _pieces(snapshot, partition, end):
-                mine = pc.equal(piece.batch.column("space"), name)
+            for batch in _batches(snapshot, partition, end):
+                mine = pc.equal(batch.events.column("space"), name)
                 if pc.any(mine).as_py():
-                    columns = {key: piece.batch.column(key) for key in ("space", "timestamp")}
-                    table = pa.table(columns | {RECORD_INDEX: piece.record_indexes()}).filter(mine)
+                    columns = {key: batch.events.column(key) for key in ("space", "timestamp")}
+                    table = pa.table(columns | {RECORD_INDEX: batch.record_indexes()}).filter(mine)
                     if len(without_hidden(table, hidden)):
                         return True
             bounds = Bounds(space=space, partition=partition, first_index=end)
@@ -317,15 +317,15 @@ def _has_more(topic: Topic, marks: Mapping[int, int]) -> bool:
     )
 
 
-def _pieces(snapshot: Snapshot, partition: int, first_index: int) -> Iterator[Piece]:
+def _batches(snapshot: Snapshot, partition: int, first_index: int) -> Iterator[MemtableBatch]:
     """Unsealed batches of a partition that end after a record index, newest first."""
-    for part in reversed(snapshot.unsealed):
+    for part in reversed(snapshot.memtables):
         if part.partition != partition:
             continue
-        for piece in reversed(part.pieces):
-            if piece.end_index <= first_index:
+        for batch in reversed(part.batches):
+            if batch.end_index <= first_index:
                 return
-            yield piece
+            yield batch
 
 
 def _names(columns: list[pa.Array]) -> list[str]:

@@ -135,16 +135,16 @@ def fresh_streams(backend: Backend, begin: dict[int, int], end: dict[int, int]) 
         pin.release()
         for number in grown.intersection(number for number, _ in snapshot.partitions):
             low, high = begin.get(number, 0), end[number]
-            pieces = [
-                piece
-                for part in snapshot.unsealed
-                for piece in (part.pieces if part.partition == number else ())
-                if piece.first_index < high and piece.end_index > low
+            batches = [
+                batch
+                for part in snapshot.memtables
+                for batch in (part.batches if part.partition == number else ())
+                if batch.first_index < high and batch.end_index > low
             ]
-            if sum(min(piece.end_index, high) - max(piece.first_index, low) for piece in pieces) < high - low:
+            if sum(min(batch.end_index, high) - max(batch.first_index, low) for batch in batches) < high - low:
                 return None  # some were sealed or removed
-            for piece in pieces:
-                found.update((topic.info.name, name) for name in pc.unique(piece.batch.column("space")).to_pylist())
+            for batch in batches:
+                found.update((topic.info.name, name) for name in pc.unique(batch.events.column("space")).to_pylist())
     return found
 
 
@@ -157,7 +157,7 @@ def first_indexes(backend: Backend) -> dict[int, int]:
         snapshot, pin = backend.snapshot(topic, None)
         pin.release()
         places = [(info.partition, info.first_index) for info in snapshot.segments]
-        places += [(part.partition, piece.first_index) for part in snapshot.unsealed for piece in part.pieces[:1]]
+        places += [(part.partition, batch.first_index) for part in snapshot.memtables for batch in part.batches[:1]]
         for number, first in places:
             firsts[number] = min(first, firsts.get(number, first))
     return firsts

@@ -15,7 +15,7 @@ from aggregator.engine.backend import Backend
 from aggregator.errors import InvalidRequestError
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.storage.manifest.lineage import Lineage
-from aggregator.storage.memtable.piece import Piece
+from aggregator.storage.memtable.batch import MemtableBatch
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import CatalogState, Snapshot
@@ -36,10 +36,10 @@ def gone_between(snapshot: Snapshot, begin: Mapping[int, int], end: Mapping[int,
             hidden = hidden_in(snapshot.tombstones, number)
             found = snapshot.segments.select(Bounds(partition=number, first_index=first, end_index=last))
             there = sum(_of_segment(info, first, last, hidden, pool) for info in found)
-            for part in snapshot.unsealed:
-                for piece in part.pieces if part.partition == number else ():
-                    if piece.first_index < last and piece.end_index > first:
-                        there += _of_piece(piece, first, last, hidden)
+            for part in snapshot.memtables:
+                for batch in part.batches if part.partition == number else ():
+                    if batch.first_index < last and batch.end_index > first:
+                        there += _of_batch(batch, first, last, hidden)
             holes = (min(last, high) - max(first, low) for low, high in snapshot.holes.get(number, ()))
             never = sum(size for size in holes if size > 0)  # indexes skipped by a crash were never records
             gone += max(0, last - first - there - never)
@@ -65,11 +65,11 @@ def _of_segment(info: SegmentInfo, first: int, last: int, hidden: Hidden, pool: 
     return sum(_visible(batch, first, last, near) for batch in pool.get(info).scan(columns=columns).batches())
 
 
-def _of_piece(piece: Piece, first: int, last: int, hidden: Hidden) -> int:
-    indexes = piece.record_indexes()
+def _of_batch(batch: MemtableBatch, first: int, last: int, hidden: Hidden) -> int:
+    indexes = batch.record_indexes()
     if not hidden:
         return int(np.searchsorted(indexes, last) - np.searchsorted(indexes, first))
-    columns = {name: piece.batch.column(name) for name in ("space", "timestamp")}
+    columns = {name: batch.events.column(name) for name in ("space", "timestamp")}
     return _visible(pa.record_batch({**columns, RECORD_INDEX: pa.array(indexes)}), first, last, hidden)
 
 
@@ -104,10 +104,10 @@ def first_after(snapshot: Snapshot, number: int, standing: Position, key: Key, b
         elif info.max_timestamp >= key[0]:
             table = backend.pool.get(info).scan(start=key[0], columns=["timestamp", RECORD_INDEX]).to_table()
             first = min(first, _least(table, number, key, begin))
-    for part in snapshot.unsealed:
-        for piece in part.pieces if part.partition == number else ():
-            if piece.max_timestamp >= key[0] and piece.end_index > begin and piece.first_index < end:
-                columns = {"timestamp": piece.batch.column("timestamp"), RECORD_INDEX: piece.record_indexes()}
+    for part in snapshot.memtables:
+        for batch in part.batches if part.partition == number else ():
+            if batch.max_timestamp >= key[0] and batch.end_index > begin and batch.first_index < end:
+                columns = {"timestamp": batch.events.column("timestamp"), RECORD_INDEX: batch.record_indexes()}
                 first = min(first, _least(pa.table(columns), number, key, begin))
     return max(first, begin)
 

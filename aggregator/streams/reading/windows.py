@@ -23,7 +23,7 @@ from aggregator.read.segment_source import FIRST_WINDOW_ROWS, segment_batches, s
 from aggregator.read.view import View
 from aggregator.read.waves import Waves
 from aggregator.storage.files.pins import Pin
-from aggregator.storage.memtable.piece import Piece, SchemaPlaces
+from aggregator.storage.memtable.batch import MemtableBatch, SchemaPlaces
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
 from aggregator.storage.state.schema import union_schema
@@ -38,7 +38,7 @@ FEW_STREAMS = 32
 """Up to this many streams of a topic are looked up one by one; more are filtered out of everything that is read."""
 FEW_SPACES = 16
 """If a segment has at least this many events per space, its list of spaces is checked before its events."""
-FRESH_ROWS, FRESH_PIECES, FRESH_BYTES = 1 << 15, 1 << 10, 2 << 20
+FRESH_ROWS, FRESH_BATCHES, FRESH_BYTES = 1 << 15, 1 << 10, 2 << 20
 """Limits for unsealed events, batches and bytes scanned directly; slow readers keep them in memory."""
 Bools = npt.NDArray[np.bool_]
 
@@ -290,13 +290,13 @@ def _unsealed_sources(snapshot: Snapshot, view: View, sift: Sift, tally: Tally) 
     fresh = _fresh(snapshot, question)
     if fresh is not None:
         tally.batches += len(fresh)
-        for pieces in _by_schema(fresh):
-            low = min(piece.min_timestamp for piece in pieces)
-            low = ~max(piece.max_timestamp for piece in pieces) if question.reverse else low
-            yield Source(low, partition, _of_pieces(pieces, view, sift))
+        for batches in _by_schema(fresh):
+            low = min(batch.min_timestamp for batch in batches)
+            low = ~max(batch.max_timestamp for batch in batches) if question.reverse else low
+            yield Source(low, partition, _of_batches(batches, view, sift))
         return
     for group in lookup_groups(snapshot, question):
-        tally.batches += sum(len(lookup.pieces) for lookup in group.lookups)
+        tally.batches += sum(len(lookup.batches) for lookup in group.lookups)
         yield Source(group.bound(question), partition, _of_unsealed(group, view, sift))
 
 
@@ -325,41 +325,41 @@ def _of_unsealed(group: Group, view: View, sift: Sift) -> Callable[[], Iterator[
     return lambda: (sift(batch, True) for batch in unsealed_batches(group, view, str(sift.partition)))
 
 
-def _fresh(snapshot: Snapshot, question: Question) -> list[Piece] | None:
+def _fresh(snapshot: Snapshot, question: Question) -> list[MemtableBatch] | None:
     """The unsealed batches from the question's first record index on, if there are few; else None. Following readers
     request them repeatedly, and a lookup over all unsealed events would cost more.
     """
-    found: list[Piece] = []
+    found: list[MemtableBatch] = []
     rows = size = 0
-    for unsealed in reversed(snapshot.unsealed):
-        if unsealed.partition != question.partition:
+    for memtable in reversed(snapshot.memtables):
+        if memtable.partition != question.partition:
             continue
-        for piece in reversed(unsealed.pieces):
-            if piece.end_index <= (question.first_index or 0):
+        for batch in reversed(memtable.batches):
+            if batch.end_index <= (question.first_index or 0):
                 return found[::-1]
-            rows, size = rows + piece.rows, size + piece.size_bytes
-            if rows > FRESH_ROWS or len(found) >= FRESH_PIECES or (size > FRESH_BYTES and found):
+            rows, size = rows + batch.rows, size + batch.size_bytes
+            if rows > FRESH_ROWS or len(found) >= FRESH_BATCHES or (size > FRESH_BYTES and found):
                 return None
-            if question.end_index is None or piece.first_index < question.end_index:
-                found.append(piece)
+            if question.end_index is None or batch.first_index < question.end_index:
+                found.append(batch)
     return found[::-1]
 
 
-def _by_schema(pieces: list[Piece]) -> list[list[Piece]]:
-    groups: dict[int, list[Piece]] = {}
+def _by_schema(batches: list[MemtableBatch]) -> list[list[MemtableBatch]]:
+    groups: dict[int, list[MemtableBatch]] = {}
     schemas = SchemaPlaces()
-    for piece in pieces:
-        groups.setdefault(schemas.place(piece.schema), []).append(piece)
+    for batch in batches:
+        groups.setdefault(schemas.place(batch.schema), []).append(batch)
     return list(groups.values())
 
 
-def _of_pieces(pieces: list[Piece], view: View, sift: Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
-    def batches() -> Iterator[pa.RecordBatch]:
+def _of_batches(batches: list[MemtableBatch], view: View, sift: Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
+    def read() -> Iterator[pa.RecordBatch]:
         question = view.question
-        names = pieces[0].batch.schema.names
+        names = batches[0].events.schema.names
         columns = dict.fromkeys([*view.needed(names), "space"])
-        table = pa.Table.from_batches([piece.batch.select(list(columns)) for piece in pieces])
-        indexes = np.concatenate([piece.record_indexes() for piece in pieces])
+        table = pa.Table.from_batches([batch.events.select(list(columns)) for batch in batches])
+        indexes = np.concatenate([batch.record_indexes() for batch in batches])
         table = table.append_column(pa.field(RECORD_INDEX, pa.int64(), nullable=False), pa.array(indexes))
         masks = question.masks(numbers(table, "timestamp"), indexes)
         if question.space is not None:
@@ -372,7 +372,7 @@ def _of_pieces(pieces: list[Piece], view: View, sift: Sift) -> Callable[[], Iter
             table = table if order is None else table.take(pa.array(order))
             yield sift(view.shape(table, str(sift.partition)), True)
 
-    return batches
+    return read
 
 
 def last_key(batch: pa.RecordBatch) -> Key:

@@ -64,7 +64,7 @@ def test_a_reader_follows(writer, reader):
     writer.seal()
     assert times(seen) == [1, 2, 3]
     assert len(seen._topic.segments) == 2
-    assert not any(p.unsealed.pieces for p in seen._topic.partitions.values())
+    assert not any(p.memtable.batches for p in seen._topic.partitions.values())
     topic.append([{"space": "b", "timestamp": 4, "type": "x", "n": 7}])
     writer.seal()
     topic.append(rows(5, space="b"))

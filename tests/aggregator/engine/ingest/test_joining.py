@@ -69,7 +69,7 @@ def together(catalog, appends):
 def frames(catalog):
     """The number of rows of each unsealed batch, one batch for each frame of the log."""
     (topic,) = catalog._backend.state.topics.values()
-    return [piece.rows for partition in topic.partitions.values() for piece in partition.unsealed.pieces]
+    return [batch.rows for partition in topic.partitions.values() for batch in partition.memtable.batches]
 
 
 def test_one_frame_for_all(catalog):
@@ -111,7 +111,7 @@ def test_one_that_is_refused(catalog):
     assert "row 0" in str(outcomes[1])
     assert [event.timestamp for event in topic.scan()] == [0, 0, 1, 3]
     (partition,) = catalog._backend.state.topics["t"].partitions.values()
-    assert catalog._backend.budget.held_bytes == partition.unsealed.size_bytes
+    assert catalog._backend.budget.held_bytes == partition.memtable.size_bytes
 
 
 def test_what_does_not_go_together(catalog):

@@ -44,7 +44,7 @@ def topic(catalog):
 
 def frames(catalog):
     (topic,) = catalog._backend.state.topics.values()
-    return [piece.rows for partition in topic.partitions.values() for piece in partition.unsealed.pieces]
+    return [batch.rows for partition in topic.partitions.values() for batch in partition.memtable.batches]
 
 
 def times(topic):
@@ -214,7 +214,7 @@ def test_cancelled_while_it_waits(catalog, topic):
         first.result()
     assert times(topic) == [0, 0, 1, 2]
     (partition,) = catalog._backend.state.topics["t"].partitions.values()
-    assert catalog._backend.budget.held_bytes == partition.unsealed.size_bytes
+    assert catalog._backend.budget.held_bytes == partition.memtable.size_bytes
 
 
 def test_a_loop_that_ends_first(catalog, topic):

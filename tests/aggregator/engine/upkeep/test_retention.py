@@ -310,7 +310,7 @@ def test_sealing_that_is_behind(tmp_path, monkeypatch, count):
         topic = catalog.create_topic("t", retention=keeps)
         for number in range(70):  # of which 64 are joined
             topic.append([{"space": "s", "timestamp": number, "data": os.urandom(5000)}] * 2)
-        assert any(piece.joined for piece in catalog._backend.state.partitions[1][1].unsealed.pieces)
+        assert any(batch.joined for batch in catalog._backend.state.partitions[1][1].memtable.batches)
         catalog.seal()
         catalog.retain()
         kept = topic.stats()["bytes"]

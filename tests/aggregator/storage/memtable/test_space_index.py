@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.model import SchemaInfo
+from aggregator.storage.memtable.batch import make_batch
 from aggregator.storage.memtable.lookup import ASKED_OFTEN, INDEXED_ROWS, Lookup
-from aggregator.storage.memtable.piece import make_piece
 from aggregator.storage.memtable.space_index import SpaceIndex
 from esformat.parts import default_schema
 
@@ -60,7 +60,7 @@ def test_lookups_that_are_asked_often():
     schema = SchemaInfo(1, 1, 1, default_schema((), binary_keys=False))
     spaces = [f"s{n % 997}" for n in range(INDEXED_ROWS)]
     columns = {"space": spaces, "timestamp": pa.array(range(len(spaces)), pa.timestamp("us", "UTC"))}
-    lookup = Lookup((make_piece(0, schema, pa.record_batch(columns), 1, 0),))
+    lookup = Lookup((make_batch(0, schema, pa.record_batch(columns), 1, 0),))
     wanted = [n for n in range(len(spaces)) if spaces[n] == "s5"]
     for _ in range(ASKED_OFTEN + 3):
         assert lookup.find(b"s5").tolist() == wanted

@@ -35,11 +35,11 @@ class SchemaPlaces:
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class MemtableBatch:
     """A batch in a partition: its events have the record indexes [first_index, first_index + rows), or `indexes`.
 
     content: the batch, or the message that it is decoded from on demand.
-    ends: for merged batches, the row after the last one of each. Only there may the piece be cut for sealing, because
+    ends: for merged batches, the row after the last one of each. Only there may the batch be cut for sealing, because
     the log is read by whole batches.
     """
 
@@ -57,7 +57,7 @@ class Piece:
     _read: pa.RecordBatch | None = field(default=None, init=False)
 
     @property
-    def batch(self) -> pa.RecordBatch:
+    def events(self) -> pa.RecordBatch:
         """The events."""
         if isinstance(self.content, pa.RecordBatch):
             return self.content
@@ -70,30 +70,30 @@ class Piece:
         """The record index after the last event."""
         return self.first_index + self.rows if self.indexes is None else int(self.indexes[-1]) + 1
 
-    def goes_with(self, other: Piece, most_bytes: int) -> bool:
+    def goes_with(self, other: MemtableBatch, most_bytes: int) -> bool:
         """Whether the two can be merged: same schema, merged equally often, and at most `most_bytes` each."""
         alike = self.joined == other.joined and self.schema is other.schema
         return alike and self.size_bytes <= most_bytes and other.size_bytes <= most_bytes
 
-    def from_index(self, index: int) -> Piece:
+    def from_index(self, index: int) -> MemtableBatch:
         """The events from a record index on, of which there is at least one."""
         first = int(np.searchsorted(self.record_indexes(), index))
         return self.part(first, self.rows)
 
-    def part(self, first: int, end: int) -> Piece:
+    def part(self, first: int, end: int) -> MemtableBatch:
         """The events in rows [first, end), of which there is at least one."""
         indexes = self.record_indexes()
         return replace(
             self,
             first_index=int(indexes[first]),
-            content=self.batch.slice(first, end - first),
+            content=self.events.slice(first, end - first),
             rows=end - first,
             size_bytes=self.size_bytes * (end - first) // self.rows,
             indexes=None if self.indexes is None else indexes[first:end],
             ends=None if self.ends is None else self.ends[(self.ends > first) & (self.ends <= end)] - first,
         )
 
-    def cut_at(self, size_bytes: int) -> tuple[Piece, Piece] | None:
+    def cut_at(self, size_bytes: int) -> tuple[MemtableBatch, MemtableBatch] | None:
         """Split between merged batches: the first, of about `size_bytes`, and the rest; None if there is only one."""
         if self.ends is None:
             return None
@@ -112,10 +112,12 @@ class Piece:
         return np.arange(self.first_index, self.first_index + self.rows, dtype=np.int64)
 
 
-def make_piece(first_index: int, schema: SchemaInfo, batch: pa.RecordBatch, size_bytes: int, now_us: int) -> Piece:
-    """Create a piece from a nonempty batch."""
+def make_batch(
+    first_index: int, schema: SchemaInfo, batch: pa.RecordBatch, size_bytes: int, now_us: int
+) -> MemtableBatch:
+    """Create a batch from a nonempty batch."""
     times = times_of(batch)
-    return Piece(first_index, schema, batch, len(batch), int(times.min()), int(times.max()), size_bytes, now_us)
+    return MemtableBatch(first_index, schema, batch, len(batch), int(times.min()), int(times.max()), size_bytes, now_us)
 
 
 def times_of(batch: pa.RecordBatch) -> I64:
@@ -123,31 +125,31 @@ def times_of(batch: pa.RecordBatch) -> I64:
     return np.asarray(batch.column("timestamp").view(pa.int64()).to_numpy())
 
 
-def join(pieces: Sequence[Piece]) -> Piece:
-    """Merge adjacent pieces of one schema."""
-    follow = all(a.end_index == b.first_index for a, b in pairwise(pieces))
-    whole = follow and all(piece.indexes is None for piece in pieces)
-    return Piece(
-        pieces[0].first_index,
-        pieces[0].schema,
-        _whole(pieces),
-        sum(piece.rows for piece in pieces),
-        min(piece.min_timestamp for piece in pieces),
-        max(piece.max_timestamp for piece in pieces),
-        sum(piece.size_bytes for piece in pieces),
-        pieces[0].arrived_us,
-        pieces[0].joined + 1,
-        None if whole else np.concatenate([piece.record_indexes() for piece in pieces]),
-        _ends(pieces),
+def join(batches: Sequence[MemtableBatch]) -> MemtableBatch:
+    """Merge adjacent batches of one schema."""
+    follow = all(a.end_index == b.first_index for a, b in pairwise(batches))
+    whole = follow and all(batch.indexes is None for batch in batches)
+    return MemtableBatch(
+        batches[0].first_index,
+        batches[0].schema,
+        _whole(batches),
+        sum(batch.rows for batch in batches),
+        min(batch.min_timestamp for batch in batches),
+        max(batch.max_timestamp for batch in batches),
+        sum(batch.size_bytes for batch in batches),
+        batches[0].arrived_us,
+        batches[0].joined + 1,
+        None if whole else np.concatenate([batch.record_indexes() for batch in batches]),
+        _ends(batches),
     )
 
 
-def _whole(pieces: Sequence[Piece]) -> pa.RecordBatch | bytes:
-    """The events of pieces as one batch, or one message."""
-    messages = [piece.content for piece in pieces if isinstance(piece.content, bytes)]
-    if len(messages) < len(pieces):
-        return pa.concat_batches([piece.batch for piece in pieces])
-    schema = pieces[0].schema.schema.arrow
+def _whole(batches: Sequence[MemtableBatch]) -> pa.RecordBatch | bytes:
+    """The events of batches as one batch, or one message."""
+    messages = [batch.content for batch in batches if isinstance(batch.content, bytes)]
+    if len(messages) < len(batches):
+        return pa.concat_batches([batch.events for batch in batches])
+    schema = batches[0].schema.schema.arrow
     writer = writer_of(schema)
     whole = None if writer is None else writer.join(messages)
     if whole is not None:
@@ -163,10 +165,10 @@ def writer_of(schema: pa.Schema) -> MessageWriter | None:
     return message_writer(schema, schema, {name: place for place, name in enumerate(schema.names)}, -1)
 
 
-def _ends(pieces: Sequence[Piece]) -> I64:
-    """The row after each batch of the merged pieces."""
-    if all(piece.ends is None for piece in pieces):
-        return np.cumsum([piece.rows for piece in pieces])
-    mine = [np.array([piece.rows]) if piece.ends is None else piece.ends for piece in pieces]
-    bases = accumulate((piece.rows for piece in pieces[:-1]), initial=0)
+def _ends(batches: Sequence[MemtableBatch]) -> I64:
+    """The row after each batch of the merged batches."""
+    if all(batch.ends is None for batch in batches):
+        return np.cumsum([batch.rows for batch in batches])
+    mine = [np.array([batch.rows]) if batch.ends is None else batch.ends for batch in batches]
+    bases = accumulate((batch.rows for batch in batches[:-1]), initial=0)
     return np.concatenate([ends + base for ends, base in zip(mine, bases, strict=True)])
