@@ -22,7 +22,7 @@ _NEWLINE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Prefix:
     """The first `length` bytes of some data. skipping: the next piece begins inside a line that is too long."""
 
     length: int
@@ -37,28 +37,28 @@ class Records:
     cut: int = 0
 
 
-def measure(data: bytes, cutting: Cutting, *, skipping: bool = False, complete: bool = False) -> Piece:
+def measure(data: bytes, cutting: Cutting, *, skipping: bool = False, complete: bool = False) -> Prefix:
     """Find how many bytes form complete records. complete: no more bytes follow, so that the last line is complete.
 
     A line that is longer than the limit ends a piece: its beginning becomes a record, the rest of it is skipped.
     """
     if complete:
-        return Piece(len(data))
+        return Prefix(len(data))
     if data.startswith(b"\0") and not skipping:  # a hole: the file was truncated while its writer kept its offset
-        return Piece(len(data) - len(data.lstrip(b"\0")))
+        return Prefix(len(data) - len(data.lstrip(b"\0")))
     newline = data.rfind(b"\n")
     if skipping and newline < 0:
-        return Piece(len(data), skipping=True)
+        return Prefix(len(data), skipping=True)
     rest = len(data) - newline - 1
     if rest > cutting.max_bytes:
-        return Piece(newline + 1) if data.startswith(b"\0", newline + 1) else Piece(len(data), skipping=True)
+        return Prefix(newline + 1) if data.startswith(b"\0", newline + 1) else Prefix(len(data), skipping=True)
     if containers.may_hold(data, cutting.container):
-        return Piece(
+        return Prefix(
             containers.closed_length(data[: newline + 1], cutting.container, cutting.first_line, cutting.max_bytes)
         )
     if cutting.first_line is None:
-        return Piece(newline + 1)
-    return Piece(_last_record(data[: newline + 1], cutting, skipping))
+        return Prefix(newline + 1)
+    return Prefix(_last_record(data[: newline + 1], cutting, skipping))
 
 
 def _last_record(data: bytes, cutting: Cutting, skipping: bool) -> int:

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 Row = Mapping[str, Any]
 _PIECE_ROWS = 256
-"""Limit of single rows in a piece: a full queue drops rows from the front of one, and long pieces make that slow."""
+"""Limit of single rows in an item: a full queue drops rows from the front of one, and long items make that slow."""
 
 
 @dataclass(slots=True)
-class Piece:
+class BacklogItem:
     """Rows as they were added, or a table. size_bytes: their size, approximate for rows."""
 
     content: list[Row] | pa.Table
@@ -27,7 +27,7 @@ class Piece:
         """Number of events."""
         return len(self.content)
 
-    def split(self, count: int) -> tuple[Piece, Piece]:
+    def split(self, count: int) -> tuple[BacklogItem, BacklogItem]:
         """Return the first `count` events, and the others."""
         share = self.size_bytes * count // max(1, self.count)
         content = self.content
@@ -35,7 +35,7 @@ class Piece:
             first, rest = content[:count], content[count:]
         else:
             first, rest = content.slice(0, count), content.slice(count)
-        return Piece(first, share, self.added_s), Piece(rest, self.size_bytes - share, self.added_s)
+        return BacklogItem(first, share, self.added_s), BacklogItem(rest, self.size_bytes - share, self.added_s)
 
     def cut(self, count: int) -> int:
         """Remove the first `count` events, fewer than all; return their bytes."""
@@ -56,23 +56,23 @@ class Batch:
     """
 
     start: int
-    pieces: list[Piece]
+    items: list[BacklogItem]
     key: tuple[str | None, int | None] = (None, None)
 
     @property
     def count(self) -> int:
         """Number of events."""
-        return sum(piece.count for piece in self.pieces)
+        return sum(item.count for item in self.items)
 
     @property
     def size_bytes(self) -> int:
         """Size of the events."""
-        return sum(piece.size_bytes for piece in self.pieces)
+        return sum(item.size_bytes for item in self.items)
 
     @property
     def events(self) -> list[Row] | pa.Table:
         """The events as they were added: rows, or a table."""
-        contents = [piece.content for piece in self.pieces]
+        contents = [item.content for item in self.items]
         if isinstance(contents[0], list):
             return [row for content in contents for row in content]
         return contents[0] if len(contents) == 1 else pa.concat_tables(contents)
@@ -84,15 +84,15 @@ class Batch:
 
     def halves(self) -> tuple[Batch, Batch]:
         """Return two batches of about as many events each. Requires more than one event."""
-        left, first, rest = self.count // 2, list[Piece](), list(self.pieces)
+        left, first, rest = self.count // 2, list[BacklogItem](), list(self.items)
         while left:
-            piece = rest.pop(0)
-            if piece.count > left:
-                piece, other = piece.split(left)
+            item = rest.pop(0)
+            if item.count > left:
+                item, other = item.split(left)
                 rest.insert(0, other)
-            first.append(piece)
-            left -= piece.count
-        middle = self.start + sum(piece.count for piece in first)
+            first.append(item)
+            left -= item.count
+        middle = self.start + sum(item.count for item in first)
         return Batch(self.start, first), Batch(middle, rest)
 
 
@@ -100,7 +100,7 @@ class Backlog:
     """Events in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._pieces: deque[Piece] = deque()
+        self._items: deque[BacklogItem] = deque()
         self.count = 0
         self.size_bytes = 0
         self.taken = 0
@@ -114,22 +114,22 @@ class Backlog:
     @property
     def oldest_s(self) -> float | None:
         """When the oldest event was added; None if there is none."""
-        return self._pieces[0].added_s if self._pieces else None
+        return self._items[0].added_s if self._items else None
 
     def add_row(self, row: Row, size_bytes: int, now_s: float) -> None:
-        """Add one event. Consecutive single events share a piece, and its time."""
-        last = self._pieces[-1] if self._pieces else None
+        """Add one event. Consecutive single events share an item, and its time."""
+        last = self._items[-1] if self._items else None
         if last is not None and isinstance(last.content, list) and len(last.content) < _PIECE_ROWS:
             last.content.append(row)
             last.size_bytes += size_bytes
         else:
-            self._pieces.append(Piece([row], size_bytes, now_s))
+            self._items.append(BacklogItem([row], size_bytes, now_s))
         self.count += 1
         self.size_bytes += size_bytes
 
     def add_table(self, table: pa.Table, now_s: float) -> None:
         """Add a table's events."""
-        self._pieces.append(Piece(table, table.nbytes, now_s))
+        self._items.append(BacklogItem(table, table.nbytes, now_s))
         self.count += len(table)
         self.size_bytes += table.nbytes
 
@@ -138,20 +138,20 @@ class Backlog:
 
         Tables are combined only with tables of the same schema, rows only with rows.
         """
-        taken: list[Piece] = []
+        taken: list[BacklogItem] = []
         rows, size = max_rows, max_bytes
-        while self._pieces and rows > 0 and (size > 0 or not taken):
-            head = self._pieces[0]
+        while self._items and rows > 0 and (size > 0 or not taken):
+            head = self._items[0]
             if taken and not _go_together(taken[0], head):
                 break
             each = max(1, -(-head.size_bytes // head.count))
             fits = max(min(rows, size // each), 0 if taken else 1)
             if not fits:
                 break
-            self._pieces.popleft()
+            self._items.popleft()
             if fits < head.count:
                 head, rest = head.split(fits)
-                self._pieces.appendleft(rest)
+                self._items.appendleft(rest)
             taken.append(head)
             rows -= head.count
             size -= head.size_bytes
@@ -163,13 +163,13 @@ class Backlog:
         """Remove the oldest events until this many bytes are free; return how many were removed."""
         before = self.taken
         target = self.size_bytes - size_bytes
-        while self._pieces and self.size_bytes > target:
-            head = self._pieces[0]
+        while self._items and self.size_bytes > target:
+            head = self._items[0]
             few = -(-(self.size_bytes - target) // max(1, head.size_bytes // head.count))
             if few < head.count:
                 self._removed(few, head.cut(few))
             else:
-                self._pieces.popleft()
+                self._items.popleft()
                 self._removed(head.count, head.size_bytes)
         return self.taken - before
 
@@ -179,6 +179,6 @@ class Backlog:
         self.size_bytes -= size_bytes
 
 
-def _go_together(first: Piece, other: Piece) -> bool:
+def _go_together(first: BacklogItem, other: BacklogItem) -> bool:
     rows = isinstance(first.content, list), isinstance(other.content, list)
     return rows == (True, True) or (rows == (False, False) and first.content.schema.equals(other.content.schema))  # type: ignore[union-attr]  # both are tables

@@ -39,7 +39,7 @@ from aggregator.storage.store.shipped import (
     QUARANTINE,
     Announced,
     LogObject,
-    Piece,
+    LogSlice,
     log_name,
     manifest_name,
     packed,
@@ -229,7 +229,7 @@ class Shipper:
                 if last:
                     return
 
-    def _object(self, pieces: Sequence[Piece], end: int, manifest: Announced | None, *, whole: bool) -> LogObject:
+    def _object(self, pieces: Sequence[LogSlice], end: int, manifest: Announced | None, *, whole: bool) -> LogObject:
         terms = self.lease.terms
         shipped_us = max(self._shipped_us + 1, time.time_ns() // 1000)
         return LogObject(terms.epoch, self._sequence, terms.run, shipped_us, end, whole, pieces, manifest)

@@ -25,7 +25,7 @@ from aggregator.server.http.params import Params, wrong
 from aggregator.server.http.responses import response_of
 from aggregator.storage.files.checksum import checksum64
 from aggregator.storage.files.layout import Layout
-from aggregator.storage.log.copying import Piece, check_shared, piece_of
+from aggregator.storage.log.copying import LogRange, check_shared, log_range
 from aggregator.storage.manifest.copying import block_sums, differing, take_copy
 
 MEDIA = "application/octet-stream"
@@ -103,29 +103,29 @@ async def copy_log(context: Context, arrivals: ArrivalWaiter, request: Request) 
         await context.reads.run(check_shared, directory, frame, int(check, 16))
     while True:
         seen = arrivals.count
-        piece = await context.reads.run(_piece, directory, position, most)
+        found = await context.reads.run(_log_range, directory, position, most)
         left = until - time.monotonic()
-        if piece.length or piece.lost or left <= 0 or arrivals.ended or not context.ready:
+        if found.length or found.lost or left <= 0 or arrivals.ended or not context.ready:
             break
         await arrivals.wait(seen, min(left, _LOOK_S) if context.catalog.read_only else left)
     facts = {
-        "File": piece.file,
-        "Position": piece.position,
-        "End": piece.end,
-        "Oldest": piece.oldest,
-        "Change": piece.change,
-        "Lost": int(piece.lost),
+        "File": found.file,
+        "Position": found.position,
+        "End": found.end,
+        "Oldest": found.oldest,
+        "Change": found.change,
+        "Lost": int(found.lost),
     }
     headers = {f"Aggregator-{name}": str(value) for name, value in facts.items()}
     headers["Aggregator-Catalog"] = await context.reads.run(lambda: context.catalog.identity)
     headers["Aggregator-Incarnation"] = await context.reads.run(lambda: context.catalog._incarnation)
-    begin = piece.position - piece.file
-    return await _bytes(context, "log", piece.path, begin, piece.length, headers)
+    begin = found.position - found.file
+    return await _bytes(context, "log", found.path, begin, found.length, headers)
 
 
-def _piece(directory: Path, position: int | None, most: int) -> Piece:
+def _log_range(directory: Path, position: int | None, most: int) -> LogRange:
     try:
-        return piece_of(directory, position, most)
+        return log_range(directory, position, most)
     except FileNotFoundError:
         raise _gone("log", "its oldest file has just been deleted") from None
 

@@ -25,7 +25,7 @@ _ANOTHER_PAST = (
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LogRange:
     """Bytes that an owner sends: [position, position + length) of the log, from the file that begins at `file`.
 
     end: the end of the acknowledged log. oldest: where its oldest file begins. change: the latest change of the
@@ -42,7 +42,7 @@ class Piece:
     lost: bool
 
 
-def piece_of(directory: Path, position: int | None, most: int) -> Piece:
+def log_range(directory: Path, position: int | None, most: int) -> LogRange:
     """Find at most `most` bytes of one file from a position of a log. position: None: the oldest bytes.
 
     Raises FileNotFoundError if there is no log, or a file was deleted in between; InvalidRequestError for a position
@@ -65,7 +65,7 @@ def piece_of(directory: Path, position: int | None, most: int) -> Piece:
         if following is None or at < min(end, following):
             first = max(at, start)  # skip a gap between two files
             length = max(0, min(end, acknowledged) - first)
-            return Piece(path, start, first, min(length, most), acknowledged, oldest, marks.change or 0, lost)
+            return LogRange(path, start, first, min(length, most), acknowledged, oldest, marks.change or 0, lost)
     raise AssertionError("the last file has no successor")
 
 

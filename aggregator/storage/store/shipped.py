@@ -38,7 +38,7 @@ _LEVEL = 1
 _LOG_NAME = re.compile(rf"{LOG}/(\d{{20}})")
 _MANIFEST_NAME = re.compile(rf"{MANIFESTS}/(\d{{20}})-\d{{10}}-[0-9a-f]{{16}}\.zst")
 
-Piece = tuple[int, bytes]
+LogSlice = tuple[int, bytes]
 """The position of the first byte in the log, and the bytes."""
 
 
@@ -72,7 +72,7 @@ class LogObject:
     shipped_us: int
     end: int
     whole: bool = False
-    pieces: Sequence[Piece] = ()
+    pieces: Sequence[LogSlice] = ()
     manifest: Announced | None = None
 
     def encode(self) -> bytes:
@@ -123,7 +123,7 @@ class LogObject:
 
     @classmethod
     def _of(cls, facts: dict[str, Any], stored: bytes, at: int, end: int) -> LogObject:
-        pieces: list[Piece] = []
+        pieces: list[LogSlice] = []
         room = PIECES_BYTES
         for position, length, size in facts["pieces"]:
             if not (0 <= length <= room and 0 < size <= end - at):

@@ -22,7 +22,7 @@ from aggregator.client.following import Follower
 from aggregator.client.following import follower as follower_module
 from aggregator.engine.writer import now_us
 from aggregator.server.routes import copies
-from aggregator.storage.log.copying import LogCopy, piece_of
+from aggregator.storage.log.copying import LogCopy, log_range
 
 
 def rows(*times, space="a"):
@@ -179,7 +179,7 @@ def test_a_file_of_the_log_goes_as_it_is_read(tmp_path, monkeypatch):
         topic, gone = server.catalog.create_topic("t"), []
 
         def sealing(directory, position, most):
-            piece = piece_of(directory, position, most)
+            piece = log_range(directory, position, most)
             if not gone:
                 server.catalog.seal()
                 gone.append(not piece.path.exists())
@@ -187,7 +187,7 @@ def test_a_file_of_the_log_goes_as_it_is_read(tmp_path, monkeypatch):
 
         for n in range(3):
             topic.append([{"space": "a", "timestamp": n, "data": os.urandom(200_000)}])
-        monkeypatch.setattr(copies, "piece_of", sealing)
+        monkeypatch.setattr(copies, "log_range", sealing)
         with following(server.url, tmp_path / "copy") as follower:
             caught_up(follower, server.catalog)
             with aggregator.open(tmp_path / "copy", read_only=True) as copy:

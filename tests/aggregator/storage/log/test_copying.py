@@ -6,7 +6,7 @@ import pytest
 
 import aggregator
 from aggregator.errors import CorruptLogError, InvalidRequestError
-from aggregator.storage.log.copying import LogCopy, check_shared, piece_of
+from aggregator.storage.log.copying import LogCopy, check_shared, log_range
 from aggregator.storage.log.file import Marks, list_files
 
 
@@ -30,7 +30,7 @@ def copied(log, copy):
     """Copy everything. Returns the arguments of each `LogCopy.add`."""
     added = []
     while True:
-        piece = piece_of(log, copy.position, 1 << 20)
+        piece = log_range(log, copy.position, 1 << 20)
         if not piece.length:
             return added
         added.append((piece.file, piece.position, held(piece)))
@@ -54,7 +54,7 @@ def test_a_copy_has_the_files_of_the_log(log, tmp_path):
         check_shared(log, again.last[0], again.last[1] ^ 1)
     for behind in (copy.position + 1, 2**63 - 1):
         with pytest.raises(InvalidRequestError, match=f"the log ends before position {behind}"):
-            piece_of(log, behind, 1)
+            log_range(log, behind, 1)
         with pytest.raises(InvalidRequestError, match="another history"):
             check_shared(log, behind, 0)
     again.close()
@@ -64,7 +64,7 @@ def test_a_copy_has_the_files_of_the_log(log, tmp_path):
 
 def test_bytes_cut_anywhere_are_added_up_to_the_last_whole_frame(log, tmp_path):
     """Data cut anywhere is added up to the last whole frame, and the rest is requested."""
-    piece = piece_of(log, None, 1 << 20)
+    piece = log_range(log, None, 1 << 20)
     data = held(piece)
     for cut in range(1, len(data), 7):
         folder = tmp_path / f"copy-{cut}"
@@ -82,7 +82,7 @@ def test_bytes_cut_anywhere_are_added_up_to_the_last_whole_frame(log, tmp_path):
 
 def test_flipped_bytes_are_not_kept(log, tmp_path):
     """Data with a flipped byte is not kept, except in padding and meaningless header bytes."""
-    piece = piece_of(log, None, 1 << 20)
+    piece = log_range(log, None, 1 << 20)
     data = held(piece)
     for place in range(0, len(data), 11):
         folder = tmp_path / f"copy-{place}"
@@ -103,7 +103,7 @@ def test_what_a_crash_left_behind_the_last_frame_is_written_over(log, tmp_path):
     """Bytes that a crash left after the last frame are overwritten, also an incomplete file header."""
     (tmp_path / "copy").mkdir()
     copy = LogCopy(tmp_path / "copy")
-    first = piece_of(log, None, 1 << 20)
+    first = log_range(log, None, 1 << 20)
     copy.add(first.file, first.position, held(first))
     position = copy.position
     copy.close()
@@ -121,10 +121,10 @@ def test_bytes_that_do_not_follow_are_refused(log, tmp_path):
     """Data that does not follow is refused; a copy has gaps only where the log has them."""
     (tmp_path / "copy").mkdir()
     copy = LogCopy(tmp_path / "copy")
-    first = piece_of(log, None, 1 << 20)
+    first = log_range(log, None, 1 << 20)
     with pytest.raises(CorruptLogError, match="do not follow"):
         copy.add(first.file, first.position + 32, held(first)[32:])
-    assert piece_of(log, 0, 1 << 20).lost is False
+    assert log_range(log, 0, 1 << 20).lost is False
     list_files(log)[0][1].unlink()
-    assert piece_of(log, 0, 1 << 20).lost
+    assert log_range(log, 0, 1 << 20).lost
     copy.close()
