@@ -194,7 +194,7 @@ class Topic(Unpicklable, Scans[Scan]):
             writing.manifest.set_policy(info.number, changed.roll, changed.retention)
             with writing.state.view_lock:
                 self._topic.info = changed
-        writing.manifest.keep_facts()
+        writing.manifest.write_backup()
         writing.scheduler.wake()
 
     def retain(

@@ -309,7 +309,7 @@ class BulkLoad:
                 state.change_segments(self._topic, change, infos, (), sealed)
         except BaseException:
             with contextlib.suppress(EsdbError, OSError):  # else the next opening cleans up
-                manifest.settle()
+                manifest.commit_empty()
                 undo(layout, {info.number for info in manifest.load(since=state.change).segments})
             raise
         for entry in new:

@@ -48,7 +48,7 @@ from aggregator.storage.manifest import (
     StoredRows,
     refuse_strangers,
 )
-from aggregator.storage.manifest.backup import FactsFile
+from aggregator.storage.manifest.backup import ManifestBackup
 from aggregator.storage.parts import Storage
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import CatalogState, Snapshot, Topic
@@ -207,7 +207,7 @@ class WriterEngine:
         self._make_sealing()
         self.sealer.pass_unreadable()
         self._note_opening()
-        self.facts.keep_all()
+        self.backup.write_all()
         with suppress(OSError):  # upkeep tries again
             self.sealer.release_log()  # log files that a crash left undeleted
         self._make_intake()
@@ -233,18 +233,18 @@ class WriterEngine:
         return Shipper(attached, settings.shipping, in_store=in_store)
 
     def _begin_shipping(self, shipper: Shipper) -> None:
-        noted, keep = self.manifest.note_change, self.manifest.keep_facts
+        noted, write_backup = self.manifest.note_change, self.manifest.write_backup
         tier, lease_s = self.upkeep.tier, shipper.lease.terms.length_s
 
         def note(change: int) -> None:
             noted(change)
             shipper.note_change(facts=self.manifest.has_changed)
 
-        def keep_and_publish() -> bool:
-            keep()
-            return shipper.publish_facts(lease_s)
+        def write_and_publish() -> bool:
+            write_backup()
+            return shipper.publish_backup(lease_s)
 
-        self.manifest.note_change, self.manifest.keep_facts = note, keep_and_publish
+        self.manifest.note_change, self.manifest.write_backup = note, write_and_publish
         shipper.push = tier.bring
         tier.kept, tier.check_mine, tier.announce = shipper.kept, shipper.check_mine, shipper.announce
         self.upkeep.removal.lingers = shipper.lingers
@@ -252,7 +252,7 @@ class WriterEngine:
         shipper.start(self)
         if not self.state.segment_bytes:  # else readers find the catalog once all its segments are uploaded
             shipper.note_change(facts=True)
-            shipper.publish_facts(lease_s)
+            shipper.publish_backup(lease_s)
 
     def _settle_store(self) -> StoreSettings | None:
         """Save the store settings and return the previous ones. Raises InvalidRequestError if a new store lacks
@@ -303,12 +303,12 @@ class WriterEngine:
         self.startup.report_log(recovered, replay)
         for file in recovered.files:  # unknown partitions are never sealed
             file.ends = {number: end for number, end in file.ends.items() if number in self.state.partitions}
-        self.facts = FactsFile(layout, manifest, clock)
-        self.startup.check_facts(self.facts.change)
+        self.backup = ManifestBackup(layout, manifest, clock)
+        self.startup.check_backup(self.backup.change)
         self.startup.report_missing()
         self.quarantine = Quarantine(layout, self.state, manifest, clock)
         self.quarantine.check(sealed, self.startup.is_in_log)
-        self._pass_over_reserved(recovered)
+        self._skip_reserved_indexes(recovered)
         return recovered, replay.size_bytes
 
     def _open_files(self, undoing: ExitStack, recovered: Recovered) -> None:
@@ -375,13 +375,13 @@ class WriterEngine:
 
     def _make_intake(self) -> None:
         """Create the scheduler, which seals in time, and what appends events."""
-        chores = (*self.upkeep.chores(), self.streams.keep, self.facts.try_to_keep)
+        chores = (*self.upkeep.chores(), self.streams.keep, self.backup.try_to_write)
         self.scheduler = Scheduler(self._storage, self.sealer, limits=_sealing_limits(self.limits), chores=chores)
         self.ingest = Ingest(
             self._storage, self.quota, roll_bytes=self.sealer.roll_bytes, wake=self.scheduler.wake, shipper=self.shipper
         )
 
-    def _pass_over_reserved(self, recovered: Recovered) -> None:
+    def _skip_reserved_indexes(self, recovered: Recovered) -> None:
         """Skip the record indexes that the last run reserved if it did not sync and did not close: events that it
         acknowledged may be lost, and their record indexes must not be reused.
         """
@@ -393,11 +393,11 @@ class WriterEngine:
         if self._has_all(recovered):
             holes = {}
         if partitions:
-            self.manifest.pass_over(holes)
+            self.manifest.skip_indexes(holes)
         for partition in partitions:
             partition.reserved_index = 0
             if partition.number in holes:
-                partition.pass_over((*partition.holes, holes[partition.number]))
+                partition.skip_indexes((*partition.holes, holes[partition.number]))
         if self.manifest.get(LOST):
             self.manifest.put(LOST, "")
 
@@ -437,7 +437,7 @@ class WriterEngine:
                 self.streams.keep(closing=True)
             with suppress(EsdbError, OSError):  # then the note of a minute ago stays
                 self.upkeep.ages.note()
-            self.facts.keep()
+            self.backup.write()
             with suppress(OSError):  # the next opening tries again
                 self.upkeep.keep_reserve()
 
@@ -446,9 +446,9 @@ class WriterEngine:
             self.log.close()
             if self.log.failure is None and not self.durability.is_synced:
                 with suppress(CatalogLockedError):  # another process has it by now: this run counts as interrupted
-                    self.manifest.pass_over({})
+                    self.manifest.skip_indexes({})
                     self.manifest.put(UNSYNCED, "0")
-                    self.facts.keep()
+                    self.backup.write()
         finally:
             self._closed = True
 

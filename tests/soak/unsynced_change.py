@@ -32,7 +32,7 @@ def came_back(fault: Fault | None, *, settled: bool) -> tuple[bool, Run]:
             with contextlib.suppress(ManifestFailedError):
                 manifest.put("change", "1")
             if settled:
-                manifest.settle()
+                manifest.commit_empty()
             os._exit(0)  # as if killed
 
         run = tracing.run(work, root, fault)

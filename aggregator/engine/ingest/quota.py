@@ -51,7 +51,7 @@ class Quota:
             "segments": self._state.segment_bytes,
             "unsealed events": _sealed_bytes(self._budget.held_bytes),
             "the log": self._log.size_bytes,
-            "the manifest": self._manifest.size_bytes + self._manifest.facts_bytes,
+            "the manifest": self._manifest.size_bytes + self._manifest.backup_bytes,
             "quarantine": self.quarantine_bytes,
             "the reserve": self._reserve.size_bytes,
             "the cache of the store": self._objects.cached_bytes,

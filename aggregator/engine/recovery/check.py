@@ -317,7 +317,7 @@ class ConsistencyCheck:
             numbers = [info.number for info in lost]
             change = self._manifest.apply(Edit(retired=numbers, reason="lost"))
             self._state.change_segments(topic, change, (), numbers, {})
-        self._manifest.keep_facts()
+        self._manifest.write_backup()
         return [
             self._report(self._layout.segment(info.number), f"lost: {_described(info)}", "given up") for info in lost
         ]
@@ -328,7 +328,7 @@ class ConsistencyCheck:
 
     # ------------------------------------------------------------ the log and the manifest backup
 
-    def check_facts(self, change: int) -> None:
+    def check_backup(self, change: int) -> None:
         """If the manifest backup is newer than the manifest, the manifest is an old copy: restore what it lacks. Called
         after the log is replayed. change: the backup's. Raises OSError, ManifestFailedError.
         """
@@ -356,7 +356,8 @@ class ConsistencyCheck:
 
     def report_missing(self) -> None:
         """Report segments whose files are missing, except if all their events are hidden or their topic is deleted:
-        then an old copy of the manifest names deleted segments. Called after `check_facts`. Raises ManifestFailedError.
+        then an old copy of the manifest names deleted segments. Called after `check_backup`. Raises
+        ManifestFailedError.
         """
         for info in self._absent:
             topic, _ = self._state.partitions[info.partition]

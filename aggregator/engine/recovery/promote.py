@@ -18,7 +18,7 @@ from aggregator.storage.manifest import WRITTEN, Manifest, StoredRows
 from aggregator.storage.state.state import CatalogState
 from esformat.parts import sync_directory
 
-PASSED_OVER = 1 << 32
+SKIPPED_INDEXES = 1 << 32
 """Number of record indexes that each partition skips: more than an hour at a million a second."""
 
 
@@ -43,7 +43,7 @@ def promote(layout: Layout, clock: Callable[[], int]) -> Following:
             )
         with contextlib.closing(Manifest(layout.manifest)) as manifest:
             _refuse_stores(layout, manifest)
-            _pass_over(layout, manifest, clock)
+            _skip_indexes(layout, manifest, clock)
             named = {segment.number for segment in manifest.load().segments}
         for number, path in segment_files(layout).items():
             if number not in named:  # copied for a manifest that never arrived, or no longer needed
@@ -66,7 +66,7 @@ def _refuse_stores(layout: Layout, manifest: Manifest) -> None:
         )
 
 
-def _pass_over(layout: Layout, manifest: Manifest, clock: Callable[[], int]) -> None:
+def _skip_indexes(layout: Layout, manifest: Manifest, clock: Callable[[], int]) -> None:
     state = CatalogState(manifest.load())
     spans = adopt_definitions(layout.log, state, manifest, clock)
     ends: dict[int, int] = {}
@@ -74,6 +74,6 @@ def _pass_over(layout: Layout, manifest: Manifest, clock: Callable[[], int]) -> 
         if not topic.info.deleted:
             _, logged = spans.get(number, (0, 0))
             reached = max(partition.next_index, partition.sealed_index, partition.reserved_index, logged)
-            ends[number] = reached + PASSED_OVER
+            ends[number] = reached + SKIPPED_INDEXES
     manifest.reserve(ends)
     manifest.put(WRITTEN, "")  # nothing proves that no event is lost

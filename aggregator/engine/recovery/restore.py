@@ -141,7 +141,7 @@ class _Restoring:
             reserved[noted.number] = noted.reserved_index
             if noted.holes and noted.holes != known.holes:
                 self._manifest.add_holes(noted.number, noted.holes)
-                known.pass_over(noted.holes)
+                known.skip_indexes(noted.holes)
             if noted.sealed_index <= known.sealed_index:
                 continue
             first, end = logged.get(noted.number, (0, 0))

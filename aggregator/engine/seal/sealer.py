@@ -372,7 +372,7 @@ class Sealer:
             sealed = self._state.sealed()
             if not self._log.releasable(sealed):
                 return
-            self._manifest.keep_facts()
+            self._manifest.write_backup()
             self._log.release(sealed)
 
 

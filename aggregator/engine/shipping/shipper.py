@@ -316,7 +316,7 @@ class Shipper:
                     found = sequence
             return self._sequence if position >= self._shipped else found
 
-    def publish_facts(self, wait_s: float) -> bool:
+    def publish_backup(self, wait_s: float) -> bool:
         """Wait until the store has the changes of the manifest that cannot be recovered from segments or log, before
         they are acknowledged. Return whether it has them: after `wait_s` they are left to the background, unless
         appends wait for the store as well.

@@ -75,7 +75,7 @@ class Erasures:
             now = self._clock()
             stones = [Tombstone(number, space, end, now) for number, end in ends.items() if end]
             self._put(stones)
-        if self._manifest.keep_facts() is False:
+        if self._manifest.write_backup() is False:
             raise StoreUnreachableError(
                 "the events are hidden here, but not yet in the catalog's store: a takeover would bring them back",
                 hint="erase the space again, to wait for the store",
@@ -94,7 +94,7 @@ class Erasures:
                     for (number, space), cut in cuts.items()
                 ]
             )
-        self._manifest.keep_facts()
+        self._manifest.write_backup()
 
     def _put(self, stones: Sequence[Tombstone]) -> None:
         """Store tombstones. Called under the edit lock."""
@@ -215,7 +215,7 @@ class Erasures:
         self._streams.forget_erased(topic)
         with self._state.edit_lock:
             change = self._manifest.apply(Edit(fulfilled=list(gone)))
-            self._manifest.keep_facts()
+            self._manifest.write_backup()
             if any(cut.erases for _, _, cut in gone):
                 self._manifest.scrub()
             with self._state.view_lock:  # only now are they gone, including their keys

@@ -69,7 +69,7 @@ class Removal:
                 change = self._manifest.apply(Edit(added=added, retired=numbers, reason=reason))
             except BaseException:
                 with contextlib.suppress(EsdbError, OSError):  # else the next opening cleans up
-                    self._manifest.settle()
+                    self._manifest.commit_empty()
                     named = {segment.number for segment in self._manifest.load(since=self._state.change).segments}
                     self.discard([segment for segment in added if segment.number not in named])
                 raise
@@ -112,7 +112,7 @@ class Removal:
             with self._state.view_lock:
                 shown = self._state.change  # a scan that begins from here on pins this change, or a later one
             waiting = [each for each in self._manifest.retired_files() if each[2] <= shown]  # oldest change first
-            self._manifest.keep_facts()
+            self._manifest.write_backup()
             if waiting:
                 self._manifest.check_mine()
             for number, size_bytes, change in waiting:

@@ -377,7 +377,7 @@ class Tier:
             self.check_mine()
             self._objects.store.delete([name for _, name in batch])
             numbers = [number for number, _ in batch]
-            self._manifest.keep_facts()
+            self._manifest.write_backup()
             self._manifest.forget_objects(numbers)
             self._arrived.difference_update(numbers)
             count += len(batch)

@@ -44,7 +44,7 @@ class Topics:
     def make(self, wanted: TopicInfo, schema: EventSchema | None) -> Topic:
         """Create a topic, with its first schema if there is one. Raises TopicExistsError, ManifestFailedError."""
         topic = uninterrupted(lambda: self._make(wanted, schema))
-        self._manifest.keep_facts()
+        self._manifest.write_backup()
         return topic
 
     def _make(self, wanted: TopicInfo, schema: EventSchema | None) -> Topic:
@@ -59,7 +59,7 @@ class Topics:
     def rename(self, topic: Topic, name: str) -> None:
         """Rename a topic. Raises TopicNotFoundError, TopicExistsError, ManifestFailedError."""
         uninterrupted(lambda: self._rename(topic, name))
-        self._manifest.keep_facts()
+        self._manifest.write_backup()
 
     def _rename(self, topic: Topic, name: str) -> None:
         with self._state.edit_lock:
@@ -89,7 +89,7 @@ class Topics:
 
     def check_stored(self) -> None:
         """Wait until the catalog's store knows which topics were deleted. Raises StoreUnreachableError."""
-        if self._manifest.keep_facts() is False:
+        if self._manifest.write_backup() is False:
             raise StoreUnreachableError(
                 "the topic is deleted here, but not yet in the catalog's store: a takeover would bring it back",
                 hint="delete it again, to wait for the store",
@@ -103,7 +103,7 @@ class Topics:
                 change = self._manifest.delete_topic(topic.info.number, sealed)
             except BaseException:
                 with contextlib.suppress(EsdbError, OSError):
-                    self._manifest.settle()
+                    self._manifest.commit_empty()
                 raise
             for partition in topic.partitions.values():
                 self._sealer.forget(partition)

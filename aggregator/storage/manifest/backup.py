@@ -55,7 +55,7 @@ def _read(path: Path) -> tuple[bytes, int]:
     return decode_lines(stored)
 
 
-class FactsFile:
+class ManifestBackup:
     """Keeps the backup file up to date with the manifest of a catalog that is open for writing. Thread-safe."""
 
     def __init__(self, layout: Layout, manifest: Manifest, clock: Callable[[], int]) -> None:
@@ -78,23 +78,23 @@ class FactsFile:
             logger.warning("%s is rewritten: %s", layout.facts, error)
         self._look()
 
-    def keep_all(self) -> None:
+    def write_all(self) -> None:
         """Bring the file up to date whatever changed, and keep it up to date from now on. Never raises."""
         self._manifest.give_back_changed(KINDS)
-        self.keep()
-        self._manifest.keep_facts = self.keep
+        self.write()
+        self._manifest.write_backup = self.write
 
-    def keep(self) -> None:
-        """Update the file if something changed. Never raises; the next call of `try_to_keep` retries."""
+    def write(self) -> None:
+        """Update the file if something changed. Never raises; the next call of `try_to_write` retries."""
         try:
-            self.try_to_keep()
+            self.try_to_write()
         except Exception as error:  # noqa: BLE001  the change itself is committed, even if its copy fails
             if self._trouble != str(error):
                 self._trouble = str(error)
                 logger.warning("%s", error)
 
-    def try_to_keep(self) -> None:
-        """Like `keep`. Raises ManifestFailedError if the file cannot be written now."""
+    def try_to_write(self) -> None:
+        """Like `write`. Raises ManifestFailedError if the file cannot be written now."""
         with self._lock:  # a second caller waits for the first, which then has written both changes
             changed = self._manifest.take_changed()
             if not changed:
@@ -149,6 +149,6 @@ class FactsFile:
         self._manifest.add_problem(Problem(self._layout.facts.name, message, "removed", self._clock()))
 
     def _look(self) -> None:
-        self._manifest.facts_bytes = 0
+        self._manifest.backup_bytes = 0
         with contextlib.suppress(FileNotFoundError):
-            self._manifest.facts_bytes = self._layout.facts.stat().st_size
+            self._manifest.backup_bytes = self._layout.facts.stat().st_size

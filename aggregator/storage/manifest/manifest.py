@@ -23,7 +23,7 @@ from aggregator.model import (
 )
 from aggregator.policy import Retention, Roll
 from aggregator.storage.manifest import rows
-from aggregator.storage.manifest.transactions import Transactions, count_change, last_change, makes_room
+from aggregator.storage.manifest.transactions import Transactions, count_change, last_change, survives_full_disk
 from esformat.parts import EventSchema
 
 LOST = "lost"
@@ -102,7 +102,7 @@ class Manifest(Transactions):
             row = db.execute("SELECT value FROM catalog WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
-    @makes_room
+    @survives_full_disk
     def put(self, key: str, value: str) -> None:
         """Store a fact of the catalog."""
         with self.writing(*["catalog"] * (key in (IDENTITY, UNSYNCED, STORE))) as db:
@@ -251,7 +251,7 @@ class Manifest(Transactions):
                 db.execute("UPDATE topics SET name = ? WHERE number = ?", (name, number))
             return count_change(db)
 
-    @makes_room
+    @survives_full_disk
     def delete_topic(self, number: int, sealed: Mapping[int, int]) -> int:
         """Delete a topic, and retire its segments; return the number of the change.
 
@@ -262,7 +262,7 @@ class Manifest(Transactions):
             rows.delete_topic(db, number, sealed, change)
         return change
 
-    @makes_room
+    @survives_full_disk
     def set_policy(self, topic: int, roll: Roll, retention: Retention) -> None:
         """Change the sealing and retention policies of a topic."""
         with self.writing("topic") as db:
@@ -298,7 +298,7 @@ class Manifest(Transactions):
                 [(end, number) for number, end in ends.items()],
             )
 
-    def pass_over(self, holes: Mapping[int, tuple[int, int]]) -> None:
+    def skip_indexes(self, holes: Mapping[int, tuple[int, int]]) -> None:
         """Record [first, end) by partition as record indexes that are never assigned, and clear all reservations."""
         with self.writing("partition") as db:
             for number, (first, end) in holes.items():
@@ -316,7 +316,7 @@ class Manifest(Transactions):
         with self.writing("partition") as db:
             db.executemany("INSERT OR REPLACE INTO holes VALUES (?, ?, ?)", [(partition, *hole) for hole in holes])
 
-    @makes_room
+    @survives_full_disk
     def apply(self, edit: Edit) -> int:
         """Apply a change of segments atomically; return the number of the change."""
         with self.writing() as db:
@@ -353,8 +353,8 @@ class Manifest(Transactions):
         with self.writing() as db:
             db.execute("UPDATE changes SET number = max(number, ?)", (change,))
 
-    @makes_room
-    def settle(self) -> None:
+    @survives_full_disk
+    def commit_empty(self) -> None:
         """Commit an empty change after a failed one, so that no crash brings the failed one back. Data that it wrote
         but did not sync counts when the file is reopened, unless another change follows it. Files that it names must be
         kept until then.
@@ -362,7 +362,7 @@ class Manifest(Transactions):
         with self.writing() as db:
             count_change(db)
 
-    @makes_room
+    @survives_full_disk
     def forget_files(self, numbers: Iterable[int]) -> None:
         """Record that the files of retired segments are deleted.
 
@@ -373,7 +373,7 @@ class Manifest(Transactions):
             db.executemany("UPDATE stored SET local = 0 WHERE number = ?", gone)
             db.executemany("DELETE FROM retired WHERE number = ? AND number NOT IN (SELECT number FROM stored)", gone)
 
-    @makes_room
+    @survives_full_disk
     def forget_objects(self, numbers: Iterable[int]) -> None:
         """Record that neither files nor objects of these retired segments remain."""
         gone = [(number,) for number in numbers]
@@ -389,7 +389,7 @@ class Manifest(Transactions):
             db.execute("DELETE FROM stored WHERE number = ?", (segment.number,))  # the object is of the old file
             rows.put_segment(db, segment, change)
 
-    @makes_room
+    @survives_full_disk
     def forget_problems(self, problems: Iterable[Problem]) -> None:
         """Delete problems that are no longer relevant."""
         with self.writing() as db:

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 _M = TypeVar("_M", bound="Transactions")
 
 
-def makes_room(method: Callable[Concatenate[_M, _P], _T]) -> Callable[Concatenate[_M, _P], _T]:
+def survives_full_disk(method: Callable[Concatenate[_M, _P], _T]) -> Callable[Concatenate[_M, _P], _T]:
     """Decorator for a change that a full disk must not prevent."""
 
     @wraps(method)
@@ -58,11 +58,11 @@ class Transactions:
         self._files: dict[Path, os.stat_result] = {}
         self.size_bytes = 0
         """Size of the file and SQLite's side files, after the last change."""
-        self.facts_bytes = 0
+        self.backup_bytes = 0
         """Size of the manifest's backup next to it."""
         self._changed: set[str] = set()
         self._unscrubbed = 0
-        self.keep_facts: Callable[[], bool | None] = lambda: None
+        self.write_backup: Callable[[], bool | None] = lambda: None
         """Called before reporting a change that segments and log do not contain, and before deleting files that contain
         such facts. A catalog that is open for writing sets its own function. It raises at most FencedError, and
         returns False if the catalog's store still lacks the change after waiting for it."""
@@ -185,7 +185,7 @@ class Transactions:
         with self._lock:
             self._changed.update(kinds)
 
-    @makes_room
+    @survives_full_disk
     def scrub(self) -> None:
         """Checkpoint SQLite's write-ahead log into the main file, so that deleted rows are gone from disk. An active
         reader can prevent that; `scrub_again` then retries.

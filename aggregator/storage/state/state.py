@@ -72,7 +72,7 @@ class Partition:
         """Bytes of its events in memory, including those being written to a segment."""
         return sum(part.size_bytes for part in (self.memtable, self.sealing) if part is not None)
 
-    def pass_over(self, holes: tuple[tuple[int, int], ...]) -> None:
+    def skip_indexes(self, holes: tuple[tuple[int, int], ...]) -> None:
         """Set the record indexes that are never assigned. holes: all of them, including the known ones."""
         if len(holes) and holes != self.holes:
             self.holes = holes
@@ -296,12 +296,12 @@ class CatalogState:
             topic = self._by_number[info.topic]
             topic.partitions = topic.partitions | {info.name: self._made_partition(topic, info)}
         known = self.partitions[info.number][1]
-        known.pass_over(info.holes)
+        known.skip_indexes(info.holes)
         return known
 
     def _made_partition(self, topic: Topic, info: PartitionInfo) -> Partition:
         made = Partition(info.number, info.name, info.sealed_index, info.sealed_index, info.reserved_index)
-        made.pass_over(info.holes)
+        made.skip_indexes(info.holes)
         self.partitions[info.number] = (topic, made)
         return made
 

@@ -103,7 +103,7 @@ class Pipes:
 
     def _make(self, info: PipeInfo) -> Pipe:
         self._rows.add(info)
-        self._backend.manifest.keep_facts()
+        self._backend.manifest.write_backup()
         return self._add(info)
 
     def _start(self) -> None:
@@ -160,7 +160,7 @@ class Pipes:
             with pipe.lock:
                 self._rows.remove(pipe.info.identity)
                 pipe.deleted = True
-            self._backend.manifest.keep_facts()
+            self._backend.manifest.write_backup()
             del self._pipes[name]
         return pipe
 

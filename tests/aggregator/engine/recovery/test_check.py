@@ -334,7 +334,7 @@ def test_a_new_segment_that_the_manifest_did_not_take(tmp_path, monkeypatch, wor
     and the next opening does not take it in: its replacement may have fewer events.
     """
     root = tmp_path / "data"
-    apply, settle, failed = Manifest.apply, Manifest.settle, []
+    apply, commit_empty, failed = Manifest.apply, Manifest.commit_empty, []
 
     def fail_once(manifest, edit):
         if edit.added and edit.retired and not failed:
@@ -342,10 +342,10 @@ def test_a_new_segment_that_the_manifest_did_not_take(tmp_path, monkeypatch, wor
             raise aggregator.ManifestFailedError("the disk is full")
         return apply(manifest, edit)
 
-    def not_settled(manifest):
+    def failing_once(manifest):
         if left:
             raise aggregator.ManifestFailedError("the disk is full")
-        settle(manifest)
+        commit_empty(manifest)
 
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
@@ -355,7 +355,7 @@ def test_a_new_segment_that_the_manifest_did_not_take(tmp_path, monkeypatch, wor
         if work == "erasing":
             topic.erase("a")
         monkeypatch.setattr(Manifest, "apply", fail_once)
-        monkeypatch.setattr(Manifest, "settle", not_settled)
+        monkeypatch.setattr(Manifest, "commit_empty", failing_once)
         with pytest.raises(aggregator.ManifestFailedError):
             catalog.compact()
         assert len(list(root.glob("segments/*/*.esdb"))) == 2 + left

@@ -15,8 +15,8 @@ from aggregator.engine import follower as following
 from aggregator.engine.ingest import reserve
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import WriterLock
-from aggregator.storage.manifest import backup as facts_file
-from aggregator.storage.manifest.backup import FactsFile, read_facts
+from aggregator.storage.manifest import backup
+from aggregator.storage.manifest.backup import ManifestBackup, read_facts
 from aggregator.storage.manifest.facts import encode_facts, line_of
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -477,8 +477,8 @@ def test_what_did_not_change_is_not_made_again(root, monkeypatch):
 def test_what_is_written_when(root, monkeypatch):
     """Appends, seals, merges and most retention write no backup; facts found nowhere else are in it on return."""
     written = []
-    real = FactsFile._write
-    monkeypatch.setattr(FactsFile, "_write", lambda self, stored: (written.append(stored), real(self, stored)))
+    real = ManifestBackup._write
+    monkeypatch.setattr(ManifestBackup, "_write", lambda self, stored: (written.append(stored), real(self, stored)))
 
     def writes():
         count = len(written)
@@ -518,7 +518,9 @@ def test_a_disk_that_takes_no_facts(root, monkeypatch):
     """If the backup cannot be written, the change still succeeds; background work reports the error and retries."""
     with aggregator.open(root) as catalog:
         with monkeypatch.context() as patch:
-            patch.setattr(FactsFile, "_write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            patch.setattr(
+                ManifestBackup, "_write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+            )
             catalog.create_topic("t")
             assert catalog.topics() == ("t",)
             until(lambda: catalog.trouble is not None)
@@ -534,7 +536,7 @@ def test_more_facts_than_fit(root, monkeypatch, bound, size):
     with aggregator.open(root) as catalog:
         catalog.create_topic("t")
         with monkeypatch.context() as patch:
-            patch.setattr(facts_file, bound, size)
+            patch.setattr(backup, bound, size)
             for number in range(3):
                 catalog.create_topic(f"topic {number}", columns)
             assert not (root / "catalog.facts").exists()
@@ -552,10 +554,10 @@ def test_bytes_count(root):
         catalog.create_topic("t")
         size = Layout(root).facts.stat().st_size
         backend = catalog._backend
-        assert backend.manifest.facts_bytes == size
+        assert backend.manifest.backup_bytes == size
         assert catalog.stats()["disk"]["manifest"] == backend.manifest.size_bytes + size
         total = backend.quota.total()
-        backend.manifest.facts_bytes = 0
+        backend.manifest.backup_bytes = 0
         assert backend.quota.total() == total - size
 
 

@@ -371,13 +371,13 @@ def test_what_was_told_is_in_the_store_whoever_copied_it(tmp_path: Path, address
         topic = catalog.create_topic("t")
         topic.append(events(0))
         manifest = catalog._backend.manifest
-        keep = manifest.keep_facts
+        keep = manifest.write_backup
 
         def late() -> None:
-            catalog._backend.facts.try_to_keep()
+            catalog._backend.backup.try_to_write()
             keep()
 
-        manifest.keep_facts = late
+        manifest.write_backup = late
         topic.erase("s1")
         assert seen_anywhere(address) == [0, 2, 3, 5, 6, 8, 9]
 

@@ -230,7 +230,7 @@ STEPS = (
     "aggregator.storage.log.log:Log.wait",
     "aggregator.storage.manifest:Manifest.delete_topic",
     "aggregator.storage.state.state:CatalogState.delete_topic",
-    "aggregator.storage.manifest.backup:FactsFile.keep",
+    "aggregator.storage.manifest.backup:ManifestBackup.write",
     "aggregator.engine.upkeep.removal:Removal.sweep",
     "aggregator.storage.log.log:Log.roll",
     "aggregator.storage.manifest:Manifest.scrub",
