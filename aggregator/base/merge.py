@@ -18,7 +18,7 @@ from aggregator.base.allowance import Holding, check
 from aggregator.model import RECORD_INDEX
 from esformat.parts import ordered_pieces, pieces_of
 
-PLACE = "number of the partition"
+PARTITION_COLUMN = "number of the partition"
 """The last column of batches with events of several partitions: merging reads it and removes it."""
 _HIGHEST = 2**63 - 1
 _FEW_ROWS = 1 << 12
@@ -32,7 +32,7 @@ I64 = npt.NDArray[np.int64]
 class Source:
     """Batches in merge order. `bound`: no key is smaller (the key is the time or record index, `~key` in reverse).
 
-    Every batch has the columns `timestamp` and `record_index`. `partition`: None if the column PLACE contains it.
+    Every batch has the columns `timestamp` and `record_index`. `partition`: None if PARTITION_COLUMN contains it.
     """
 
     bound: int
@@ -80,12 +80,12 @@ class _Open:
     def _take(self, count: int) -> Taken:
         """Remove and return the first `count` rows of the batch."""
         assert self.batch is not None
-        whole, places = self.batch, self.partitions
+        whole, partitions = self.batch, self.partitions
         self.batch, self.keys = whole.slice(count), self.keys[count:]
-        if isinstance(places, int):
-            return whole.slice(0, count), places
-        self.partitions = places[count:]
-        return whole.slice(0, count), places[:count]
+        if isinstance(partitions, int):
+            return whole.slice(0, count), partitions
+        self.partitions = partitions[count:]
+        return whole.slice(0, count), partitions[:count]
 
     def take_before(self, key: int) -> list[Taken]:
         """Remove and return the batch's rows with a key less than `key`, which must not exceed the batch's last key."""
@@ -108,10 +108,10 @@ class _Open:
 
 
 def _placed(batch: pa.RecordBatch, partition: int | None) -> Taken:
-    """A batch without PLACE, and the partitions from that column or from the source."""
+    """A batch without PARTITION_COLUMN, and the partitions from that column or from the source."""
     if partition is not None:
         return batch, partition
-    return batch.select(batch.schema.names[:-1]), numbers(batch, PLACE)
+    return batch.select(batch.schema.names[:-1]), numbers(batch, PARTITION_COLUMN)
 
 
 def numbers(batch: pa.RecordBatch | pa.Table, column: str) -> I64:
@@ -190,8 +190,8 @@ def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordB
     keys = np.concatenate([numbers(batch, by) for batch in batches])
     indexes = keys if by == RECORD_INDEX else np.concatenate([numbers(batch, RECORD_INDEX) for batch in batches])
     partitions: I64 | None = None
-    if not all(isinstance(places, int) and places == parts[0][1] for _, places in parts):
-        partitions = np.concatenate([np.broadcast_to(places, len(batch)) for batch, places in parts])
+    if not all(isinstance(each, int) and each == parts[0][1] for _, each in parts):
+        partitions = np.concatenate([np.broadcast_to(each, len(batch)) for batch, each in parts])
     order = sort_order(keys, partitions, indexes, reverse=reverse)
     if len(batches) > 1 and len(keys) <= _FEW_ROWS:
         batches = [pa.concat_batches(batches)]

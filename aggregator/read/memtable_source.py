@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.base.merge import PLACE, numbers
+from aggregator.base.merge import PARTITION_COLUMN, numbers
 from aggregator.model import RECORD_INDEX
 from aggregator.read.query import Question
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS, WINDOW_ROWS
@@ -110,7 +110,7 @@ def lookup_groups(snapshot: Snapshot, question: Question, *, together: bool = Fa
 def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str]) -> Iterator[pa.RecordBatch]:
     """The matching events of some unsealed batches, in order. With a limit, no more are read than it needs.
 
-    partition: the name, or the names of several by number: then PLACE is an additional last column.
+    partition: the name, or the names of several by number: then PARTITION_COLUMN is an additional last column.
     """
     question = view.question
     present = group.lookups[0].batches[0].events.schema
@@ -137,11 +137,11 @@ def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str
             if isinstance(partition, str):
                 yield view.shape(batch, partition)
                 continue
-            places = np.array(group.partitions)[every.lookups_of(some)]
-            texts = pa.array([partition[number] for number in places.tolist()], pa.string())
+            partitions = np.array(group.partitions)[every.lookups_of(some)]
+            texts = pa.array([partition[number] for number in partitions.tolist()], pa.string())
             shaped = view.shape(batch, texts)
-            schema = shaped.schema.append(pa.field(PLACE, pa.int64()))
-            yield pa.RecordBatch.from_arrays([*shaped.columns, pa.array(places)], schema=schema)
+            schema = shaped.schema.append(pa.field(PARTITION_COLUMN, pa.int64()))
+            yield pa.RecordBatch.from_arrays([*shaped.columns, pa.array(partitions)], schema=schema)
 
 
 def most_of_space(group: Group, space: bytes) -> int:

@@ -227,13 +227,13 @@ class ObjectSource:
             raise CorruptSegmentError("the object ends early", path=self.name, offset=self.size)
         at, end, parts = offset, offset + length, []
         while at < end:
-            first, data = self._stretch(at // CHUNK_BYTES, -(-end // CHUNK_BYTES))
+            first, data = self._chunk_range(at // CHUNK_BYTES, -(-end // CHUNK_BYTES))
             start = at - first * CHUNK_BYTES
             parts.append(memoryview(data)[start : start + end - at])
             at += len(parts[-1])
         return b"".join(parts)
 
-    def _stretch(self, number: int, last: int) -> tuple[int, Data]:
+    def _chunk_range(self, number: int, last: int) -> tuple[int, Data]:
         """A chunk, with adjacent chunks that are found with it: the number of the first one, and their bytes. Chunks up
         to `last` are needed next. Raises as `read_at`.
         """

@@ -1,6 +1,6 @@
 """A bounded cache on the local disk of data read from objects. It survives restarts, and is verified when it is read.
 
-An object is cut into chunks of equal size. Adjacent chunks that were read together form a stretch, stored in one file:
+An object is cut into chunks of equal size. Adjacent chunks that were read together form a range, stored in one file:
 a checksum of each chunk, then their bytes. A background thread writes the files, so that readers do not wait. Nothing
 is synced: a file that a crash left incomplete fails its checksums, and is read from the store again. If the disk is
 full or not writable, the cache contains less, and nothing fails.
@@ -30,7 +30,7 @@ from aggregator.storage.files.modes import create_directory, create_file, file_m
 CHUNK_BYTES = 128 << 10
 """Smallest read from an object: it transfers faster than a store responds, and contains a few histories."""
 MEMORY_BYTES = 32 << 20
-"""Limit for the stretches read last: two blocks may share a chunk, and request it shortly after each other. The same
+"""Limit for the ranges read last: two blocks may share a chunk, and request it shortly after each other. The same
 limit applies to data that waits to be written.
 """
 FILE_CHUNKS = 64
@@ -38,7 +38,7 @@ FILE_CHUNKS = 64
 _HEADER = struct.Struct(
     "<"  # little-endian, no padding
     "8s"  # magic
-    "Q"  # xxh3-64 of the stretch's name and the checksums that follow: the xxh3-64 of each chunk
+    "Q"  # xxh3-64 of the range's name and the checksums that follow: the xxh3-64 of each chunk
 )
 _MAGIC = b"\x89ESR\r\n\x1a\n"
 _NAME = re.compile(r"(\d{6,})-(\d+)")
@@ -51,7 +51,7 @@ Data = bytes | memoryview
 _T = TypeVar("_T")
 
 
-class Stretch(NamedTuple):
+class ChunkRange(NamedTuple):
     """Chunks [first, last) of the object named by its stem."""
 
     stem: str
@@ -59,8 +59,8 @@ class Stretch(NamedTuple):
     last: int
 
     @classmethod
-    def of(cls, stem: str, first: int, data: Data) -> Stretch:
-        """The stretch of the chunks in `data`; only the last chunk of an object is shorter."""
+    def of(cls, stem: str, first: int, data: Data) -> ChunkRange:
+        """The range of the chunks in `data`; only the last chunk of an object is shorter."""
         return cls(stem, first, first + -(-len(data) // CHUNK_BYTES))
 
     @property
@@ -69,53 +69,55 @@ class Stretch(NamedTuple):
         return f"{self.stem}/{self.first:06d}-{self.last - self.first}"
 
 
-class _Stretches(Generic[_T]):
-    """Stretches with a value each, found by any of their chunks, in order of use."""
+class _ChunkRanges(Generic[_T]):
+    """Ranges with a value each, found by any of their chunks, in order of use."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[Stretch, tuple[_T, int]] = OrderedDict()
-        self._by_chunk: dict[str, dict[int, Stretch]] = {}
+        self._held: OrderedDict[ChunkRange, tuple[_T, int]] = OrderedDict()
+        self._by_chunk: dict[str, dict[int, ChunkRange]] = {}
         self.size_bytes = 0
 
-    def __contains__(self, stretch: Stretch) -> bool:
-        return stretch in self._held
+    def __contains__(self, chunk_range: ChunkRange) -> bool:
+        return chunk_range in self._held
 
     def has(self, stem: str, number: int) -> bool:
         """Whether a chunk is present."""
         return number in self._by_chunk.get(stem, ())
 
-    def find(self, stem: str, number: int) -> tuple[Stretch, _T] | None:
-        """The stretch of a chunk, marked as just used."""
-        stretch = self._by_chunk.get(stem, {}).get(number)
-        if stretch is None:
+    def find(self, stem: str, number: int) -> tuple[ChunkRange, _T] | None:
+        """The range of a chunk, marked as just used."""
+        chunk_range = self._by_chunk.get(stem, {}).get(number)
+        if chunk_range is None:
             return None
-        self._held.move_to_end(stretch)
-        return stretch, self._held[stretch][0]
+        self._held.move_to_end(chunk_range)
+        return chunk_range, self._held[chunk_range][0]
 
-    def add(self, stretch: Stretch, value: _T, size_bytes: int) -> None:
-        """Add a new stretch. Chunks that it shares with others are found in it from now on."""
-        self._held[stretch] = value, size_bytes
-        self._by_chunk.setdefault(stretch.stem, {}).update(dict.fromkeys(range(stretch.first, stretch.last), stretch))
+    def add(self, chunk_range: ChunkRange, value: _T, size_bytes: int) -> None:
+        """Add a new range. Chunks that it shares with others are found in it from now on."""
+        self._held[chunk_range] = value, size_bytes
+        self._by_chunk.setdefault(chunk_range.stem, {}).update(
+            dict.fromkeys(range(chunk_range.first, chunk_range.last), chunk_range)
+        )
         self.size_bytes += size_bytes
 
-    def drop(self, stretch: Stretch) -> None:
-        """Remove a stretch, if present."""
-        _, size_bytes = self._held.pop(stretch, (None, 0))
+    def drop(self, chunk_range: ChunkRange) -> None:
+        """Remove a range, if present."""
+        _, size_bytes = self._held.pop(chunk_range, (None, 0))
         self.size_bytes -= size_bytes
-        chunks = self._by_chunk.get(stretch.stem, {})
-        for number in range(stretch.first, stretch.last):
-            if chunks.get(number) == stretch:
+        chunks = self._by_chunk.get(chunk_range.stem, {})
+        for number in range(chunk_range.first, chunk_range.last):
+            if chunks.get(number) == chunk_range:
                 del chunks[number]
         if not chunks:
-            self._by_chunk.pop(stretch.stem, None)
+            self._by_chunk.pop(chunk_range.stem, None)
 
-    def oldest(self) -> Stretch | None:
-        """The least recently used stretch."""
+    def oldest(self) -> ChunkRange | None:
+        """The least recently used range."""
         return next(iter(self._held), None)
 
-    def of(self, stem: str) -> list[Stretch]:
-        """The stretches of an object."""
-        return [stretch for stretch in self._held if stretch.stem == stem]
+    def of(self, stem: str) -> list[ChunkRange]:
+        """The ranges of an object."""
+        return [chunk_range for chunk_range in self._held if chunk_range.stem == stem]
 
 
 @cache
@@ -131,11 +133,11 @@ class RangeCache:
         """directory: created on the first write. limit_bytes: of files. read_only: another process writes them."""
         self._directory, self._limit, self._read_only = directory, limit_bytes, read_only
         self._lock = Condition()
-        self._files: _Stretches[None] = _Stretches()
-        self._memory: _Stretches[Data] = _Stretches()
-        self._waiting: OrderedDict[Stretch, Data] = OrderedDict()  # to be written
+        self._files: _ChunkRanges[None] = _ChunkRanges()
+        self._memory: _ChunkRanges[Data] = _ChunkRanges()
+        self._waiting: OrderedDict[ChunkRange, Data] = OrderedDict()  # to be written
         self._waiting_bytes = 0
-        self._writing: dict[Stretch, Data] = {}
+        self._writing: dict[ChunkRange, Data] = {}
         self._keeper = 0  # the process whose thread writes the waiting data, or 0 if nothing waits
         self._settling = 0  # threads in `settle`
         self._seen: dict[str, int] = {}  # in a reader: by object, the last known change of its directory
@@ -154,23 +156,23 @@ class RangeCache:
         return file_mode_in(self._directory)
 
     def _look(self) -> None:
-        found: list[tuple[float, Stretch, int]] = []
+        found: list[tuple[float, ChunkRange, int]] = []
         with contextlib.suppress(OSError):
             for folder in os.scandir(self._directory):
                 found += self._look_into(folder.name) if folder.is_dir() else ()
-        for _, stretch, size in sorted(found):
-            self._files.add(stretch, None, size)
+        for _, chunk_range, size in sorted(found):
+            self._files.add(chunk_range, None, size)
         if not self._read_only:
             with self._lock:
                 self._shrink(self._limit)
 
-    def _look_into(self, stem: str) -> Iterator[tuple[float, Stretch, int]]:
-        """The files of an object: modification time, stretch and size of each. Deletes other files. Raises OSError."""
+    def _look_into(self, stem: str) -> Iterator[tuple[float, ChunkRange, int]]:
+        """The files of an object: modification time, range and size of each. Deletes other files. Raises OSError."""
         for entry in os.scandir(self._directory / stem):
             name = _NAME.fullmatch(entry.name)
             if name is not None and 0 < int(name[2]) <= FILE_CHUNKS:
                 status, first = entry.stat(), int(name[1])
-                yield status.st_mtime, Stretch(stem, first, first + int(name[2])), status.st_size
+                yield status.st_mtime, ChunkRange(stem, first, first + int(name[2])), status.st_size
             elif not self._read_only:
                 Path(entry.path).unlink(missing_ok=True)
 
@@ -181,9 +183,9 @@ class RangeCache:
             if self._seen.get(stem) == changed and time.time_ns() - changed > _FRESH_NS:
                 return
             self._seen[stem] = changed
-            for _, stretch, size in self._look_into(stem):
-                if stretch not in self._files:
-                    self._files.add(stretch, None, size)
+            for _, chunk_range, size in self._look_into(stem):
+                if chunk_range not in self._files:
+                    self._files.add(chunk_range, None, size)
 
     # ------------------------------------------------------------ reading
 
@@ -221,7 +223,7 @@ class RangeCache:
                     self._drop(filed[0])
                 return None
             self.hits += 1
-            self._remember(Stretch.of(stem, number, data), data)
+            self._remember(ChunkRange.of(stem, number, data), data)
         return number, data
 
     # ------------------------------------------------------------ writing
@@ -229,18 +231,18 @@ class RangeCache:
     def remember(self, stem: str, first: int, data: Data) -> None:
         """Cache chunks from `first` on in memory; `keep` and `keep_later` write them to disk."""
         with self._lock:
-            self._remember(Stretch.of(stem, first, data), data)
+            self._remember(ChunkRange.of(stem, first, data), data)
 
     def keep_later(self, stem: str, first: int, data: Data) -> None:
         """Write chunks from `first` on in the background, or now if too much data is waiting. Never raises."""
-        stretch = Stretch.of(stem, first, data)
+        chunk_range = ChunkRange.of(stem, first, data)
         with self._lock:
-            self._remember(stretch, data)
-            if self._read_only or stretch in self._waiting:
+            self._remember(chunk_range, data)
+            if self._read_only or chunk_range in self._waiting:
                 return
             waits = self._waiting_bytes + len(data) <= MEMORY_BYTES
             if waits:
-                self._waiting[stretch] = data
+                self._waiting[chunk_range] = data
                 self._waiting_bytes += len(data)
             begins = waits and self._keeper != os.getpid()
             if begins:
@@ -266,61 +268,61 @@ class RangeCache:
                 self._next_waiting()
             raise
 
-    def _next_waiting(self) -> tuple[Stretch, Data] | None:
+    def _next_waiting(self) -> tuple[ChunkRange, Data] | None:
         """The next data to write; None if nothing waits, which ends the background writing."""
         with self._lock:
             while self._waiting:
-                stretch, data = self._waiting.popitem(last=False)
+                chunk_range, data = self._waiting.popitem(last=False)
                 self._waiting_bytes -= len(data)
-                if self._begin(stretch, data):
-                    return stretch, data
+                if self._begin(chunk_range, data):
+                    return chunk_range, data
             self._waiting_bytes = self._keeper = 0
             self._lock.notify_all()
             return None
 
     def keep(self, stem: str, first: int, data: Data) -> None:
         """Write chunks from `first` on, dropping the least recently used ones to make room. Never raises."""
-        stretch = Stretch.of(stem, first, data)
+        chunk_range = ChunkRange.of(stem, first, data)
         with self._lock:
-            self._remember(stretch, data)
-            begun = self._begin(stretch, data)
+            self._remember(chunk_range, data)
+            begun = self._begin(chunk_range, data)
         if begun:
-            self._keep(stretch, data)
+            self._keep(chunk_range, data)
 
-    def _begin(self, stretch: Stretch, data: Data) -> bool:
-        """Whether this thread should write the stretch, because no other thread does."""
-        if self._read_only or stretch in self._writing:
+    def _begin(self, chunk_range: ChunkRange, data: Data) -> bool:
+        """Whether this thread should write the range, because no other thread does."""
+        if self._read_only or chunk_range in self._writing:
             return False
-        self._writing[stretch] = data
+        self._writing[chunk_range] = data
         return True
 
-    def _keep(self, stretch: Stretch, data: Data) -> None:
-        """Write a stretch, split into files of at most the allowed size."""
+    def _keep(self, chunk_range: ChunkRange, data: Data) -> None:
+        """Write a range, split into files of at most the allowed size."""
 
         def is_wanted() -> bool:
-            return self._writing.get(stretch) is data
+            return self._writing.get(chunk_range) is data
 
         most = max(1, min(FILE_CHUNKS, self._limit // (8 * CHUNK_BYTES)))
         try:
-            for first in range(stretch.first, stretch.last, most):
-                start = (first - stretch.first) * CHUNK_BYTES
+            for first in range(chunk_range.first, chunk_range.last, most):
+                start = (first - chunk_range.first) * CHUNK_BYTES
                 part = memoryview(data)[start : start + most * CHUNK_BYTES]
-                self._keep_file(Stretch.of(stretch.stem, first, part), part, is_wanted)
+                self._keep_file(ChunkRange.of(chunk_range.stem, first, part), part, is_wanted)
         finally:
             with self._lock:
                 if is_wanted():
-                    del self._writing[stretch]
+                    del self._writing[chunk_range]
 
-    def _keep_file(self, stretch: Stretch, data: memoryview, is_wanted: Callable[[], bool]) -> None:
+    def _keep_file(self, chunk_range: ChunkRange, data: memoryview, is_wanted: Callable[[], bool]) -> None:
         """Write one file, and register it. is_wanted: whether it was not dropped; called under the lock."""
-        size = _head_bytes(stretch) + len(data)
+        size = _head_bytes(chunk_range) + len(data)
         with self._lock:
-            if size > self._limit or stretch in self._files or not is_wanted():
+            if size > self._limit or chunk_range in self._files or not is_wanted():
                 return
             self._shrink(self._limit - size)
-        path = self._directory / stretch.path
+        path = self._directory / chunk_range.path
         try:
-            self._write(path, [_head(stretch, data), data])
+            self._write(path, [_head(chunk_range, data), data])
             self.trouble = None
         except OSError as error:
             self.trouble = f"the cache of the store cannot be written: {error.strerror or error}"
@@ -328,10 +330,10 @@ class RangeCache:
                 self._shrink(self.size_bytes * 3 // 4)  # free space for more important data
             return
         with self._lock:
-            if stretch in self._files:  # another thread wrote it, too
+            if chunk_range in self._files:  # another thread wrote it, too
                 return
             if is_wanted():
-                self._files.add(stretch, None, size)
+                self._files.add(chunk_range, None, size)
                 self._shrink(self._limit)
             else:  # it was dropped meanwhile
                 path.unlink(missing_ok=True)
@@ -348,21 +350,21 @@ class RangeCache:
     def forget(self, stem: str) -> None:
         """Drop all chunks of an object, because it was deleted or its data was invalid."""
         with self._lock:
-            for stretch in self._memory.of(stem):
-                self._memory.drop(stretch)
-            for stretch in [each for each in self._waiting if each.stem == stem]:
-                self._waiting_bytes -= len(self._waiting.pop(stretch))
+            for chunk_range in self._memory.of(stem):
+                self._memory.drop(chunk_range)
+            for chunk_range in [each for each in self._waiting if each.stem == stem]:
+                self._waiting_bytes -= len(self._waiting.pop(chunk_range))
             self._writing = {each: data for each, data in self._writing.items() if each.stem != stem}
             if not self._read_only:
-                for stretch in self._files.of(stem):
-                    self._drop(stretch)
+                for chunk_range in self._files.of(stem):
+                    self._drop(chunk_range)
                 with contextlib.suppress(OSError):
                     (self._directory / stem).rmdir()
 
     def clear(self) -> None:
         """Drop everything."""
         with self._lock:
-            self._memory, self._files = _Stretches(), _Stretches()
+            self._memory, self._files = _ChunkRanges(), _ChunkRanges()
             self._waiting.clear()
             self._writing.clear()
             self._waiting_bytes = 0
@@ -370,22 +372,24 @@ class RangeCache:
 
     # ------------------------------------------------------------ files; under the lock, except reading and writing
 
-    def _read(self, stretch: Stretch, number: int, last: int) -> memoryview | None:
+    def _read(self, chunk_range: ChunkRange, number: int, last: int) -> memoryview | None:
         """Chunks [number, last) of a file; None if they are incomplete or damaged."""
-        length = _head_bytes(stretch)
+        length = _head_bytes(chunk_range)
         try:
-            file = os.open(self._directory / stretch.path, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(self._directory / chunk_range.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 head = os.pread(file, length, 0)
-                at = (number - stretch.first) * CHUNK_BYTES
+                at = (number - chunk_range.first) * CHUNK_BYTES
                 data = memoryview(os.pread(file, (last - number) * CHUNK_BYTES, length + at))
             finally:
                 os.close(file)
         except OSError:
             return None
-        if len(head) < length or head[: _HEADER.size] != _signed(stretch, head[_HEADER.size :]):
+        if len(head) < length or head[: _HEADER.size] != _signed(chunk_range, head[_HEADER.size :]):
             return None
-        checks = islice(struct.iter_unpack("<Q", head[_HEADER.size :]), number - stretch.first, last - stretch.first)
+        checks = islice(
+            struct.iter_unpack("<Q", head[_HEADER.size :]), number - chunk_range.first, last - chunk_range.first
+        )
         return data if [check for (check,) in checks] == _checks(data) else None
 
     def _write(self, path: Path, parts: list[bytes | memoryview]) -> None:
@@ -406,37 +410,37 @@ class RangeCache:
         finally:
             os.close(file)
 
-    def _remember(self, stretch: Stretch, data: Data) -> None:
-        if stretch not in self._memory:
-            self._memory.add(stretch, data, len(data))
+    def _remember(self, chunk_range: ChunkRange, data: Data) -> None:
+        if chunk_range not in self._memory:
+            self._memory.add(chunk_range, data, len(data))
             while self._memory.size_bytes > MEMORY_BYTES and (oldest := self._memory.oldest()) is not None:
                 self._memory.drop(oldest)
 
-    def _drop(self, stretch: Stretch) -> None:
-        if stretch in self._files:
-            self._files.drop(stretch)
+    def _drop(self, chunk_range: ChunkRange) -> None:
+        if chunk_range in self._files:
+            self._files.drop(chunk_range)
             if not self._read_only:
                 with contextlib.suppress(OSError):
-                    (self._directory / stretch.path).unlink()
+                    (self._directory / chunk_range.path).unlink()
 
     def _shrink(self, limit_bytes: int) -> None:
         while self.size_bytes > limit_bytes and (oldest := self._files.oldest()) is not None:
             self._drop(oldest)
 
 
-def _head_bytes(stretch: Stretch) -> int:
-    return _HEADER.size + 8 * (stretch.last - stretch.first)
+def _head_bytes(chunk_range: ChunkRange) -> int:
+    return _HEADER.size + 8 * (chunk_range.last - chunk_range.first)
 
 
-def _head(stretch: Stretch, data: Data) -> bytes:
-    """The header and checksums that precede the bytes of a stretch."""
+def _head(chunk_range: ChunkRange, data: Data) -> bytes:
+    """The header and checksums that precede the bytes of a range."""
     checks = _checks(data)
     stored = struct.pack(f"<{len(checks)}Q", *checks)
-    return _signed(stretch, stored) + stored
+    return _signed(chunk_range, stored) + stored
 
 
-def _signed(stretch: Stretch, checks: bytes) -> bytes:
-    return _HEADER.pack(_MAGIC, checksum64(stretch.path.encode() + checks))
+def _signed(chunk_range: ChunkRange, checks: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, checksum64(chunk_range.path.encode() + checks))
 
 
 def _checks(data: Data) -> list[int]:

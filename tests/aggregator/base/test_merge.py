@@ -9,7 +9,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.base.merge import PLACE, Source, merge, merge_few, sort_order
+from aggregator.base.merge import PARTITION_COLUMN, Source, merge, merge_few, sort_order
 
 
 def batch(rows):
@@ -72,7 +72,9 @@ def test_few_in_any_order(drawn, reverse):
         if number < 2:
             sources.append(Source(0, number, lambda parts=parts: iter(parts)))
         else:
-            placed = [one.append_column(PLACE, pa.array([number % 2] * len(one), pa.int64())) for one in parts]
+            placed = [
+                one.append_column(PARTITION_COLUMN, pa.array([number % 2] * len(one), pa.int64())) for one in parts
+            ]
             sources.append(Source(0, None, lambda parts=placed: iter(parts)))
     few = merge_few(sources, by="timestamp", reverse=reverse, most_bytes=1 << 30)
     found = [tuple(row.values()) for one in few for row in one.to_pylist()]

@@ -137,15 +137,15 @@ def test_leftovers_of_a_crash_go(tmp_path):
     assert [path.name for path in files(tmp_path)] == ["000000-1"]
 
 
-def stretch(count: int, last_bytes: int = CHUNK_BYTES) -> bytes:
+def chunks(count: int, last_bytes: int = CHUNK_BYTES) -> bytes:
     """Chunks with different contents, of which the last may be short."""
     return b"".join(bytes([number]) * CHUNK_BYTES for number in range(1, count)) + bytes([count]) * last_bytes
 
 
 @pytest.mark.usefixtures("no_memory")
-def test_a_stretch_is_one_file(tmp_path):
+def test_a_chunk_range_is_one_file(tmp_path):
     """A row of chunks is one file, of which any part can be found without reading more."""
-    cache, data = RangeCache(tmp_path / "cache", 16 * LIMIT), stretch(5, 77)
+    cache, data = RangeCache(tmp_path / "cache", 16 * LIMIT), chunks(5, 77)
     cache.keep("a", 10, memoryview(data))
     assert [path.name for path in files(tmp_path)] == ["000010-5"]
     for again in (cache, RangeCache(tmp_path / "cache", 16 * LIMIT)):
@@ -158,10 +158,10 @@ def test_a_stretch_is_one_file(tmp_path):
 
 @pytest.mark.usefixtures("no_memory")
 @pytest.mark.parametrize("at", [3, 17, 55, 56, 57 + 2 * CHUNK_BYTES])
-def test_a_stretch_with_a_byte_flipped(tmp_path, at):
+def test_a_chunk_range_with_a_byte_flipped(tmp_path, at):
     """A flipped byte in the file's description invalidates all of it; in a chunk, that chunk."""
     cache = RangeCache(tmp_path / "cache", 16 * LIMIT)
-    cache.keep("a", 0, stretch(5))
+    cache.keep("a", 0, chunks(5))
     (path,) = files(tmp_path)
     stored = bytearray(path.read_bytes())
     stored[at] ^= 1
@@ -176,17 +176,17 @@ def test_a_stretch_with_a_byte_flipped(tmp_path, at):
 @pytest.mark.usefixtures("no_memory")
 def test_a_small_cache_has_small_files(tmp_path):
     """A small cache has small files, so that an eviction never removes everything."""
-    cache, data = RangeCache(tmp_path / "cache", 16 * CHUNK_BYTES), stretch(20)
+    cache, data = RangeCache(tmp_path / "cache", 16 * CHUNK_BYTES), chunks(20)
     cache.keep("a", 0, data)
     assert {path.name.partition("-")[2] for path in files(tmp_path)} == {"2"}
     assert 12 * CHUNK_BYTES < cache.size_bytes <= 16 * CHUNK_BYTES
     assert cache.find("a", 18, 20) == (18, data[18 * CHUNK_BYTES :])
 
 
-def test_stretches_that_overlap(tmp_path, monkeypatch):
+def test_chunk_ranges_that_overlap(tmp_path, monkeypatch):
     """With overlapping files every chunk is found, and the size counts all files."""
     monkeypatch.setattr(range_cache, "MEMORY_BYTES", 0)
-    cache, data = RangeCache(tmp_path / "cache", 16 * LIMIT), stretch(6)
+    cache, data = RangeCache(tmp_path / "cache", 16 * LIMIT), chunks(6)
     cache.keep("a", 0, data[: 4 * CHUNK_BYTES])
     cache.keep("a", 2, data[2 * CHUNK_BYTES :])
     for number in range(6):
@@ -256,11 +256,11 @@ def test_what_waits_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(range_cache, "MEMORY_BYTES", 2 * CHUNK_BYTES)
     cache = RangeCache(tmp_path / "cache", 16 * LIMIT)
     begun, go = slowly(monkeypatch)
-    cache.keep_later("a", 0, stretch(1))
+    cache.keep_later("a", 0, chunks(1))
     assert begun.wait(30)
     for number in (1, 2):
-        cache.keep_later("a", number, stretch(1))
-    waiting = Thread(target=cache.keep_later, args=("a", 3, stretch(1)))
+        cache.keep_later("a", number, chunks(1))
+    waiting = Thread(target=cache.keep_later, args=("a", 3, chunks(1)))
     waiting.start()
     waiting.join(0.1)
     assert waiting.is_alive()
