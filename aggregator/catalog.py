@@ -33,7 +33,7 @@ from aggregator.read.ahead import open_newest
 from aggregator.storage.files.following import read_following
 from aggregator.storage.files.usage import measure
 from aggregator.storage.manifest import PipeRows, StoredRows
-from aggregator.storage.state.notify import Arrivals
+from aggregator.storage.state.arrivals import Arrivals
 from aggregator.storage.state.schema import topic_schema
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.streams import statements, writing

@@ -317,7 +317,7 @@ class BulkLoad:
         with contextlib.suppress(OSError):  # else the next opening deletes it: the manifest names the segments
             forget_note(layout)
         with state.view_lock:
-            state.arrivals.tell()
+            state.arrivals.notify()
         return Added(self._topic.info.name, place.name, len(infos), events, first, end - 1)
 
     def _anew(self, sources: Sequence[tuple[str, int | None]], target: Target, batch: Batch) -> list[StagedSegment]:

@@ -114,7 +114,7 @@ class ReaderEngine:
                     self._tail.position = 0
                     frames, contents = self._new_frames(), self._load()
                 self._apply(contents)
-                self.state.arrivals.tell()  # new segments may never have been in the log
+                self.state.arrivals.notify()  # new segments may never have been in the log
             if self._incarnations.newest() not in self.state.lineage.names[-1:]:
                 self.state.lineage = self._lineage()
             self._take(frames)

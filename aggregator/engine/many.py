@@ -182,7 +182,7 @@ class ManyEngine(ReaderEngine):
             arrived = sum(member.state.arrivals.count for member in self._members)
             if arrived != self._arrived:
                 self._arrived = arrived
-                self.state.arrivals.tell()
+                self.state.arrivals.notify()
             return changed
 
     def _take_topics(self) -> None:

@@ -21,7 +21,7 @@ from aggregator.lql import Columns, parse_statement, to_text
 from aggregator.lql.parse.tree import Position, Select
 from aggregator.storage.files.layout import replaced
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
-from aggregator.storage.state.notify import Arrivals
+from aggregator.storage.state.arrivals import Arrivals
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
 NOTE_S = 1.0

@@ -167,7 +167,7 @@ def _opened(path: Path, settings: Settings) -> Iterator[Catalog]:
         while not follower.wait_until_whole(_COPYING_S):
             _log.info("copying", extra=follower.lag)
         with aggregator.open(path, read_only=True) as catalog:
-            follower.on_arrival = catalog.arrivals.tell
+            follower.on_arrival = catalog.arrivals.notify
             yield catalog
 
 

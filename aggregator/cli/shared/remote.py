@@ -12,7 +12,7 @@ from aggregator.client import Client, Page, RemoteTail, Retry
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import TagSet, parse_statement, to_text
 from aggregator.lql.parse.tree import Select
-from aggregator.storage.state.notify import Arrivals
+from aggregator.storage.state.arrivals import Arrivals
 
 _BRIEF = Retry(attempts=4)
 """For a person at a terminal: an address where nothing listens is reported within a second."""

@@ -21,8 +21,8 @@ from aggregator.errors import CorruptManifestError, StoreError, UnknownVersionEr
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.storage.files.layout import PARTIAL, Layout, segment_number
 from aggregator.storage.files.set_aside import set_aside
-from aggregator.storage.log.file import told_gap
-from aggregator.storage.log.held import LoggedEvents, Span
+from aggregator.storage.log.file import describe_gap
+from aggregator.storage.log.logged_events import LoggedEvents, Span
 from aggregator.storage.log.recovery import Recovered
 from aggregator.storage.manifest import IDENTITY, Edit, Manifest, StoredRows
 from aggregator.storage.manifest.backup import read_facts
@@ -373,7 +373,7 @@ class ConsistencyCheck:
         """Report what the log has lost, and copy unreadable files before they are deleted. Raises OSError."""
         damaged: dict[Path, list[str]] = {}
         for damage in recovered.damages:
-            damaged.setdefault(damage.path, []).append(damage.told)
+            damaged.setdefault(damage.path, []).append(damage.description)
         for frame, message in replay.unreadable:
             path = next(file.path for file in recovered.files if file.position <= frame.position < file.end)
             damaged.setdefault(path, []).append(f"{message} (frame at position {frame.position})")
@@ -385,7 +385,7 @@ class ConsistencyCheck:
             for message in messages:
                 self._report(path, message, f"{SET_ASIDE}: {aside.name}")
         for position, end in recovered.gaps:
-            self._report(self._layout.log, told_gap(position, end), KEPT)
+            self._report(self._layout.log, describe_gap(position, end), KEPT)
         for number, first, end in replay.missing:
             topic, partition = self._state.partitions[number]
             place = f"partition {partition.name!r} of topic {topic.info.name!r}"

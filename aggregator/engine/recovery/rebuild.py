@@ -27,7 +27,7 @@ from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.files.staging import undo as undo_adding
 from aggregator.storage.log.file import Marks
-from aggregator.storage.log.held import LoggedEvents
+from aggregator.storage.log.logged_events import LoggedEvents
 from aggregator.storage.manifest import CLOCK, Edit, IncarnationRows, Manifest, StoredRows
 from aggregator.storage.manifest.backup import read_facts
 from aggregator.storage.segments.file import FoundSegment, describe_segment, index_spans

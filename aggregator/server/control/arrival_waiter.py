@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from aggregator.storage.state.notify import Arrivals
+from aggregator.storage.state.arrivals import Arrivals
 
 _LOOK_S = 1.0  # the longest that a stop of the server waits for the thread
 _PAUSE_S = 0.01  # between two wake-ups: many small appends cause only one

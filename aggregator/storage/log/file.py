@@ -104,12 +104,12 @@ class Damage:
     torn: bool
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The message for users, with the location."""
         return f"{self.message} (at byte {self.offset}, {self.end - self.position} bytes)"
 
 
-def told_gap(position: int, end: int) -> str:
+def describe_gap(position: int, end: int) -> str:
     """A message for users: bytes [position, end) of the log are in no file."""
     return f"up to {end - position} bytes of acknowledged batches are missing, from position {position} to {end}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from aggregator.storage.log.file import Damage, Frame, Marks, list_files, read_frames, told_gap
+from aggregator.storage.log.file import Damage, Frame, Marks, describe_gap, list_files, read_frames
 from aggregator.storage.log.frame import FILE_HEADER_BYTES
 
 
@@ -45,7 +45,7 @@ class LogTail:
         reached = self.position
         for start, path in files:
             if reached and start > reached:
-                self.damages[self._directory] = told_gap(reached, start)
+                self.damages[self._directory] = describe_gap(reached, start)
             reached = max(reached, start)
             for item in self._read_file(start, path, None):
                 if isinstance(item, Frame):
@@ -53,10 +53,10 @@ class LogTail:
                 elif item.torn and path == files[-1][1] and item.position >= (marks.position or 0):
                     break
                 else:
-                    self.damages[path] = item.told
+                    self.damages[path] = item.description
                 reached = item.end
         if marks.position is not None and marks.lacking(reached):
-            self.damages[self._directory] = told_gap(reached, marks.position)
+            self.damages[self._directory] = describe_gap(reached, marks.position)
         return frames
 
     def _files(self) -> list[tuple[int, Path]]:

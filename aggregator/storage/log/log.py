@@ -33,7 +33,7 @@ from aggregator.storage.log.entry import (
 )
 from aggregator.storage.log.file import MARK_NAME, LogFile, Marks, encode_mark, file_name
 from aggregator.storage.log.frame import FILE_HEADER_BYTES, encode_file_header
-from aggregator.storage.log.turns import Turns
+from aggregator.storage.log.group_commit import GroupCommit
 from esformat import ClosedError
 from esformat.parts import HOLDING, LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_directory, sync_file
 
@@ -64,7 +64,7 @@ class Shipping(Protocol):
         """Wait until the data written up to `end` may be acknowledged. Raises LogFailedError if it never will be."""
 
 
-class Log(Turns):
+class Log(GroupCommit):
     """The log of a catalog, open for appending. Thread-safe."""
 
     def __init__(
@@ -193,7 +193,7 @@ class Log(Turns):
             if not isinstance(error, OSError):
                 raise
         finally:
-            self._tell()
+            self._wake_settled()
 
     def _join(self) -> None:
         """Combine entries that can be written as one: they share all costs of a batch, not only the sync."""

@@ -34,7 +34,7 @@ from aggregator.storage.memtable.batch import MemtableBatch, join
 from aggregator.storage.memtable.lookup import Lookup, look_up
 from aggregator.storage.memtable.memtable import MERGED, Memtable
 from aggregator.storage.segments.table import SegmentTable, SegmentView
-from aggregator.storage.state.notify import Arrivals
+from aggregator.storage.state.arrivals import Arrivals
 from aggregator.storage.state.schema import union_schema
 from esformat.parts import EventSchema, default_schema
 
@@ -275,7 +275,7 @@ class CatalogState:
                 partition.sealed_index = partition.next_index
                 partition.producers, partition.holes = {}, ()
             self.add_topic(topic.info.as_deleted())
-            self.arrivals.tell()
+            self.arrivals.notify()
             return size
 
     def has_topic(self, number: int) -> bool:
@@ -335,7 +335,7 @@ class CatalogState:
             memtable = partition.memtable
             before = memtable.rows, memtable.size_bytes
             memtable.add(batch)
-            self.arrivals.tell()
+            self.arrivals.notify()
             return before
 
     def put_together(self, partition: Partition) -> None:

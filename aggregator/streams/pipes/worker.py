@@ -195,7 +195,7 @@ class Pipes:
     def _wake(self) -> None:
         state = self._backend.state
         with state.view_lock:
-            state.arrivals.tell()
+            state.arrivals.notify()
 
     # ------------------------------------------------------------ the thread
 

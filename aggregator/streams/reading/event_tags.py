@@ -62,7 +62,7 @@ class EventTags:
     source: Source
     streams: tuple[str, ...]
 
-    def told(self, partition: str) -> bool | None:
+    def match_by_partition(self, partition: str) -> bool | None:
         """Whether the events of a partition match, if topic and partition decide it; else None."""
         truth = self._evaluate(lambda *asked: self._constant(partition, *asked))
         return None if truth is None else bool(truth)

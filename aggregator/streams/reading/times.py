@@ -42,4 +42,4 @@ def _is_whole(part: TopicPart) -> bool:
         return True
     if part.streams or part.others is None or part.others.space() is not None:
         return False
-    return all(part.others.told(name) is True for _, name in part.snapshot.partitions)
+    return all(part.others.match_by_partition(name) is True for _, name in part.snapshot.partitions)

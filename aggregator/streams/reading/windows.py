@@ -266,8 +266,8 @@ def _sources(
         looked_up: list[tuple[bytes | None, Sift]] = [
             (space, Sift(partition, around, where, chosen, first, end, tags=mine)) for space in spaces
         ]
-        if part.others is not None and (told := part.others.told(name)) is not False:
-            others = part.others if told is None or part.streams else None
+        if part.others is not None and (match := part.others.match_by_partition(name)) is not False:
+            others = part.others if match is None or part.streams else None
             only = part.others.space()
             looked_up.append(
                 (

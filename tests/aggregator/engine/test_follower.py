@@ -234,7 +234,7 @@ def test_what_is_being_read_when_something_fails_is_read_again(writer, reader, m
         if where == "manifest":
             broken.setattr(following.manifest, "change", fail)
         else:
-            broken.setattr(following.state.arrivals, "tell", fail)  # the second of three batches is visible by then
+            broken.setattr(following.state.arrivals, "notify", fail)  # the second of three batches is visible by then
         with pytest.raises(KeyboardInterrupt):
             reader.topic("t")
     assert times(seen) == [1, 2, 3]

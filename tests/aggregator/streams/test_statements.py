@@ -13,7 +13,7 @@ from waiting import PATIENCE_S
 
 import aggregator
 from aggregator.lql import TagSet
-from aggregator.storage.state.notify import Arrivals
+from aggregator.storage.state.arrivals import Arrivals
 from aggregator.streams.reading import windows as rounds
 
 TAGS = [{"app": app, "zone": zone} for app in ("web", "db", "it's") for zone in ("eu", "us")]
@@ -335,7 +335,7 @@ def test_an_arrival_wakes_at_once():
     arrivals = Arrivals()
     assert not arrivals.wait(arrivals.count, 0.01)
     seen = arrivals.count
-    timer = threading.Timer(0.1, arrivals.tell)
+    timer = threading.Timer(0.1, arrivals.notify)
     timer.start()
     start = time.monotonic()
     assert arrivals.wait(seen, PATIENCE_S)

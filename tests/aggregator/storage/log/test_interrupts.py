@@ -14,11 +14,11 @@ from log_bench import Bench, read_back
 
 from aggregator.errors import LogFailedError
 from aggregator.storage.log import entry as entry_module
+from aggregator.storage.log import group_commit
 from aggregator.storage.log import log as log_module
-from aggregator.storage.log import turns
 
 WAIT_S = 60
-TRACED = {log_module.__file__, turns.__file__, entry_module.__file__}
+TRACED = {log_module.__file__, group_commit.__file__, entry_module.__file__}
 
 
 LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
@@ -223,7 +223,7 @@ def is_stored(log, entry):
 @pytest.mark.parametrize("durability", ["fsync", "none"])
 def test_interrupts_of_one_who_wakes_another(tmp_path, durability):
     """With many waiting in one group, an interrupt in a thread that wakes others, at any step, delays none."""
-    at, came, waiting = 1, True, 2 * turns.WOKEN + 1
+    at, came, waiting = 1, True, 2 * group_commit.WOKEN + 1
     while came:
         bench = Bench(tmp_path / f"{at}", durability)
         placing, go = threading.Event(), threading.Event()

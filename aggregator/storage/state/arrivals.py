@@ -25,7 +25,7 @@ class Arrivals:
         """Whether nothing more will arrive."""
         return self._ended
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Count an arrival that is already visible, and wake waiting readers."""
         self._count += 1  # under the caller's lock
         if self._waiting:

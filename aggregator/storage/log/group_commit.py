@@ -1,4 +1,4 @@
-"""`Turns`: threads queue work; one does it for all that arrived meanwhile, then appoints the next leader."""
+"""`GroupCommit`: threads queue work; one does it for all that arrived meanwhile, then appoints the next leader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WOKEN = 4
 """Threads of a group woken immediately; each wakes another when it leaves. More would also wait for the GIL."""
 
 
-class Turns(ABC):
+class GroupCommit(ABC):
     """A queue of entries. The thread whose entry is first leads: it settles a group of entries, including its own,
     while the others wait. Entries that no thread waits for are led by a helper thread.
 
@@ -148,13 +148,13 @@ class Turns(ABC):
     def _lead(self) -> None:
         """Settle waiting entries, the leader's own first, and hand over. After an interrupt, call again to continue."""
         try:
-            self._tell()  # entries whose threads an interrupt kept from being woken
+            self._wake_settled()  # entries whose threads an interrupt kept from being woken
             for _ in range(MOST_GROUPS):
                 self._settle_group()
                 if self._failure is not None or not self._queue:
                     break
         finally:
-            self._tell()
+            self._wake_settled()
             self._hand_over()
 
     def _take(self) -> None:
@@ -176,7 +176,7 @@ class Turns(ABC):
                 if entry.key is not None:
                     keys.add(entry.key)
 
-    def _tell(self) -> None:
+    def _wake_settled(self) -> None:
         """Mark the taken entries as done and wake their threads. Waking twice, after an interrupt, is harmless.
 
         The entry that a thread wakes next is known, and done, before its own entry is done, because its thread may then
