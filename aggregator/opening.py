@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-from aggregator.base.garbage import none_looked_for
+from aggregator.base.gc_pause import gc_paused
 from aggregator.base.reports import RebuildReport, RestoreReport
 from aggregator.base.result import Closing
 from aggregator.catalog import Catalog, many_engine
@@ -91,7 +91,7 @@ def open_catalog(
         return Catalog(reader_of(str(path)))
     layout = _layout(path)
     if read_only:
-        with none_looked_for():
+        with gc_paused():
             return Catalog(ReaderEngine(layout, now_us))
     if file_mode is not None:
         file_mode = parse_mode(file_mode)
@@ -99,7 +99,7 @@ def open_catalog(
     checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
     chosen = partial(_store_settings, store, keep_local, store_cache, (ship_interval, lease, history))
     options: dict[str, Any] = {"sealing": sealing, "file_mode": file_mode, "tuning": tuning, "store": chosen}
-    with none_looked_for():
+    with gc_paused():
         return Catalog(WriterEngine(layout, Durability.of(durability), checked, now_us, **options))
 
 

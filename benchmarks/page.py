@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 import aggregator
-from aggregator.base.garbage import none_looked_for
+from aggregator.base.gc_pause import gc_paused
 from aggregator.policy import Tuning
 from benchmarks.environment import describe
 from benchmarks.section import VERDICT_HEADINGS, Headed, Target, report, verdicts
@@ -74,7 +74,7 @@ def fill(root: Path, events: int, segments: int, shape: str) -> None:
 
 def _serve(root: Path, told: Connection) -> None:
     hide_pandas()  # as in `aggregator serve`
-    with none_looked_for():  # likewise
+    with gc_paused():  # likewise
         from aggregator.server import RunningServer, Settings
     settings = Settings()
     settings = replace(settings, http=replace(settings.http, bind="127.0.0.1:0"))

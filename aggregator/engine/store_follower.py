@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from aggregator.base.looking import is_first_look
+from aggregator.base.refresh_once import needs_refresh
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.shipping.mirror import Mirror
 from aggregator.model import Problem
@@ -54,7 +54,7 @@ class StoreReaderEngine(ReaderEngine):
     def refresh(self) -> None:
         """Apply what has reached the store since the last call, at most once for each query."""
         self.owner.check()
-        if not is_first_look(self):  # each is a request
+        if not needs_refresh(self):  # each is a request
             return
         with self._following:
             if self.mirror.poll():

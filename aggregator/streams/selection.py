@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from aggregator.base.allowance import check
 from aggregator.base.histogram import Histogram, check_buckets
-from aggregator.base.looking import one_look
+from aggregator.base.refresh_once import one_refresh
 from aggregator.base.result import Answer
 from aggregator.engine.backend import Backend
 from aggregator.errors import InvalidRequestError
@@ -313,7 +313,7 @@ class Selection(Answer):
 
     # ------------------------------------------------------------ reading
 
-    @one_look()
+    @one_refresh()
     def _material(self) -> Material:
         """Snapshots of the topics with selected streams or events."""
         backend, source = self._backend, self._select.source

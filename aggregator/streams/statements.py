@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pyarrow as pa
 
-from aggregator.base.looking import one_look
+from aggregator.base.refresh_once import one_refresh
 from aggregator.engine.backend import Backend, writer_of
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import TagSet, TimeSpan, parse_statement
@@ -29,7 +29,7 @@ from aggregator.streams.tail import Tail
 from aggregator.streams.truncate import truncate
 
 
-@one_look()
+@one_refresh()
 def run(
     backend: Backend, text: str, pipes: Pipes | None = None, within: TimeSpan | None = None
 ) -> Selection | pa.Table:

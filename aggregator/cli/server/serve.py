@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from aggregator import InvalidRequestError
-from aggregator.base.garbage import none_looked_for
+from aggregator.base.gc_pause import gc_paused
 
 _EXAMPLES = """\b
 Examples:
@@ -63,7 +63,7 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
     Acknowledged events are on disk; open requests are finished before it stops. With --follow, serves a copy of another
     server's catalog: see `aggregator follow`.
     """
-    with none_looked_for():
+    with gc_paused():
         from aggregator.server import serve as run
         from aggregator.server.config import sources as keys_of
 

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 import aggregator
-from aggregator.base.garbage import none_looked_for
+from aggregator.base.gc_pause import gc_paused
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def test_opening(tmp_path, looks, read_only):
 def test_whoever_turned_it_off_finds_it_so():
     gc.disable()
     try:
-        with none_looked_for():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     finally:
         gc.enable()
-    with pytest.raises(ZeroDivisionError), none_looked_for():
+    with pytest.raises(ZeroDivisionError), gc_paused():
         assert 1 // gc.isenabled()
     assert gc.isenabled()

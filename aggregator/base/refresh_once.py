@@ -6,29 +6,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_LOOKED: ContextVar[set[int] | None] = ContextVar("looked", default=None)
+_REFRESHED: ContextVar[set[int] | None] = ContextVar("refreshed", default=None)
 """Ids of the objects that were checked for the current request."""
 
 
 @contextmanager
-def one_look() -> Iterator[None]:
+def one_refresh() -> Iterator[None]:
     """Within this context, check each object once; later changes are for the next request."""
-    if _LOOKED.get() is not None:
+    if _REFRESHED.get() is not None:
         yield
         return
-    token = _LOOKED.set(set())
+    token = _REFRESHED.set(set())
     try:
         yield
     finally:
-        _LOOKED.reset(token)
+        _REFRESHED.reset(token)
 
 
-def is_first_look(one: object) -> bool:
+def needs_refresh(one: object) -> bool:
     """Whether the object has not been checked yet for the current request; it counts as checked from then on."""
-    looked = _LOOKED.get()
-    if looked is None:
+    refreshed = _REFRESHED.get()
+    if refreshed is None:
         return True
-    if id(one) in looked:
+    if id(one) in refreshed:
         return False
-    looked.add(id(one))
+    refreshed.add(id(one))
     return True
