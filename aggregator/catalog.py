@@ -18,9 +18,9 @@ from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
 from aggregator.base.result import Closing
 from aggregator.engine.backend import Backend, reader_of, writer_of
+from aggregator.engine.exit_hooks import close_at_exit, closed
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.inspection import damaged_segments, would_remove
-from aggregator.engine.leaving import close_at_exit, closed
 from aggregator.engine.quarantine import QuarantineView
 from aggregator.engine.stats import disk_stats, memory_stats, scan_stats, topic_stats
 from aggregator.engine.store_view import StoreView, store_stats
@@ -559,7 +559,9 @@ class Catalog(Closing):
         writing = writer_of(self._backend)
         missing = {info.number for info in writing.upkeep.tier.missing()}
         return [
-            loss for topic in list(writing.state.topics.values()) for loss in writing.startup.give_up(topic, missing)
+            loss
+            for topic in list(writing.state.topics.values())
+            for loss in writing.startup.accept_losses(topic, missing)
         ]
 
     # ------------------------------------------------------------ state and end
@@ -601,12 +603,12 @@ class Catalog(Closing):
         """Finish running seals, upkeep and pipes, and start no more. Called when the program exits."""
         if self._backend.owner.is_here and isinstance(self._backend, WriterEngine):
             self._stop_pipes()
-            self._backend.rest()
+            self._backend.stop_background()
 
-    def _give_up_store(self) -> None:
+    def _stop_waiting_for_store(self) -> None:
         """Stop waiting for a store that does not work: the program is about to end. May be called from any thread."""
         if isinstance(self._backend, WriterEngine) and self._backend.shipper is not None:
-            self._backend.shipper.rest()
+            self._backend.shipper.stop_waiting_for_store()
 
     def _end(self) -> None:
         try:

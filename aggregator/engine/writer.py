@@ -221,7 +221,7 @@ class WriterEngine:
             if in_store:
                 raise InvalidRequestError('durability="store" needs a store', hint="pass its address as store=…")
             return None
-        from aggregator.engine.shipping.attached import attach  # imported here: most catalogs have no store
+        from aggregator.engine.shipping.attach import attach  # imported here: most catalogs have no store
         from aggregator.engine.shipping.shipper import Shipper
 
         if self.manifest.get(IDENTITY) is None:
@@ -412,10 +412,10 @@ class WriterEngine:
             and not (recovered.damages or recovered.gaps or self.startup.is_old_copy)
         )
 
-    def rest(self) -> None:
+    def stop_background(self) -> None:
         """Stop the background threads. Appends are still accepted while there is room."""
         if self.shipper is not None:
-            self.shipper.rest()
+            self.shipper.stop_waiting_for_store()
         self.upkeep.stop()
         self.scheduler.stop()
 
@@ -432,7 +432,7 @@ class WriterEngine:
             self.state.arrivals.end()
             if self.shipper is not None:
                 self.shipper.stop()
-            self.rest()
+            self.stop_background()
             with suppress(EsdbError, OSError):  # the next opening looks up what the manifest lacks
                 self.streams.keep(closing=True)
             with suppress(EsdbError, OSError):  # then the note of a minute ago stays

@@ -431,7 +431,7 @@ class _Server(uvicorn.Server):
         def end_late() -> None:
             self.context.reads.cancel()
             if self.was_signalled:
-                self.context.catalog._give_up_store()
+                self.context.catalog._stop_waiting_for_store()
 
         late = asyncio.get_running_loop().call_later(drain_s * _PATIENT, end_late)
         await super().shutdown(sockets)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggregator.engine.ingest.fingerprint import fingerprint, fingerprint_of, is_told_by_bytes, told_of
+from aggregator.engine.ingest.fingerprint import bytes_determine_values, column_key_of, fingerprint, fingerprint_of
 from aggregator.storage.memtable.batch import times_of
 from esformat import InvalidEventError
 from esformat.parts import EventSchema, check_table, message_writer, to_arrow
@@ -23,13 +23,13 @@ class Message(NamedTuple):
     rows: int
     min_timestamp: int
     max_timestamp: int
-    told: tuple[str, ...] | None = None
-    """The argument `told` for `fingerprint_of`; None if the bytes depend on more than the events' values."""
+    column_key: tuple[str, ...] | None = None
+    """The argument `column_key` for `fingerprint_of`; None if the bytes depend on more than the events' values."""
 
     def fingerprint(self, schema: EventSchema) -> int:
         """The fingerprint of the events. schema: the one whose columns this message has."""
-        if self.told is not None:
-            return fingerprint_of(self.told, self.stored)
+        if self.column_key is not None:
+            return fingerprint_of(self.column_key, self.stored)
         return fingerprint(pa.ipc.read_record_batch(self.stored, schema.arrow), self.stored)
 
 
@@ -38,8 +38,8 @@ class BatchAdapter:
 
     def __init__(self, given: pa.Schema, schema: EventSchema) -> None:
         self._schema = schema
-        self._told = told_of(zip(schema.arrow.names, schema.arrow.types, strict=True))
-        self._told_by_bytes = is_told_by_bytes(schema.arrow)
+        self._column_key = column_key_of(zip(schema.arrow.names, schema.arrow.types, strict=True))
+        self._bytes_determine_values = bytes_determine_values(schema.arrow)
         known, places = set(schema.arrow.names), {name: place for place, name in enumerate(given.names)}
         self._without_values = [name for name in given.names if name not in known]  # so the schema lacks them
         self._writer = None  # None: only `apply` can convert
@@ -73,7 +73,9 @@ class BatchAdapter:
 
     def _of_written(self, written: tuple[bytes, int, int, int], rows: int) -> Message:
         stored, first, last, nulls = written
-        return Message(stored, rows, first, last, self._told if self._told_by_bytes and not nulls else None)
+        return Message(
+            stored, rows, first, last, self._column_key if self._bytes_determine_values and not nulls else None
+        )
 
     def message(self, given: pa.RecordBatch | pa.Table) -> Message:
         """A checked copy of the events of `given`, as a message. Raises as `apply`."""

@@ -36,20 +36,20 @@ def fingerprint(batch: pa.RecordBatch, message: pa.Buffer | bytes) -> int:
     columns = {name: _canonical(column) for name, column in given.items() if column.null_count < len(column)}
     as_it_came = len(columns) == len(given) and all(columns[name] is given[name] for name in columns)
     content = message if as_it_came else pa.record_batch(columns).serialize()
-    return fingerprint_of(told_of((name, column.type) for name, column in columns.items()), content)
+    return fingerprint_of(column_key_of((name, column.type) for name, column in columns.items()), content)
 
 
-def fingerprint_of(told: Sequence[str], content: pa.Buffer | bytes) -> int:
-    """The fingerprint of columns. told: their description from `told_of`. content: their Arrow message."""
-    return checksum64("\0".join([*told, str(checksum64(content))]).encode())
+def fingerprint_of(column_key: Sequence[str], content: pa.Buffer | bytes) -> int:
+    """The fingerprint of columns. column_key: their description from `column_key_of`. content: their Arrow message."""
+    return checksum64("\0".join([*column_key, str(checksum64(content))]).encode())
 
 
-def told_of(columns: Iterable[tuple[str, pa.DataType]]) -> tuple[str, ...]:
+def column_key_of(columns: Iterable[tuple[str, pa.DataType]]) -> tuple[str, ...]:
     """The part of columns, beside their values, that counts for fingerprints: name and type."""
     return tuple(f"{name}\0{kind}" for name, kind in columns)
 
 
-def is_told_by_bytes(schema: pa.Schema) -> bool:
+def bytes_determine_values(schema: pa.Schema) -> bool:
     """Whether all bytes of a message with these columns, without nulls, depend only on the values."""
     return all(kind in _AS_THEY_ARE for kind in schema.types)
 

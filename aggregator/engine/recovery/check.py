@@ -302,7 +302,7 @@ class ConsistencyCheck:
         solved = [problem for problem, number in known if number in whole and problem.found_us < self._began_us]
         self._manifest.forget_problems(problem for problem in solved if problem.subject.startswith("segments/"))
 
-    def give_up(self, topic: Topic, missing_objects: Container[int] = ()) -> list[Problem]:
+    def accept_losses(self, topic: Topic, missing_objects: Container[int] = ()) -> list[Problem]:
         """Remove segments without files from a topic, so that scans continue without them.
 
         missing_objects: numbers of segments that the store should have, but lacks.

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aggregator.engine.shipping.attached import read_again, read_object
-from aggregator.engine.shipping.laying import drop_before, lay
+from aggregator.engine.shipping.attach import read_again, read_object
+from aggregator.engine.shipping.log_writer import drop_before, write_at
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, ObjectMissingError
 from aggregator.storage.files.checksum import checksum64, hasher64
 from aggregator.storage.files.layout import Layout, make_directory, replaced
@@ -211,7 +211,7 @@ class Mirror:
     def _read_on(self) -> None:
         for found in self._objects_from(self.at.sequence):
             if isinstance(found, CorruptLogError):
-                self._tell(log_name(self.at.sequence), found.message)
+                self._report(log_name(self.at.sequence), found.message)
                 self.at.sequence += 1
             elif self._is_later(found):
                 break
@@ -246,7 +246,7 @@ class Mirror:
             self.at.sequence = before
             return False
         for sequence in range(before, following):
-            self._tell(log_name(sequence), MISSING)
+            self._report(log_name(sequence), MISSING)
         return True
 
     def _begin_from_copy_behind(self) -> bool:
@@ -259,12 +259,12 @@ class Mirror:
         at = self.at
         is_fence = one.run != at.run and not one.pieces and one.manifest is None
         if is_fence and one.end < at.position:  # the frame after that is incomplete
-            lay(self._layout.log, one.end, b"", durable=self._durable)
+            write_at(self._layout.log, one.end, b"", durable=self._durable)
             at.position = one.end
         for position, data in one.pieces:
             if position + len(data) > at.position:
                 skipped = max(0, at.position - position)
-                lay(self._layout.log, position + skipped, data[skipped:], durable=self._durable)
+                write_at(self._layout.log, position + skipped, data[skipped:], durable=self._durable)
                 at.position = position + len(data)
         copy, known = one.manifest, at.announced
         if copy is not None and one.sequence > at.announced_by and (known is None or copy.change >= known.change):
@@ -278,10 +278,10 @@ class Mirror:
         try:
             image = read_again(lambda: self._image(announced))
         except ObjectMissingError:
-            self._tell(announced.name, MISSING)
+            self._report(announced.name, MISSING)
             return False
         except CorruptManifestError as error:
-            self._tell(announced.name, error.message)
+            self._report(announced.name, error.message)
             return False
         self._replace_manifest(image)
         self.at.announced, self.at.announced_by = announced, by
@@ -303,7 +303,7 @@ class Mirror:
         partial.write_bytes(image)
         partial.replace(self._layout.manifest)
 
-    def _tell(self, name: str, message: str) -> None:
+    def _report(self, name: str, message: str) -> None:
         if self.at.damages.get(name) != message:
             logger.warning("%s: %s", self._store.path_of(name), message)
             self.at.damages[name] = message

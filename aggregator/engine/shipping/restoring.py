@@ -15,8 +15,8 @@ from threading import Lock
 
 from aggregator.base.reports import Lacking, RestoreReport
 from aggregator.engine.seal.quarantine_file import batch_path
-from aggregator.engine.shipping.attached import fence_at, take
-from aggregator.engine.shipping.laying import whole_end
+from aggregator.engine.shipping.attach import fence_at, take
+from aggregator.engine.shipping.log_writer import whole_end
 from aggregator.engine.shipping.mirror import Mirror, checked_download
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError
 from aggregator.model import QuarantinedBatch, SegmentInfo

@@ -19,7 +19,7 @@ from threading import Condition, Lock, RLock, Thread
 from typing import Any, Protocol
 
 from aggregator.engine.seal.quarantine_file import batch_path
-from aggregator.engine.shipping.attached import Attached
+from aggregator.engine.shipping.attach import Attached
 from aggregator.engine.shipping.history import NEWEST, Kept
 from aggregator.engine.shipping.tidying import Tidying
 from aggregator.errors import FencedError, LogFailedError, ObjectConflictError, StoreError
@@ -91,7 +91,7 @@ class Shipper:
         self._closing = False
         self._noted, self._published = 1, 0  # changes of the manifest, counted here; at first the store has none
         self._facts = 0  # the last of them that cannot be recovered from segments or log
-        self._resting = False
+        self._stopped_waiting = False
         self._next_copy = 0.0
         self._whole_at = time.monotonic()  # the last known time at which the store had everything acknowledged
         self._kept = Kept(settings.history_us / 1e6)
@@ -174,8 +174,8 @@ class Shipper:
                 self._fail(error)
                 raise
             except StoreError as error:  # also refusals: credentials may be renewed
-                self._tell("ship", error)
-                if self._resting or self._wait(_PAUSE_S):
+                self._record_error("ship", error)
+                if self._stopped_waiting or self._wait(_PAUSE_S):
                     raise LogFailedError(
                         f"the catalog was closed while its store failed: {error.message}",
                         path=error.path,
@@ -254,7 +254,7 @@ class Shipper:
                 write_note(self._catalog.layout, self._note)
                 self._troubles.pop("note", None)
             except OSError as error:  # then the next opening reads more of the store's log
-                self._tell("note", error)
+                self._record_error("note", error)
 
     def _fail(self, error: LogFailedError) -> None:
         if self._failure is None:
@@ -324,13 +324,13 @@ class Shipper:
         Raises LogFailedError if they never will be in the store, or the catalog is closed first: then they must not be
         acknowledged.
         """
-        give_up, wanted = time.monotonic() + wait_s, self._facts
+        deadline, wanted = time.monotonic() + wait_s, self._facts
         with self._condition:
             self._condition.notify_all()
             while self._published < wanted and not self._closing:
                 if self._failure is not None:
                     raise self._failure
-                if time.monotonic() > give_up and (self._resting or not self._in_store):
+                if time.monotonic() > deadline and (self._stopped_waiting or not self._in_store):
                     break
                 self._condition.wait(_PAUSE_S)
         if self._published < wanted:
@@ -353,8 +353,8 @@ class Shipper:
                 error.hint = MAKE_AGAIN
                 raise
             except (EsdbError, OSError) as error:
-                self._tell("renew", error)
-                if self._resting or self._wait(_PAUSE_S):
+                self._record_error("renew", error)
+                if self._stopped_waiting or self._wait(_PAUSE_S):
                     raise LogFailedError(
                         f"the catalog was closed while its store failed: {error}",
                         path=self._store.address,
@@ -468,7 +468,7 @@ class Shipper:
             self._fail(error)
             return False
         except Exception as error:  # noqa: BLE001  reported as trouble, and retried
-            self._tell(what, error)
+            self._record_error(what, error)
         else:
             self._troubles.pop(what, None)
         return True
@@ -494,7 +494,7 @@ class Shipper:
         except FencedError as error:
             self._fail(error)
         except StoreError as error:
-            self._tell("renew", error)
+            self._record_error("renew", error)
         else:
             self._troubles.pop("renew", None)
 
@@ -504,27 +504,29 @@ class Shipper:
             self._condition.wait_for(lambda: self._closing or hurry(), seconds)
             return self._closing
 
-    def _tell(self, what: str, error: Exception) -> None:
+    def _record_error(self, what: str, error: Exception) -> None:
         """Record and log an error, once for each kind: the times and numbers in messages of stores always differ."""
         if type(error) is not type(self._troubles.get(what)):
             self._troubles[what] = error
             if not self._closing:
-                logger.warning("%s", _told(error), exc_info=None if isinstance(error, EsdbError | OSError) else error)
+                logger.warning(
+                    "%s", _describe(error), exc_info=None if isinstance(error, EsdbError | OSError) else error
+                )
 
     @property
     def trouble(self) -> str | None:
         """Why uploads fail at the moment; None if they do not."""
-        return next(map(_told, list(self._troubles.values())), None)
+        return next(map(_describe, list(self._troubles.values())), None)
 
     # ------------------------------------------------------------ the end
 
-    def rest(self) -> None:
+    def stop_waiting_for_store(self) -> None:
         """Stop callers from waiting for a store that does not work: the program is about to end."""
-        self._resting = True
+        self._stopped_waiting = True
 
     def stop(self) -> None:
         """Stop the threads, and stop waiting for a store that does not answer."""
-        self.rest()
+        self.stop_waiting_for_store()
         with self._condition:
             self._closing = True
             self._condition.notify_all()
@@ -548,6 +550,6 @@ class Shipper:
             logger.warning("the catalog is not completely in its store: %s", error)
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     what = error if isinstance(error, EsdbError | OSError) else repr(error)
     return f"shipping failed and will be retried: {what}"

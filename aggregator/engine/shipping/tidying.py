@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from aggregator.engine.shipping.attached import read_object
+from aggregator.engine.shipping.attach import read_object
 from aggregator.engine.shipping.history import Kept, outdated
 from aggregator.storage.store.client import Store, Stored
 from aggregator.storage.store.shipped import LOG, MANIFESTS, QUARANTINE, Announced, log_name, log_sequence

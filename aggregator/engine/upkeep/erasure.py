@@ -124,7 +124,7 @@ class Erasures:
             with errors:
                 self._removal.remove_objects()
             self._fulfil(topic)
-        errors.tell()
+        errors.raise_first()
         return sorted(before - erased_spaces(topic.tombstones))
 
     def _advance_partition(self, topic: Topic, partition: Partition, errors: FirstError) -> None:

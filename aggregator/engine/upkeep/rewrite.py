@@ -41,8 +41,8 @@ class Stopped(esformat.ClosedError):
 
 
 class FirstError:
-    """Collects errors: run each piece of work in a `with` block of it; `tell` then raises the first error. `Stopped` is
-    not suppressed.
+    """Collects errors: run each piece of work in a `with` block of it; `raise_first` then raises the first error.
+    `Stopped` is not suppressed.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class FirstError:
         self._error = self._error or error
         return True
 
-    def tell(self) -> None:
+    def raise_first(self) -> None:
         """Raise the first error, if there was one."""
         if self._error is not None:
             raise self._error.with_traceback(None)

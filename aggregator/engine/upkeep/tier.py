@@ -133,7 +133,7 @@ class Tier:
             with errors:
                 step()
         try:
-            errors.tell()
+            errors.raise_first()
         except Exception as error:
             self.failures += 1
             self.problem = str(error)
@@ -186,7 +186,7 @@ class Tier:
                         if done.result():
                             taken += self._note([info])
             self._one_by_one = failed.is_set()
-        errors.tell()
+        errors.raise_first()
         return taken
 
     def bring(self, segments: Iterable[SegmentInfo]) -> None:
@@ -303,7 +303,7 @@ class Tier:
                 with self._moving:
                     self._evict(info)
                 evicted.append(info)
-        errors.tell()
+        errors.raise_first()
         return evicted
 
     def _evict(self, info: SegmentInfo) -> None:
@@ -343,7 +343,7 @@ class Tier:
                 if info.number in self._state.evicted and self._is_live(info):
                     self._fetch(info)
                     back.append(info)
-        errors.tell()
+        errors.raise_first()
         return back
 
     def _fetch(self, info: SegmentInfo) -> None:

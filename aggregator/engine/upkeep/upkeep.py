@@ -241,7 +241,7 @@ class Upkeep:
                     if made == before:  # no room within the limits
                         break
             self.removal.sweep()
-            errors.tell()
+            errors.raise_first()
         left = {_shown(topic, space) for topic in chosen for space in erased_spaces(topic.tombstones)}
         return CompactionReport(
             merged, made, written, self.erasures.rewritten - rewritten, tuple(erased), tuple(sorted(left, key=str))
@@ -260,8 +260,8 @@ class Upkeep:
                     self._rewriter.go_on()  # there may be thousands of topics
                     with self._merging:
                         self._merge_due(topic)
-            errors.tell()
-            self._merging.tell()
+            errors.raise_first()
+            self._merging.raise_first()
 
     def _merge_due(self, topic: Topic) -> None:
         if topic.info.retention.counts_segments:  # merging would change the count

@@ -74,7 +74,7 @@ def test_messages_are_told_as_batches_are(column):
     adapter = BatchAdapter(batch.schema, schema)
     message, checked = adapter.message(batch), adapter.apply(batch)
     assert message.fingerprint(schema) == fingerprint(checked, checked.serialize())
-    if message.told is not None:
+    if message.column_key is not None:
         assert not column.null_count
         assert column.type not in (pa.bool_(), pa.float64(), pa.int8(), pa.timestamp("ns", "UTC"), PAIR)
     else:

@@ -14,7 +14,7 @@ from waiting import until
 import aggregator
 from aggregator import CatalogNotFoundError, InvalidRequestError, ReadOnlyError
 from aggregator.engine.shipping import shipper
-from aggregator.engine.shipping.attached import read_object
+from aggregator.engine.shipping.attach import read_object
 from aggregator.engine.shipping.restoring import begin_following
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.store.client import Store

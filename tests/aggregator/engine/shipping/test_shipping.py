@@ -80,7 +80,7 @@ def cut_off(catalog: Catalog) -> None:
     shipper.stop()
     for thread in shipper._threads:
         thread.join()
-    shipper._closing = shipper._resting = False
+    shipper._closing = shipper._stopped_waiting = False
 
 
 @pytest.mark.parametrize("durability", ["store", "fsync"])

@@ -340,7 +340,7 @@ def test_changes_wait_for_no_store_at_the_end(tmp_path: Path, s3: S3Endpoint, bu
     until(lambda: catalog._backend.shipper._facts > catalog._backend.shipper._published)
     time.sleep(1.5)  # longer than a lease
     assert not told
-    catalog._backend.rest()
+    catalog._backend.stop_background()
     thread.join(60)
     assert isinstance(told[0], LogFailedError)
     s3.refuse = lambda method, path, query: None
@@ -511,7 +511,7 @@ def test_a_writer_that_was_paused_tells_of_no_change(tmp_path: Path, address: st
     shipper.stop()
     for thread in shipper._threads:
         thread.join()
-    shipper._closing = shipper._resting = False  # as when it resumes
+    shipper._closing = shipper._stopped_waiting = False  # as when it resumes
     standby = Standby(Store(address), Layout(tmp_path / "new"), now_us)
     assert standby.may_take.wait(60)
     assert standby.take_over()
@@ -560,7 +560,7 @@ def test_a_lease_that_was_asked_for_and_came_late(tmp_path: Path, address: str, 
         raise StoreUnreachableError("no answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr("aggregator.engine.shipping.attached.take", unanswered)
+        patched.setattr("aggregator.engine.shipping.attach.take", unanswered)
         for _ in range(2):
             with pytest.raises(StoreUnreachableError):
                 aggregator.open(tmp_path / "a")

@@ -259,7 +259,7 @@ def kill(*args):
     os.kill(os.getpid(), signal.SIGKILL)
 catalog = aggregator.open(path)
 catalog.seal()
-catalog._backend.rest()
+catalog._backend.stop_background()
 setattr(owner, method, kill)
 catalog.delete_topic("doomed")
 """

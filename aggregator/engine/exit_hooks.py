@@ -19,12 +19,12 @@ class Closable(Protocol):
 _OPEN: dict[Closable, Callable[[], None]] = {}
 
 
-def close_at_exit(one: Closable, rest: Callable[[], None]) -> None:
+def close_at_exit(one: Closable, stop_background: Callable[[], None]) -> None:
     """Have `one` closed when the program exits, unless `closed` is called before.
 
-    rest: ends its background work and starts no more.
+    stop_background: ends its background work and starts no more.
     """
-    _OPEN[one] = rest
+    _OPEN[one] = stop_background
 
 
 def closed(one: Closable) -> None:
@@ -32,9 +32,9 @@ def closed(one: Closable) -> None:
     _OPEN.pop(one, None)
 
 
-def _rest_all() -> None:
-    for rest in list(_OPEN.values()):
-        rest()
+def _stop_all_background() -> None:
+    for stop_background in list(_OPEN.values()):
+        stop_background()
 
 
 def _close_all() -> None:
@@ -47,5 +47,5 @@ def _close_all() -> None:
 # only hook before that. Its callbacks run in reverse order, so this one, registered after the import of the pools, runs
 # first. Threads of the program may still append.
 assert ThreadPoolExecutor is not None
-threading._register_atexit(_rest_all)  # type: ignore[attr-defined]
+threading._register_atexit(_stop_all_background)  # type: ignore[attr-defined]
 atexit.register(_close_all)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from aggregator.engine.shipping.laying import lay, log_end, whole_end
+from aggregator.engine.shipping.log_writer import log_end, whole_end, write_at
 from aggregator.errors import (
     CatalogLockedError,
     CorruptLogError,
@@ -78,11 +78,11 @@ def attach(layout: Layout, store: Store, lease_s: float, identity: str, *, in_st
         ) from None
     sequence, shipped, shipped_us, missing = _follow(store, note, layout)
     for position, data in missing:
-        lay(layout.log, position, data)
+        write_at(layout.log, position, data)
     attached = Attached(store, lease, note, sequence, shipped, shipped_us)
     _fence(attached, layout)
     if attached.shipped > log_end(layout.log):  # everything is in segments: the next append goes after it
-        lay(layout.log, attached.shipped, b"")
+        write_at(layout.log, attached.shipped, b"")
     attached.note = note.but(runs=(terms.run,), sequence=attached.sequence)
     write_note(layout, attached.note)
     return attached
@@ -203,7 +203,7 @@ def _fence(attached: Attached, layout: Layout) -> None:
         if found.run not in attached.note.runs:
             raise fenced(store.address)
         for position, data in _behind(found, log_end(layout.log)):
-            lay(layout.log, position, data)
+            write_at(layout.log, position, data)
         attached.shipped, attached.shipped_us = found.end, found.shipped_us
         attached.sequence += 1
 

@@ -37,7 +37,7 @@ def whole_end(directory: Path, position: int) -> int:
     return min(position, log_end(directory))
 
 
-def lay(directory: Path, position: int, data: bytes, *, durable: bool = True) -> None:
+def write_at(directory: Path, position: int, data: bytes, *, durable: bool = True) -> None:
     """Write bytes at a position: into the newest file, cutting off what is after the position; or into a new file.
 
     Raises OSError.
