@@ -36,7 +36,7 @@ def is_writer(store: Store, layout: Layout) -> bool:
     return True
 
 
-LOOKS = 10
+CHECKS_PER_LEASE = 10
 """Number of looks at the lease in its length: a standby takes over at most a tenth of the length late."""
 
 
@@ -76,7 +76,7 @@ class Standby:
                     message = "following %s failed and will be retried: %s"
                     logger.warning(message, self._store.address, error, exc_info=None if known else error)
                 told = type(error)
-            if self.may_take.is_set() or self._ending.wait(self.lease_s / LOOKS):
+            if self.may_take.is_set() or self._ending.wait(self.lease_s / CHECKS_PER_LEASE):
                 break
         self._tell_when_free()
 

@@ -20,7 +20,7 @@ from esformat import EsdbError, parts
 THREADS = 32
 MOST_BEGUN = 1 << 14
 """Number of histories that are remembered as begun: they are, or were, in the cache."""
-FEW = 8
+FIRST_SEGMENTS = 8
 """Number of segments to begin if a limit may be reached soon."""
 
 
@@ -40,7 +40,7 @@ def begin_ahead(pool: SegmentPool, segments: Sequence[SegmentInfo], question: Qu
     begun, space = pool.begun, question.space
     far = [info for info in segments if (info.number, space) not in begun and pool.is_far(info)]
     if question.limit is not None:
-        far = far[-FEW:] if question.reverse else far[:FEW]
+        far = far[-FIRST_SEGMENTS:] if question.reverse else far[:FIRST_SEGMENTS]
     if len(begun) > MOST_BEGUN:
         begun.clear()
     begun.update((info.number, space) for info in far)

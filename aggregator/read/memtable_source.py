@@ -26,7 +26,7 @@ from aggregator.storage.state.state import Snapshot
 from esformat.parts import can_hold, have_key
 
 Bools = npt.NDArray[np.bool_]
-GROWTH = 8
+NEXT_FACTOR = 8
 """If the rows for a limit do not suffice, this many times as many are read next."""
 WINDOW_BYTES = 1 << 20
 """Bytes of events that are copied out of their batches at a time: more would stay in memory for slow readers."""
@@ -186,7 +186,7 @@ def _in_order(group: Group, bases: list[int], question: Question, space: bytes |
         if len(ready[0]) >= enough:
             yield _by_time([ready], reverse)
             found = [left]
-            enough *= GROWTH
+            enough *= NEXT_FACTOR
     if found:
         yield _by_time(found, reverse)
 
@@ -261,7 +261,7 @@ def _stretches(rows: I64, question: Question, group: Group) -> Iterator[I64]:
     while first < len(rows):
         yield rows[first : first + size]
         first += size
-        size = min(GROWTH * size, most)
+        size = min(NEXT_FACTOR * size, most)
 
 
 def _mask(batch: pa.RecordBatch, indexes: I64, question: Question, space: bytes | None) -> Bools | None:

@@ -29,7 +29,7 @@ from aggregator.read.query import Question, check_columns, check_conditions
 from aggregator.read.segment_source import count_segment, segment_batches, segment_history
 from aggregator.read.time_counts import histogram_of
 from aggregator.read.view import View
-from aggregator.read.waves import CROWD, Waves
+from aggregator.read.waves import MAX_OVERLAP, Waves
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
@@ -165,7 +165,7 @@ class Scan(Answer):
         if RECORD_INDEX in names or PARTITION in names:
             return None
         segments = self._segments(snapshot)
-        if few is not None and question.limit is not None and len(segments) > CROWD:
+        if few is not None and question.limit is not None and len(segments) > MAX_OVERLAP:
             return None  # they may overlap, and `Waves` opens the fewest then
         begin_ahead(self._pool, segments, question)
         pool, schema = self._pool, snapshot.schema_set.union

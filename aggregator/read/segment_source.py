@@ -34,9 +34,9 @@ LAZILY = 1 << 62
 """A limit that no segment reaches: it makes a scan read block by block."""
 FEW_KEPT_ROWS = 1 << 18
 """Up to this number, the rows kept of a segment are sorted all together, not window by window."""
-TOLD_ROWS = 1 << 14
+ESTIMATE_ROWS = 1 << 14
 """Number of kept rows from which their total can be estimated."""
-GROWTH = 8
+MAX_WINDOW_GROWTH = 8
 """Maximum ratio of the time that a window spans to that of the one before."""
 _NO_LIMIT = 1 << 62
 
@@ -162,12 +162,13 @@ def _shaped(batches: Iterator[pa.RecordBatch], view: View, partition: str) -> It
 
 
 def _up_to(
-    batches: Iterator[pa.RecordBatch], most_bytes: int, most_rows: int, told: Callable[[], float] = lambda: 1
+    batches: Iterator[pa.RecordBatch], most_bytes: int, most_rows: int, fraction_read: Callable[[], float] = lambda: 1
 ) -> tuple[list[pa.RecordBatch], bool]:
     """Take batches up to the one with which they exceed the maximum. Return them, and whether they are all.
 
-    told: returns the fraction of the data that was read for the batches so far: then this ends as soon as their
-    estimated total exceeds the maximum. The batches count as memory of the query meanwhile. Raises QueryLimitError.
+    fraction_read: returns the fraction of the data that was read for the batches so far: then this ends as soon as
+    their estimated total exceeds the maximum. The batches count as memory of the query meanwhile. Raises
+    QueryLimitError.
     """
     found: list[pa.RecordBatch] = []
     rows = size = 0
@@ -176,7 +177,7 @@ def _up_to(
             found.append(batch)
             rows, size = rows + len(batch), size + batch.nbytes
             held.set(2 * size)  # and once more when sorted
-            part = told() if rows >= TOLD_ROWS else 1
+            part = fraction_read() if rows >= ESTIMATE_ROWS else 1
             if rows > most_rows * part or size > most_bytes * part:
                 return found, False
     return found, True
@@ -296,7 +297,7 @@ def _in_windows(
             yield from ordered
             del ordered
         low, high = (low, start - 1) if question.reverse else (last + 1, high)
-        growth = min(GROWTH, window.bytes / max(1, size), WINDOW_ROWS / max(1, count))
+        growth = min(MAX_WINDOW_GROWTH, window.bytes / max(1, size), WINDOW_ROWS / max(1, count))
         width = max(1, int((last - start + 1) * growth))
 
 

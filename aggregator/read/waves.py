@@ -16,7 +16,7 @@ from aggregator.base.merge import Source, merge, merge_few
 from aggregator.base.window_budget import WindowBudget
 from aggregator.model import SegmentInfo
 
-CROWD = 16
+MAX_OVERLAP = 16
 """If no more segments than this overlap at any time, all are merged at the same time, without waves."""
 WAVE_BYTES = 64 << 20
 """Approximate maximum size of a wave in memory, estimated from the one before."""
@@ -28,7 +28,7 @@ FEW_ROWS = 16
 """Minimum number of rows that a wave is meant to have."""
 MARGIN = 1.1
 """A wave is meant to have this many times the rows wanted, as times are less evenly distributed than assumed."""
-GROWTH = 64
+MAX_WAVE_GROWTH = 64
 """Maximum ratio of the rows that a wave is meant to have to those of the one before."""
 Span = tuple[int | None, int | None]
 Sources = Callable[[int | None, int | None, bool], Iterable[Source]]
@@ -55,7 +55,7 @@ class _Expected:
         self.counts = np.concatenate([[0.0], np.cumsum(np.maximum(0, slopes) * np.diff(self.times))])
         ends = np.concatenate([low, high + 1])
         order = np.argsort(ends, kind="stable")
-        self.crowd = int(np.cumsum(np.where(order < len(low), 1, -1)).max())
+        self.max_overlap = int(np.cumsum(np.where(order < len(low), 1, -1)).max())
         """Maximum number of segments that overlap at any time."""
 
     def before(self, time: int) -> float:
@@ -84,8 +84,8 @@ class Waves:
 
         segments: all that have times in the span. limit: about how many rows the caller will take.
         """
-        expected = _Expected(segments) if len(segments) > CROWD else None
-        if expected is None or expected.crowd <= CROWD:
+        expected = _Expected(segments) if len(segments) > MAX_OVERLAP else None
+        if expected is None or expected.max_overlap <= MAX_OVERLAP:
             return merge(self.sources(*span, False), by="timestamp", reverse=self.reverse, sparing=self.sparing)
         return self._waves(expected, span, limit)
 
@@ -113,7 +113,7 @@ class Waves:
             wanted = None if wanted is None or found >= wanted else wanted - found  # else the caller takes more
             if wanted is not None and found:
                 fits = min(fits, int(MARGIN * rows * wanted / found) + FEW_ROWS)
-            rows = min(fits, GROWTH * rows)
+            rows = min(fits, MAX_WAVE_GROWTH * rows)
         yield from self._wave(start, end, last - first)
 
     def _wave(self, start: int | None, end: int | None, rows: float) -> Iterator[pa.RecordBatch]:

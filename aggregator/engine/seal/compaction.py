@@ -18,8 +18,9 @@ MAX_INPUTS = 32
 """Maximum number of segments in one merge: each is open, with its own cache."""
 MAX_SEGMENT_BYTES = 512 << 20
 """Segments do not grow beyond this size by merging."""
-SHARES = 10
-"""A merged segment has at most 1/SHARES of what retention keeps, so that retention removes little at a time."""
+RETENTION_STEPS = 10
+"""A merged segment has at most 1/RETENTION_STEPS of what retention keeps, so that retention removes a little at a
+time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,10 @@ class MergeLimits:
 
 def merge_limits(policy: Retention, limits: Limits) -> MergeLimits:
     """Merge limits that leave retention enough segments to choose from."""
-    sizes = [kept // SHARES for kept in (policy.bytes, policy.partition_bytes) if kept is not None]
+    sizes = [kept // RETENTION_STEPS for kept in (policy.bytes, policy.partition_bytes) if kept is not None]
     if limits.max_bytes is not None:  # it counts the merged segment and, until they are deleted, its inputs
-        sizes.append(limits.max_bytes // (2 * SHARES))
-    span = None if policy.age_us is None else policy.age_us // SHARES
+        sizes.append(limits.max_bytes // (2 * RETENTION_STEPS))
+    span = None if policy.age_us is None else policy.age_us // RETENTION_STEPS
     return MergeLimits(min([MAX_SEGMENT_BYTES, *sizes]), span)
 
 

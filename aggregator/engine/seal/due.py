@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aggregator.engine.seal.compaction import SHARES
+from aggregator.engine.seal.compaction import RETENTION_STEPS
 from aggregator.policy import Limits, Retention
 
 
@@ -39,7 +39,9 @@ def sealed_at_once(
         (catalog_bytes, None, partitions, 1),
     ):
         if kept is not None:
-            shares = SHARES * shared_by if segments is None else max(1, min(SHARES * shared_by, segments))
+            shares = (
+                RETENTION_STEPS * shared_by if segments is None else max(1, min(RETENTION_STEPS * shared_by, segments))
+            )
             most = min(most, max(1, int(kept * smaller) // shares))
     return most
 

@@ -56,12 +56,12 @@ CASES = {
 """Each condition with its equivalent for a row in Python."""
 
 
-@pytest.mark.parametrize(("few", "told"), [(0, 1 << 14), (300, 1), (1 << 18, 1 << 14)])
+@pytest.mark.parametrize(("few", "estimate_rows"), [(0, 1 << 14), (300, 1), (1 << 18, 1 << 14)])
 @pytest.mark.parametrize("streams", share_of(["", "FROM s LIKE '*'", "FROM s = 7 OR s = 8", "FROM s != 9"], 2))
-def test_answers_are_those_of_filtering_everything(catalog, monkeypatch, few, told, streams):
+def test_answers_are_those_of_filtering_everything(catalog, monkeypatch, few, estimate_rows, streams):
     """Answers equal filtering everything, whether sorted together or in windows, newest first or last."""
     monkeypatch.setattr(source, "FEW_KEPT_ROWS", few)
-    monkeypatch.setattr(source, "TOLD_ROWS", told)
+    monkeypatch.setattr(source, "ESTIMATE_ROWS", estimate_rows)
     monkeypatch.setattr(scans, "BATCH_BLOCKS", 1)
     everything = catalog.query(f"SELECT {streams}").to_table()
     rows = everything.to_pylist()
@@ -80,7 +80,7 @@ def test_many_rows_are_soon_told(tmp_path, monkeypatch, span):
     """If the first blocks promise more rows than are sorted together, reading stops there; the following windows are as
     large as the memory allows.
     """
-    monkeypatch.setattr(source, "TOLD_ROWS", 10)
+    monkeypatch.setattr(source, "ESTIMATE_ROWS", 10)
     monkeypatch.setattr(source, "FEW_KEPT_ROWS", 400)
     monkeypatch.setattr(source, "WINDOW_ROWS", 400)
     gathered = []
@@ -145,11 +145,14 @@ def test_explain_counts_the_blocks_that_are_read(tmp_path, monkeypatch):
         catalog.seal()
         for text in ("WHERE msg = x", "FROM s = a WHERE n = 3", 'RANGE [0 : "1970-01-01T00:00:00.001"] WHERE n = 3'):
             read.clear()
-            (told,) = catalog.query(f"EXPLAIN SELECT {text}").to_pylist()
+            (estimate_rows,) = catalog.query(f"EXPLAIN SELECT {text}").to_pylist()
             assert not read
             catalog.query(f"SELECT {text}").to_table()
-            assert (told["blocks read"], told["blocks pruned"]) == (len(read), told["blocks"] - len(read)), text
-            assert (told["blocks pruned"] > 0) == (text != "WHERE msg = x")
+            assert (estimate_rows["blocks read"], estimate_rows["blocks pruned"]) == (
+                len(read),
+                estimate_rows["blocks"] - len(read),
+            ), text
+            assert (estimate_rows["blocks pruned"] > 0) == (text != "WHERE msg = x")
 
 
 @pytest.mark.parametrize("wanted", [b"abc", b"needle", b"\x00\xff\x00", b"aaaa", b"x" * 12, b"end"])

@@ -83,7 +83,7 @@ def test_events_of_a_space(catalog, steps, questions, erased, alike):
         for name, value in {"NEWEST_ROWS": 3, "INDEXED_ROWS": 2, "ASKED_OFTEN": 1, "COMMON": 0, "FEW_RUNS": 2}.items():
             patch.setattr(unsealed, name, value)
         patch.setattr(unsealed, "MAX_LOOKUP_ROWS", 8)
-        patch.setattr(unsealed_source, "GROWTH", 2)
+        patch.setattr(unsealed_source, "NEXT_FACTOR", 2)
         patch.setattr(unsealed_source, "FIRST_WINDOW_ROWS", 2)
         if alike:  # keys of the same length have the same hash
             patch.setattr(space_index, "_hash", len)

@@ -47,10 +47,10 @@ def test_as_all_at_once(catalog, monkeypatch, reverse, most):
     spans = [{}, {"start": 100, "end": SPAN // 2}, {"start": 1000, "end": 1001}, {"start": -SPAN, "end": 40}]
     select = "SELECT FROM topic = clicks WHERE type = t1"
     for span in share_of(spans, 2):
-        monkeypatch.setattr(waves, "CROWD", 1000)
+        monkeypatch.setattr(waves, "MAX_OVERLAP", 1000)
         whole = topic.scan(reverse=reverse, **span).to_table()
         chosen = catalog.query(select, **span).to_table()
-        monkeypatch.setattr(waves, "CROWD", 16)
+        monkeypatch.setattr(waves, "MAX_OVERLAP", 16)
         monkeypatch.setattr(waves, "WAVE_BYTES", most)
         monkeypatch.setattr(waves, "FIRST_ROWS", 500)
         assert topic.scan(reverse=reverse, **span).to_table() == whole
@@ -90,7 +90,7 @@ def test_small_waves_that_are_large(catalog, monkeypatch, reverse):
         return found
 
     monkeypatch.setattr(waves, "FIRST_ROWS", 20)
-    monkeypatch.setattr(waves, "GROWTH", 1.3)
+    monkeypatch.setattr(waves, "MAX_WAVE_GROWTH", 1.3)
     monkeypatch.setattr(waves, "merge_few", few)
     assert topic.scan(reverse=reverse).to_table() == whole
     assert catalog.query("SELECT FROM topic = clicks").to_table() == chosen
