@@ -148,12 +148,14 @@ class Topic(Unpicklable, Scans[Scan]):
 
         Cancelling does not undo the append: the events may be stored anyway.
         """
-        from aggregator.engine.ingest import soon  # imports asyncio, which few programs need
+        from aggregator.engine.ingest import event_loop  # imports asyncio, which few programs need
 
         named = producer is not None or sequence is not None
         append = partial(self.append, events, partition, producer=producer, sequence=sequence)
         ingest = writer_of(self._backend).ingest
-        return await soon.appended(ingest, append, None if named else ingest.small(self._topic, events, partition))
+        return await event_loop.append_async(
+            ingest, append, None if named else ingest.small(self._topic, events, partition)
+        )
 
     def add_segments(
         self,

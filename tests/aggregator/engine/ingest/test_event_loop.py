@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import aggregator
+from aggregator.engine.ingest import event_loop
 from aggregator.engine.ingest import reserve as reserve_module
-from aggregator.engine.ingest import soon
 from aggregator.errors import LogFailedError, OverloadedError
 from aggregator.storage.log import log as log_module
 from aggregator.storage.log.entry import Action
@@ -239,7 +239,7 @@ def test_a_loop_that_ends_first(catalog, topic):
     assert times(topic) == [0, 0, 1, 2]
     del loop, task
     gc.collect()
-    assert not [each for each in soon._LANES if each.is_closed()]
+    assert not [each for each in event_loop._QUEUES if each.is_closed()]
 
 
 def test_a_closed_catalog(tmp_path):
