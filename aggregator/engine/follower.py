@@ -29,7 +29,7 @@ from aggregator.storage.manifest import (
     IncarnationRows,
     Manifest,
     StoredRows,
-    refuse_strangers,
+    refuse_foreign_directory,
 )
 from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.pool import SegmentPool
@@ -71,7 +71,7 @@ class ReaderEngine:
         return Objects(StoredRows(self.manifest).settings, self.layout.cache, read_only=True)
 
     def _open_manifest(self) -> Manifest:
-        refuse_strangers(self.layout)
+        refuse_foreign_directory(self.layout)
         for left in reversed(range(_TRIES)):
             try:
                 return Manifest(self.layout.manifest, read_only=True)

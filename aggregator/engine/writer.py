@@ -46,7 +46,7 @@ from aggregator.storage.manifest import (
     IncarnationRows,
     Manifest,
     StoredRows,
-    refuse_strangers,
+    refuse_foreign_directory,
 )
 from aggregator.storage.manifest.backup import ManifestBackup
 from aggregator.storage.parts import Storage
@@ -163,7 +163,7 @@ class WriterEngine:
 
     def _open(self) -> None:
         layout = self.layout
-        refuse_strangers(layout)
+        refuse_foreign_directory(layout)
         refuse_followers(layout)
         _refuse_follower(layout)
         with ExitStack() as undoing:  # closes everything if anything fails

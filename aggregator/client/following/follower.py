@@ -44,7 +44,7 @@ from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.files.modes import create_directory, create_file
 from aggregator.storage.files.pins import Pins
 from aggregator.storage.log.copying import LogCopy
-from aggregator.storage.manifest import IDENTITY, IncarnationRows, Manifest, StoredRows, refuse_strangers
+from aggregator.storage.manifest import IDENTITY, IncarnationRows, Manifest, StoredRows, refuse_foreign_directory
 from aggregator.storage.manifest.copying import block_sums
 from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.file import file_checksum
@@ -108,7 +108,7 @@ class Follower(Closing):
     def _open(self, opened: ExitStack) -> None:
         layout = self._layout
         create_directory(layout.root)
-        refuse_strangers(layout)
+        refuse_foreign_directory(layout)
         note = read_following(layout.following)
         if note is None and (layout.manifest.exists() or layout.log.exists() or layout.segments.exists()):
             raise InvalidRequestError(

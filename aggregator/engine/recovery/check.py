@@ -20,7 +20,7 @@ from aggregator.engine.recovery.restore import restore
 from aggregator.errors import CorruptManifestError, StoreError, UnknownVersionError
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.storage.files.layout import PARTIAL, Layout, segment_number
-from aggregator.storage.files.set_aside import set_aside
+from aggregator.storage.files.quarantine import quarantine_file
 from aggregator.storage.log.file import describe_gap
 from aggregator.storage.log.logged_events import LoggedEvents, Span
 from aggregator.storage.log.recovery import Recovered
@@ -83,7 +83,7 @@ class ConsistencyCheck:
             number = segment_number(entry.name)
             if not entry.is_file():
                 path = Path(entry.path)
-                aside = set_aside(self._layout, path)
+                aside = quarantine_file(self._layout, path)
                 self._report(path, "expected a file, found a directory or a special file", f"{SET_ASIDE}: {aside.name}")
             elif number is not None:
                 files[number], sizes[number] = entry, entry.stat().st_size
@@ -99,7 +99,7 @@ class ConsistencyCheck:
         self._absent += filter(self._is_named, absent)
         others = [info for number, info in named.items() if sizes.get(number, info.size_bytes) != info.size_bytes]
         for info in filter(self._is_named, others):
-            self._replace_or_set_aside(Path(files[info.number].path), info)
+            self._replace_or_quarantine(Path(files[info.number].path), info)
 
     def _is_named(self, info: SegmentInfo) -> bool:
         """Whether the manifest still names the segment: no orphan has replaced it."""
@@ -143,7 +143,7 @@ class ConsistencyCheck:
                 else:
                     found.append((path, each))
             except EsdbError as error:
-                aside = set_aside(self._layout, path)
+                aside = quarantine_file(self._layout, path)
                 self._report(
                     path, f"a file that the manifest does not list: {error.message}", f"{SET_ASIDE}: {aside.name}"
                 )
@@ -225,7 +225,7 @@ class ConsistencyCheck:
             return False
         if not logged.outside(info.partition, spans, self._sealed_index(info.partition), info.last_index + 1):
             return False
-        aside = set_aside(self._layout, path)
+        aside = quarantine_file(self._layout, path)
         message = f"a crash interrupted its seal, and the log has lost its last events ({_described(info)})"
         self._report(path, message, f"{SET_ASIDE}: {aside.name}")
         return True
@@ -249,11 +249,11 @@ class ConsistencyCheck:
 
     # ------------------------------------------------------------ files that are not what the manifest says
 
-    def _replace_or_set_aside(self, path: Path, info: SegmentInfo) -> None:
+    def _replace_or_quarantine(self, path: Path, info: SegmentInfo) -> None:
         try:
             found = describe_segment(path, info.number)
         except EsdbError as error:
-            self._set_aside_damaged(path, info, error.message)
+            self._quarantine_damaged(path, info, error.message)
             return
         topic, _ = self._state.partitions[info.partition]
         self._manifest.correct_segment(found.info)
@@ -280,13 +280,13 @@ class ConsistencyCheck:
                 continue
             bad.append(info.number)
             if there:
-                self._set_aside_damaged(path, info, "its checksum does not match")
+                self._quarantine_damaged(path, info, "its checksum does not match")
             else:
                 self._report_missing(path, info)
         return bad
 
-    def _set_aside_damaged(self, path: Path, info: SegmentInfo, why: str) -> None:
-        aside = set_aside(self._layout, path)
+    def _quarantine_damaged(self, path: Path, info: SegmentInfo, why: str) -> None:
+        aside = quarantine_file(self._layout, path)
         action = f"{SET_ASIDE}: {aside.name}"
         if any(each.number == info.number for each in self._rows.all()):
             self._rows.set_local([info.number], local=False)
@@ -340,7 +340,7 @@ class ConsistencyCheck:
             if facts.settings.identity != self._manifest.get(IDENTITY):
                 raise CorruptManifestError("it belongs to another catalog")
         except (CorruptManifestError, UnknownVersionError) as error:
-            aside = set_aside(self._layout, path)
+            aside = quarantine_file(self._layout, path)
             self._report(path, f"it is newer than the manifest, but {error.message}", f"{SET_ASIDE}: {aside.name}")
             return
         partitions = {number: partition.memtable for number, (_, partition) in self._state.partitions.items()}
@@ -381,7 +381,7 @@ class ConsistencyCheck:
         for path, messages in damaged.items():
             if all((self._name(path), message) in known for message in messages):
                 continue
-            aside = set_aside(self._layout, path, keep=True)
+            aside = quarantine_file(self._layout, path, keep=True)
             for message in messages:
                 self._report(path, message, f"{SET_ASIDE}: {aside.name}")
         for position, end in recovered.gaps:

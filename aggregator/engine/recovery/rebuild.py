@@ -24,7 +24,7 @@ from aggregator.model import Problem, SegmentInfo, StoredSegment
 from aggregator.policy import StoreSettings
 from aggregator.storage.files.layout import Layout, manifest_files, segment_files
 from aggregator.storage.files.lock import WriterLock
-from aggregator.storage.files.set_aside import set_aside
+from aggregator.storage.files.quarantine import quarantine_file
 from aggregator.storage.files.staging import undo as undo_adding
 from aggregator.storage.log.file import Marks
 from aggregator.storage.log.logged_events import LoggedEvents
@@ -72,7 +72,7 @@ def rebuild(
             raise CorruptManifestError("the new manifest could not be completed", path=str(new))
         for path in manifest_files(layout.manifest):
             if path.exists():
-                set_aside(layout, path)
+                quarantine_file(layout, path)
         os.replace(new, layout.manifest)  # noqa: PTH105  the rename makes it valid
         sync_directory(layout.root)
         return report
@@ -147,7 +147,7 @@ def _read_all(
         try:
             found[number] = (path, describe_segment(path, number))
         except (EsdbError, IsADirectoryError) as error:
-            aside = set_aside(layout, path)
+            aside = quarantine_file(layout, path)
             name = str(path.relative_to(layout.root))
             quarantined.append(name)
             message = error.message if isinstance(error, EsdbError) else "expected a file, found a directory"
@@ -239,7 +239,7 @@ def _restore(
     except FileNotFoundError:
         return Restored(), (_without_facts(path.name, "is missing"),), {}
     except (CorruptManifestError, UnknownVersionError) as error:
-        set_aside(layout, path)
+        quarantine_file(layout, path)
         quarantined.append(path.name)
         return Restored(), (_without_facts(path.name, f"cannot be used: {error.message}"),), {}
     logged = adopt_definitions(layout.log, state, manifest, clock) if layout.log.is_dir() else {}

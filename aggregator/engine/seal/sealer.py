@@ -25,9 +25,9 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.base.interrupts import uninterrupted
-from aggregator.engine.seal.due import Load, sealed_at_once
+from aggregator.engine.seal.choice import Load, sealed_at_once
 from aggregator.engine.seal.isolation import Isolation
-from aggregator.engine.seal.marks import SealingMarks
+from aggregator.engine.seal.journal import SealJournal
 from aggregator.engine.seal.poison import Quarantine
 from aggregator.engine.seal.process import POSSIBLE, SealingProcess
 from aggregator.engine.seal.table import families, plain_batch, sealing_table
@@ -91,7 +91,7 @@ class Sealer:
         """Receives events that cannot be sealed."""
         self.stopping = False
         """Set to abort work that takes many attempts."""
-        self._marks = SealingMarks(storage.layout)
+        self._journal = SealJournal(storage.layout)
         self._written: dict[int, _Written] = {}  # by partition
         self._shrinks: dict[int, float] = {}  # by topic; see `sealed_at_once`
         self._rolls: dict[int, tuple[TopicInfo, int, float, int]] = {}  # by topic: inputs and result of `roll_bytes`
@@ -193,8 +193,8 @@ class Sealer:
         producers = _producers_to_keep(partition, end)
         written = self._written.get(partition.number)
         if written is None:
-            with self._marks.sealing(partition.number, frozen.batches[0].first_index):
-                written = self._write_or_set_aside(topic, partition, frozen, producers, threads)
+            with self._journal.sealing(partition.number, frozen.batches[0].first_index):
+                written = self._write_or_quarantine(topic, partition, frozen, producers, threads)
             self._written[partition.number] = written
 
         def take_in() -> None:
@@ -235,7 +235,7 @@ class Sealer:
                     change = self._manifest.apply(Edit(sealed={partition.number: end}))
                     self._state.change_segments(topic, change, (), (), {partition.number: end})
 
-    def _write_or_set_aside(
+    def _write_or_quarantine(
         self,
         topic: Topic,
         partition: Partition,
@@ -251,9 +251,11 @@ class Sealer:
             return self._write(topic, partition, batches, schemas, producers, threads, by=by or self._write_here)
 
         number = partition.number
-        if POSSIBLE and self._marks.times_ended(number, frozen.batches[0].first_index) >= MOST_ENDS:
+        if POSSIBLE and self._journal.times_ended(number, frozen.batches[0].first_index) >= MOST_ENDS:
             with closing(SealingProcess(self._layout)) as process:  # which may end any number of times
-                return self._set_aside(topic, partition, frozen, producers, partial(write, by=process.write_segment))
+                return self._quarantine_poison(
+                    topic, partition, frozen, producers, partial(write, by=process.write_segment)
+                )
         try:
             return _Written(write(frozen.batches, tuple(topic.schemas.values())))
         except NOT_THE_DATA:
@@ -263,9 +265,9 @@ class Sealer:
                 self._ended[number] = frozen.end_index  # only a second time are the events blamed
                 raise
             self._check_system(topic, partition, error)
-        return self._set_aside(topic, partition, frozen, producers, write)
+        return self._quarantine_poison(topic, partition, frozen, producers, write)
 
-    def _set_aside(
+    def _quarantine_poison(
         self,
         topic: Topic,
         partition: Partition,

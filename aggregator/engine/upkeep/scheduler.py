@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Condition, Thread
 
-from aggregator.engine.seal.due import choose_to_seal, next_due_us
+from aggregator.engine.seal.choice import choose_to_seal, next_due_us
 from aggregator.engine.seal.sealer import Sealer
 from aggregator.engine.upkeep.rewrite import Stopped
 from aggregator.policy import Limits

@@ -138,10 +138,10 @@ class Upkeep:
         now = self.ages.now()
         doomed: list[Expired] = []
         left: list[Kept] = []
-        set_aside = self._sealer.quarantine.batches()
+        quarantined = self._sealer.quarantine.batches()
         for topic in self._topics() if topics is None else topics:
-            mine_aside = [batch for batch in set_aside if self._state.partitions[batch.partition][0] is topic]
-            kept: list[Kept] = [*self._segments(topic), *mine_aside]
+            own_quarantined = [batch for batch in quarantined if self._state.partitions[batch.partition][0] is topic]
+            kept: list[Kept] = [*self._segments(topic), *own_quarantined]
             mine = expired(kept, instead or topic.info.retention, now)
             gone = {one.segment for one in mine}
             left += [one for one in kept if one not in gone]

@@ -2,6 +2,7 @@
 
 from aggregator.storage.manifest.database import REBUILD, RECOVER, open_database
 from aggregator.storage.manifest.fact_rows import FactRows, Lines
+from aggregator.storage.manifest.foreign_directory import refuse_foreign_directory
 from aggregator.storage.manifest.incarnation_rows import IncarnationRows
 from aggregator.storage.manifest.manifest import (
     CLOCK,
@@ -17,7 +18,6 @@ from aggregator.storage.manifest.manifest import (
 )
 from aggregator.storage.manifest.pipe_rows import PipeRows
 from aggregator.storage.manifest.stored_rows import StoredRows
-from aggregator.storage.manifest.strangers import refuse_strangers
 
 __all__ = [
     "CLOCK",
@@ -38,5 +38,5 @@ __all__ = [
     "PipeRows",
     "StoredRows",
     "open_database",
-    "refuse_strangers",
+    "refuse_foreign_directory",
 ]

@@ -12,7 +12,7 @@ from crash_image import crash_image
 
 import aggregator
 from aggregator.engine.seal import sealer as sealing_module
-from aggregator.engine.seal.due import Load, choose_to_seal, sealed_at_once
+from aggregator.engine.seal.choice import Load, choose_to_seal, sealed_at_once
 from aggregator.engine.upkeep.upkeep import Upkeep
 from aggregator.policy import Limits, Retention, Tuning
 from esformat import InvalidEventError

@@ -325,7 +325,7 @@ def test_sealing_that_is_behind(tmp_path, monkeypatch, count):
 def test_a_crash_between_parts(tmp_path, monkeypatch):
     """If a crash leaves only the first segment of a split batch, every event is there once."""
     monkeypatch.setattr("aggregator.engine.upkeep.scheduler.choose_to_seal", lambda *_: [])
-    write, written = Sealer._write_or_set_aside, []
+    write, written = Sealer._write_or_quarantine, []
 
     def once(self, *given):
         if written:
@@ -339,11 +339,11 @@ def test_a_crash_between_parts(tmp_path, monkeypatch):
         topic = catalog.create_topic("t", retention=Retention(partition_bytes=2_000_000))
         for number in range(70):
             topic.append([{"space": "s", "timestamp": number, "data": os.urandom(5000)}] * 2)
-        monkeypatch.setattr(Sealer, "_write_or_set_aside", once)
+        monkeypatch.setattr(Sealer, "_write_or_quarantine", once)
         with pytest.raises(OSError, match="the power went"):
             catalog.seal()
         assert 2 < written[0].rows < 128
-        monkeypatch.setattr(Sealer, "_write_or_set_aside", write)
+        monkeypatch.setattr(Sealer, "_write_or_quarantine", write)
     with aggregator.open(tmp_path / "copy") as catalog:
         assert sorted(event.timestamp for event in catalog.topic("t").scan()) == sorted([*range(70)] * 2)
         assert catalog.problems() == []

@@ -11,7 +11,7 @@ from aggregator.storage.files.modes import create_file
 from esformat.parts import sync_directory
 
 
-def set_aside(layout: Layout, path: Path, *, keep: bool = False) -> Path:
+def quarantine_file(layout: Layout, path: Path, *, keep: bool = False) -> Path:
     """Move a file into quarantine, or copy it there and `keep` the original; return the new path. Raises OSError."""
     make_directory(layout.quarantine)
     target = _free_name(layout.quarantine, path)

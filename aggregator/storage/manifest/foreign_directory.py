@@ -18,7 +18,7 @@ _FIRST_PAGE = struct.Struct(">100xBxxH")  # after the header: its kind, and its 
 _LEAF = 13
 
 
-def refuse_strangers(layout: Layout) -> None:
+def refuse_foreign_directory(layout: Layout) -> None:
     """Raises CatalogNotFoundError if another program stores its data in the directory."""
     if layout.log.is_dir() or layout.segments.is_dir() or not layout.manifest.is_file():
         return

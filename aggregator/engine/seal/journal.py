@@ -22,7 +22,7 @@ _UNDER_WAY, _ENDED = "under_way", "ended"
 _MAX_BYTES = 1 << 20
 
 
-class SealingMarks:
+class SealJournal:
     """Which partitions are being sealed, from which record index on, and how often the process ended doing so."""
 
     def __init__(self, layout: Layout) -> None:
