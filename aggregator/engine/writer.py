@@ -248,7 +248,7 @@ class WriterEngine:
         shipper.push = tier.bring
         tier.kept, tier.check_mine, tier.announce = shipper.kept, shipper.check_mine, shipper.announce
         self.upkeep.removal.lingers = shipper.lingers
-        tier.tidy = lambda dry_run: shipper.tidy(dry_run=dry_run)
+        tier.clean_store = lambda dry_run: shipper.clean_up(dry_run=dry_run)
         shipper.start(self)
         if not self.state.segment_bytes:  # else readers find the catalog once all its segments are uploaded
             shipper.note_change(facts=True)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from aggregator.engine.seal.quarantine_file import batch_path
 from aggregator.engine.shipping.attach import Attached
 from aggregator.engine.shipping.history import NEWEST, Kept
-from aggregator.engine.shipping.tidying import Tidying
+from aggregator.engine.shipping.store_cleanup import StoreCleanup
 from aggregator.errors import FencedError, LogFailedError, ObjectConflictError, StoreError
 from aggregator.model import SegmentInfo
 from aggregator.policy import Shipping
@@ -54,7 +54,7 @@ OBJECT_BYTES = 16 << 20
 SHARE_OF_TIME = 10
 """Copies of the manifest take at most 1/SHARE_OF_TIME of the time: copying a large one takes long."""
 PUSH_THREADS = 4
-TIDY_S = 60.0
+CLEAN_UP_S = 60.0
 """Seconds between searches for objects that the store no longer needs."""
 MAKE_AGAIN = "the next opening decides whether the change is kept: repeat it then"
 _PAUSE_S = 0.2
@@ -95,8 +95,8 @@ class Shipper:
         self._next_copy = 0.0
         self._whole_at = time.monotonic()  # the last known time at which the store had everything acknowledged
         self._kept = Kept(settings.history_us / 1e6)
-        self._tidying = Tidying(self._store, settings.history_us, self._kept, self.check_mine)
-        self._tidies = Lock()
+        self._cleanup = StoreCleanup(self._store, settings.history_us, self._kept, self.check_mine)
+        self._cleaning = Lock()
         self._newest: str | None = None  # the copy of the manifest that was announced last
         self._copies = 0  # number of announced copies
         self._begins = 0  # below this number the store has neither objects of the log nor copies
@@ -119,7 +119,7 @@ class Shipper:
         self._catalog, self._refuse = catalog, catalog.log.fail
         self._go_on(self._ship_on, "aggregator-ship")
         self._go_on(self._publish_on, "aggregator-publish")
-        self._go_on(self._tidy_on, "aggregator-tidy")
+        self._go_on(self._clean_up_periodically, "aggregator-cleanup")
 
     def _go_on(self, work: Callable[[], None], name: str) -> None:
         thread = Thread(target=work, name=name, daemon=True)
@@ -406,18 +406,18 @@ class Shipper:
         if self.lease.left_s <= 0:
             self.lease.renew()
 
-    def tidy(self, *, dry_run: bool = False) -> list[Stored]:
+    def clean_up(self, *, dry_run: bool = False) -> list[Stored]:
         """Delete what the store no longer needs, and return it. Raises FencedError, StoreError."""
         if self._newest is None:  # what to keep is unknown
             return []
-        with self._tidies:  # one at a time: another would delete what this one reads
-            going, begins = self._tidying.outgrown(self._newest, self._sequence)
+        with self._cleaning:  # one at a time: another would delete what this one reads
+            going, begins = self._cleanup.outdated_objects(self._newest, self._sequence)
             with self._publishing:  # so that no quarantined batch is about to be named
-                unnamed = self._tidying.unnamed(self._quarantined())
+                unnamed = self._cleanup.unnamed(self._quarantined())
                 if not dry_run:
-                    self._tidying.delete(unnamed)
+                    self._cleanup.delete(unnamed)
                     self._stored = self._stored and self._stored - {each.name for each in unnamed}
-            if not dry_run and self._tidying.delete(going, lambda: self._closing):
+            if not dry_run and self._cleanup.delete(going, lambda: self._closing):
                 self._begins = max(self._begins, begins)
         return unnamed + going
 
@@ -479,9 +479,9 @@ class Shipper:
             self.announce()
             self._next_copy = began + SHARE_OF_TIME * (time.monotonic() - began)
 
-    def _tidy_on(self) -> None:
-        while not self._wait(TIDY_S):
-            if not self._do("tidy", self.tidy):
+    def _clean_up_periodically(self) -> None:
+        while not self._wait(CLEAN_UP_S):
+            if not self._do("clean_up", self.clean_up):
                 return
 
     def _renew(self) -> None:

@@ -99,7 +99,7 @@ class Tier:
         """Raises FencedError if another writer took over the catalog in the store."""
         self.announce: Callable[[], None] = lambda: None
         """Publishes a manifest that no longer names retired segments."""
-        self.tidy: Callable[[bool], list[Stored]] = lambda dry_run: []
+        self.clean_store: Callable[[bool], list[Stored]] = lambda dry_run: []
         """Deletes everything else that the store no longer needs, and returns it; with `dry_run` only returns it."""
         self.pushed = self.pushed_bytes = self.failures = 0
         """Since the catalog was opened: segments uploaded, their bytes, and attempts that failed."""
@@ -440,5 +440,5 @@ class Tier:
             if not dry_run:
                 self.check_mine()  # else another writer may have uploaded or named them since
                 store.delete(doomed, at_once=STRAYS_AT_ONCE)
-        gone = [there[name] for name in doomed] + self.tidy(dry_run)
+        gone = [there[name] for name in doomed] + self.clean_store(dry_run)
         return Collected(tuple(each.name for each in gone), sum(each.size_bytes for each in gone), dry_run)

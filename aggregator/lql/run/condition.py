@@ -36,9 +36,9 @@ from aggregator.lql.parse.operand import (
 from aggregator.lql.parse.template import field_text, micros, var_text
 from aggregator.lql.parse.tokens import did_you_mean, our_name
 from aggregator.lql.parse.tree import SYMBOLS, And, Condition, Expression, Name, Not, Or, Value
+from aggregator.lql.run.adaptive_slices import AdaptiveSlices
 from aggregator.lql.run.held_texts import Held, are_enough, held_texts
 from aggregator.lql.run.json_path import path_test
-from aggregator.lql.run.pace import Pace
 from aggregator.lql.text import integer
 from aggregator.lql.text.comparison import comparison
 from aggregator.lql.text.number import number_test
@@ -97,7 +97,7 @@ class Filter:
     """By column: lists of texts; in a matching row, the value contains at least one text of each list."""
     held_is_enough: bool = field(default=False, compare=False)
     """Whether every row for which that is true matches."""
-    _pace: Pace | None = field(default=None, repr=False, compare=False)  # None: fast for any batch
+    _slices: AdaptiveSlices | None = field(default=None, repr=False, compare=False)  # None: fast for any batch
 
     @classmethod
     def compile(cls, where: Expression | None, columns: Columns, now_ns: int, *, standing: bool = False) -> Self:
@@ -114,17 +114,17 @@ class Filter:
         read = term.columns or frozenset({columns.timestamp})  # a filter that reads no column would not be evaluated
         texts = held_texts(where)
         held = {columns.message: texts} if texts else {}
-        pace = Pace() if term.cost >= _REGEX_COST else None
-        return cls(read, term.mask, held, bool(texts) and are_enough(where), pace)
+        slices = AdaptiveSlices() if term.cost >= _REGEX_COST else None
+        return cls(read, term.mask, held, bool(texts) and are_enough(where), slices)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """True for each row that matches; no nulls. Linear in the batch. Raises the errors of `Allowance.check`."""
         needed = [name for name in batch.schema.names if name in self.columns]
         looked_at = batch.select(needed) if needed else batch
-        if self._pace is None:
+        if self._slices is None:
             check()
             return self._mask(_Rows(looked_at))
-        masks = [self._mask(_Rows(part)) for part in self._pace.parts(looked_at)]
+        masks = [self._mask(_Rows(part)) for part in self._slices.parts(looked_at)]
         return masks[0] if len(masks) == 1 else pa.concat_arrays(masks)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:

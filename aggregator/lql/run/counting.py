@@ -15,6 +15,7 @@ from aggregator.lql.parse.columns import Columns, as_text, changed_case, decoded
 from aggregator.lql.parse.operand import Column, Field, JsonPath, Message, Target, Timestamp, innermost, target_of
 from aggregator.lql.parse.render import key_to_text, measure_to_text
 from aggregator.lql.parse.template import field_text, micros, var_text
+from aggregator.lql.run.adaptive_slices import AdaptiveSlices
 from aggregator.lql.run.groups import ROWS, Groups
 from aggregator.lql.run.json_path import path_text
 from aggregator.lql.run.measure import (
@@ -27,7 +28,6 @@ from aggregator.lql.run.measure import (
     too_many,
     value_maker,
 )
-from aggregator.lql.run.pace import Pace
 
 MAX_GROUPS = 1_000_000
 _COUNT = tree.Measure()
@@ -61,7 +61,7 @@ class Counter:
         """Columns that batches must have."""
         self.warnings: list[str] = []
         self._parsing = any(_is_parsed(each) for each in [*keys, *operands])
-        self._pace = Pace()
+        self._slices = AdaptiveSlices()
         self._held = Holding()
         self._values = [_Values(measure, columns) for measure in self._measures]
         results = dict.fromkeys(result for values in self._values for result in values.results)
@@ -73,7 +73,7 @@ class Counter:
         """Add rows. Raises LqlError if there are more than MAX_GROUPS groups, and the errors of `Allowance`."""
         if batch.num_rows == 0:
             return
-        for part in self._pace.parts(batch) if self._parsing else [batch]:
+        for part in self._slices.parts(batch) if self._parsing else [batch]:
             self._add(part)
         if not self._grouped and not self._apart:
             return

@@ -19,7 +19,7 @@ from aggregator.lql.parse.columns import changed_case
 from aggregator.lql.parse.operand import check_tags, innermost
 from aggregator.lql.parse.tag_set import TagSet
 from aggregator.lql.parse.tree import And, Condition, Expression, Not, Or, Source
-from aggregator.lql.run.pace import Pace
+from aggregator.lql.run.adaptive_slices import AdaptiveSlices
 from aggregator.lql.text.predicate import text_test
 
 Mask = npt.NDArray[np.bool_]
@@ -145,7 +145,9 @@ class TagTable:
         having = self._having(name.text, count)
         if len(having.streams):
             values = pa.RecordBatch.from_arrays([having.texts], ["value"])
-            found = [np.asarray(test(changed_case(part.column(0), functions))) for part in Pace().parts(values)]
+            found = [
+                np.asarray(test(changed_case(part.column(0), functions))) for part in AdaptiveSlices().parts(values)
+            ]
             mask[having.streams] = np.concatenate(found)[having.codes]
         return mask
 

@@ -19,8 +19,8 @@ import aggregator
 from aggregator import Allowance, QueryCancelledError, QueryLimitError
 from aggregator.base import allowance as allowance_module
 from aggregator.lql import Regex
-from aggregator.lql.run import pace as pace_module
-from aggregator.lql.run.pace import Pace
+from aggregator.lql.run import adaptive_slices as slices_module
+from aggregator.lql.run.adaptive_slices import AdaptiveSlices
 
 SLOW = "a.{380}b"  # 15 µs per byte
 
@@ -194,22 +194,22 @@ def test_errors_survive():
 def test_slices(monkeypatch):
     """All rows come out once and in order. Slices grow while they are processed quickly and shrink if they are slow."""
     now = [0.0]
-    monkeypatch.setattr(pace_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    pace = Pace()
+    monkeypatch.setattr(slices_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    slices = AdaptiveSlices()
     batch = pa.record_batch({"msg": ["x" * 100] * 20_000, "n": range(20_000)})
     sizes = []
     seen = []
-    for part in pace.parts(batch):
+    for part in slices.parts(batch):
         sizes.append(len(part))
         seen += part["n"].to_pylist()
     assert seen == list(range(20_000))
     assert sizes[0] < 200
     assert sizes[3] > 4 * sizes[0]
-    slow = pace.parts(batch)
+    slow = slices.parts(batch)
     next(slow)
     now[0] += 0.1
     assert len(next(slow)) < sizes[-2] / 5
-    assert [len(part) for part in Pace().parts(batch.slice(0, 0))] == [0]
+    assert [len(part) for part in AdaptiveSlices().parts(batch.slice(0, 0))] == [0]
 
 
 def test_a_text_that_is_too_long():

@@ -98,7 +98,7 @@ def test_the_past_is_let_go(tmp_path: Path):
         catalog._backend.shipper.publish()
         topic.append(events(60))
         time.sleep(0.01)
-        catalog._backend.shipper.tidy()
+        catalog._backend.shipper.clean_up()
         assert len(list(store.list(MANIFESTS))) == 2
         assert len(list(store.list(LOG))) < 6
         expected = numbers(catalog)
@@ -138,8 +138,8 @@ def test_what_a_crash_left_is_collected(tmp_path: Path):
             store.delete([name])
 
 
-def test_a_tidying_that_was_cut_short(tmp_path: Path):
-    """If tidying stops between old manifest copies and the log objects that only they need, `gc` deletes these."""
+def test_a_cleanup_that_was_cut_short(tmp_path: Path):
+    """If cleanup stops between old manifest copies and the log objects that only they need, `gc` deletes these."""
     address = (tmp_path / "store").as_uri()
     store = Store(address)
     with aggregator.open(tmp_path / "a", store=address, history="0s", **QUIET) as catalog:
@@ -206,7 +206,7 @@ def test_an_erased_space_in_objects_of_the_log(tmp_path: Path):
                 break
             shipper.announce()  # which uploads no copy if nothing changed
             time.sleep(0.01)
-            shipper.tidy()
+            shipper.clean_up()
         assert topic.erasures() == ()
         assert not before & there()
         shipper.announce()
@@ -227,7 +227,7 @@ def test_a_reader_that_was_away(tmp_path: Path):
                 catalog.seal("t")
                 catalog._backend.shipper.publish()
             time.sleep(0.01)
-            catalog._backend.shipper.tidy()
+            catalog._backend.shipper.clean_up()
             topic.append(events(60))
             for _ in range(40):
                 reader._backend.refresh()
@@ -250,7 +250,7 @@ def test_copies_that_go_while_somebody_begins(tmp_path: Path, s3: S3Endpoint, bu
                 s3.refuse = lambda method, path, query: None
                 old = [each.name for folder in (MANIFESTS, LOG) for each in store.list(folder)]
                 shipper.publish()
-                store.delete(old)  # like tidying, which reads the log itself
+                store.delete(old)  # like cleanup, which reads the log itself
                 gone.set()
 
         gone = threading.Event()
@@ -259,8 +259,8 @@ def test_copies_that_go_while_somebody_begins(tmp_path: Path, s3: S3Endpoint, bu
         assert gone.is_set()
 
 
-def test_tidying_while_it_is_tidied(tmp_path: Path, s3: S3Endpoint, bucket: str):
-    """Manual and automatic tidying do not overlap: each would miss what the other deletes."""
+def test_cleanup_during_cleanup(tmp_path: Path, s3: S3Endpoint, bucket: str):
+    """Manual and automatic cleanup do not overlap: each would miss what the other deletes."""
     with aggregator.open(tmp_path / "a", store=f"s3://{bucket}/c", history="1us", **QUIET) as catalog:
         topic, shipper = catalog.create_topic("t"), catalog._backend.shipper
 
@@ -274,7 +274,7 @@ def test_tidying_while_it_is_tidied(tmp_path: Path, s3: S3Endpoint, bucket: str)
 
         def meanwhile() -> None:
             age()
-            shipper.tidy()
+            shipper.clean_up()
 
         other = threading.Thread(target=meanwhile)
 
@@ -286,6 +286,6 @@ def test_tidying_while_it_is_tidied(tmp_path: Path, s3: S3Endpoint, bucket: str)
 
         age()
         s3.refuse = look
-        assert shipper.tidy()
+        assert shipper.clean_up()
         other.join()
         assert len(list(shipper._store.list(MANIFESTS))) <= 3

@@ -54,7 +54,7 @@ def test_a_standby_that_slept(tmp_path: Path, address: str):
         old.seal("t")
         shipper.publish()
     topic.append(events(60))
-    shipper.tidy()
+    shipper.clean_up()
     assert min(each.name for each in Store(address).list(LOG)) > f"{LOG}/{first:020d}"
     shipper.stop()
     for thread in shipper._threads:
@@ -82,7 +82,7 @@ def test_a_directory_that_slept(tmp_path: Path, address: str):
         catalog.seal("t")
         shipper.publish()
     topic.append(events(50))
-    shipper.tidy()
+    shipper.clean_up()
     last = shipper._sequence
     shipper.stop()
     shipper.close(publish=False)

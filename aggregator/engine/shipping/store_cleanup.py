@@ -1,4 +1,4 @@
-"""`Tidying`: deletes what a catalog's store no longer needs and only its owner may delete.
+"""`StoreCleanup`: deletes what a catalog's store no longer needs and only its owner may delete.
 
 These are copies of the manifest that have grown too old, then objects of the log that no remaining copy needs, and
 quarantined batches that no copy names. The tier deletes segments.
@@ -20,14 +20,14 @@ AT_ONCE = 8
 _BATCH = 64
 
 
-class Tidying:
+class StoreCleanup:
     """Deletes objects for one writer. Not thread-safe."""
 
     def __init__(self, store: Store, history_us: int, kept: Kept, check_mine: Callable[[], None]) -> None:
         """check_mine: raises if another writer took over the catalog."""
         self._store, self._history_us, self._kept, self._check_mine = store, history_us, kept, check_mine
 
-    def outgrown(self, newest: str, end: int) -> tuple[list[Stored], int]:
+    def outdated_objects(self, newest: str, end: int) -> tuple[list[Stored], int]:
         """The copies of the manifest, then the objects of the log, that may be deleted; and the number below which none
         of either remains. newest: the copy that was announced last, which stays. end: the sequence of the next object
         of the log. Raises StoreError.

@@ -1,4 +1,4 @@
-"""`Pace`: evaluate a batch in slices small enough to cancel quickly."""
+"""`AdaptiveSlices`: evaluate a batch in slices small enough to cancel quickly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST_BYTES = 1 << 30
 _QUICK_S, _SLOW_S = 0.005, 0.05  # target time of a slice: longer than its overhead, but too short to notice
 
 
-class Pace:
+class AdaptiveSlices:
     """Adapts the size of slices to the time that the last ones took. Threads may share one: the latest update wins."""
 
     def __init__(self) -> None:
