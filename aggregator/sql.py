@@ -17,7 +17,7 @@ from aggregator.lql import LqlError, TagSet
 from aggregator.model import STREAMS_TOPIC
 from aggregator.read.events import Kept, TopicEvents
 from aggregator.read.key_counts import counted_spaces, counted_values
-from aggregator.read.query import make_question
+from aggregator.read.query import make_query
 from aggregator.read.scan import Held, Scan
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
@@ -132,8 +132,8 @@ class TopicTable:
 
     def _scan(self, **options: Any) -> Scan:
         info = self._snapshot.topic
-        question = make_question(binary_keys=self._snapshot.binary_keys, indexes=info.indexes, **options)
-        return Scan(lambda partition: (self._snapshot, Kept()), self._pool, question)
+        query = make_query(binary_keys=self._snapshot.binary_keys, indexes=info.indexes, **options)
+        return Scan(lambda partition: (self._snapshot, Kept()), self._pool, query)
 
     @property
     def schema(self) -> pa.Schema:

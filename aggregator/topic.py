@@ -24,7 +24,7 @@ from aggregator.errors import InvalidRequestError
 from aggregator.model import DEFAULT_PARTITION, Receipt
 from aggregator.policy import Retention, Roll
 from aggregator.read.key_counts import counted_spaces, counted_values
-from aggregator.read.query import Question, Scans, check_index, make_question
+from aggregator.read.query import Query, Scans, check_index, make_query
 from aggregator.read.scan import Scan
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.state.state import Snapshot
@@ -308,12 +308,12 @@ class Topic(Unpicklable, Scans[Scan]):
             self._topic.check_there()
         return found, pin
 
-    def _question(self, **asked: Any) -> Question:
-        return make_question(binary_keys=self._topic.binary_keys, indexes=self.indexes, **asked)
+    def _query(self, **asked: Any) -> Query:
+        return make_query(binary_keys=self._topic.binary_keys, indexes=self.indexes, **asked)
 
     def _space(self, space: str | bytes) -> bytes:
         """The key of a space. Raises UsageError, also for None, which in a query would mean every space."""
-        key = self._question(space=space).space
+        key = self._query(space=space).space
         if key is None:
             raise UsageError("space must be text or bytes, not None")
         return key
@@ -323,7 +323,7 @@ class Topic(Unpicklable, Scans[Scan]):
         partition = asked.pop("partition", None)
         if partition is not None:
             check_name(partition, "partition")
-        return Scan(self._snap, self._backend.pool, self._question(conditions=conditions, **asked), partition)
+        return Scan(self._snap, self._backend.pool, self._query(conditions=conditions, **asked), partition)
 
     def _check_partition(self, name: str) -> None:
         """Raise InvalidRequestError for an unknown partition; in an empty topic the default one counts as known."""

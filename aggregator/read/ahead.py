@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 from aggregator.model import SegmentInfo
-from aggregator.read.query import Question
+from aggregator.read.query import Query
 from aggregator.storage.segments.pool import SegmentPool
 from esformat import EsdbError, parts
 
@@ -30,17 +30,17 @@ def _threads(_process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="aggregator-ahead")
 
 
-def begin_ahead(pool: SegmentPool, segments: Sequence[SegmentInfo], question: Question) -> None:
-    """Open the segments that are read from the store, and begin to fetch their events of the question's space.
+def begin_ahead(pool: SegmentPool, segments: Sequence[SegmentInfo], query: Query) -> None:
+    """Open the segments that are read from the store, and begin to fetch their events of the query's space.
 
     Errors are ignored: the scan meets them again and reports them.
     """
-    if question.space is None or question.by_index or not pool.has_store:
+    if query.space is None or query.by_index or not pool.has_store:
         return
-    begun, space = pool.begun, question.space
+    begun, space = pool.begun, query.space
     far = [info for info in segments if (info.number, space) not in begun and pool.is_far(info)]
-    if question.limit is not None:
-        far = far[-FIRST_SEGMENTS:] if question.reverse else far[:FIRST_SEGMENTS]
+    if query.limit is not None:
+        far = far[-FIRST_SEGMENTS:] if query.reverse else far[:FIRST_SEGMENTS]
     if len(begun) > MOST_BEGUN:
         begun.clear()
     begun.update((info.number, space) for info in far)

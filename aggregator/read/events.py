@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.read.memtable_source import lookup_groups, unsealed_batches
-from aggregator.read.query import Question
+from aggregator.read.query import Query
 from aggregator.read.scan import Scan
 from aggregator.read.view import View
 from aggregator.storage.segments.pool import SegmentPool
@@ -79,7 +79,7 @@ class TopicEvents:
         return sealed + sum(len(batch.events) for part in self._snapshot.memtables for batch in part.batches)
 
     def _asked(self, **options: Any) -> Scan:
-        return Scan(lambda partition: (self._snapshot, Kept()), self._pool, Question(**options))
+        return Scan(lambda partition: (self._snapshot, Kept()), self._pool, Query(**options))
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """Batches with at least the events within bounds: from segments, then from memory. lazily: block by block."""
@@ -94,7 +94,7 @@ class TopicEvents:
                 scan = scan.with_texts(self._texts)
             for batch in scan.candidates(self._held):
                 yield view.shape(batch, names[info.partition])
-        for group in lookup_groups(self._snapshot, self._question(bounds)):
+        for group in lookup_groups(self._snapshot, self._query(bounds)):
             assert group.partition is not None, "they are not together"
             yield from unsealed_batches(group, views[group.partition], names[group.partition])
 
@@ -149,7 +149,7 @@ class TopicEvents:
     def _segments(self, bounds: Bounds) -> Iterator[tuple[SegmentInfo, Bounds]]:
         """Segments that may contain events within bounds, each with the bounds that it can apply."""
         schemas = {info.number: info.schema for info in self._snapshot.schemas}
-        for info in self._snapshot.segments.select(self._question(bounds)):
+        for info in self._snapshot.segments.select(self._query(bounds)):
             held = schemas[info.schema]
             if any(name not in KEY_COLUMNS and name not in held.positions for name in bounds):
                 continue  # a column that it lacks is null, which no bound admits
@@ -172,10 +172,10 @@ class TopicEvents:
     def _view(self, partition: int, bounds: Bounds, columns: Sequence[str]) -> View:
         arrow = self.arrow
         target = pa.schema([arrow.field(name) for name in columns])
-        return View(self._question(bounds), target, hidden_in(self._snapshot.tombstones, partition))
+        return View(self._query(bounds), target, hidden_in(self._snapshot.tombstones, partition))
 
-    def _question(self, bounds: Bounds) -> Question:
-        """The question for bounds: their times, and their space if it is the only one."""
+    def _query(self, bounds: Bounds) -> Query:
+        """The query for bounds: their times, and their space if it is the only one."""
         start, end = span_of_times(bounds)
         spaces = bounds["space"].listed if "space" in bounds else None
-        return Question(start=start, end=end, space=next(iter(spaces)) if spaces and len(spaces) == 1 else None)
+        return Query(start=start, end=end, space=next(iter(spaces)) if spaces and len(spaces) == 1 else None)

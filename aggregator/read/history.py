@@ -43,7 +43,7 @@ class Part(Protocol):
 
 class Opened(NamedTuple):
     """An opened part. in_order: whether events of equal time are ordered by record index. most: maximum number of
-    events. events: reads them in the direction of the question, up to its limit.
+    events. events: reads them in the direction of the query, up to its limit.
     """
 
     in_order: bool
@@ -54,7 +54,7 @@ class Opened(NamedTuple):
 P = TypeVar("P", bound=Part)
 Open = Callable[[P, bool], list[Event] | Opened | None]
 """Opens a part; returns None if it has no events. If the second argument is true and they are cheap to read, returns
-the events themselves, in order and in the direction of the question.
+the events themselves, in order and in the direction of the query.
 """
 
 _order: Callable[[Any], tuple[int, int, int]] = attrgetter("partition", "first_index", "last_index")
@@ -102,7 +102,7 @@ def merge_history(
 
 
 def _first_events(parts: Sequence[P], opened: Open[P], reverse: bool, limit: int) -> Iterator[Event] | None:
-    """The first `limit` events in the question's direction. Parts that cannot contribute are not opened."""
+    """The first `limit` events in the query's direction. Parts that cannot contribute are not opened."""
     kept: list[tuple[int, tuple[int, int, int], Event]] = []
     for part in sorted(parts, key=lambda part: -part.max_timestamp if reverse else part.min_timestamp):
         last = kept[-1][0] if len(kept) == limit and limit else None

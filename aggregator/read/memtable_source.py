@@ -1,4 +1,4 @@
-"""The unsealed events that match a question: batches in order, read lazily.
+"""The unsealed events that match a query: batches in order, read lazily.
 
 Rows of a space are read from all lookups of a partition together: each finds its rows, one lookup after the other if a
 limit may end the search early, and a single gather copies them.
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from aggregator.base.merge import PARTITION_COLUMN, numbers
 from aggregator.model import RECORD_INDEX
-from aggregator.read.query import Question
+from aggregator.read.query import Query
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS, WINDOW_ROWS
 from aggregator.read.view import View
 from aggregator.storage.memtable.batch import I64, SchemaPlaces
@@ -80,27 +80,27 @@ class Group:
         sample = batches[:: max(1, len(batches) // SAMPLED)]
         return sum(batch.size_bytes for batch in sample) // max(1, sum(batch.rows for batch in sample))
 
-    def bound(self, question: Question) -> int:
+    def bound(self, query: Query) -> int:
         """The bound for a `Source`."""
-        if question.by_index:
-            return ~self.last_index if question.reverse else self.first_index
-        return ~self.max_timestamp if question.reverse else self.min_timestamp
+        if query.by_index:
+            return ~self.last_index if query.reverse else self.first_index
+        return ~self.max_timestamp if query.reverse else self.min_timestamp
 
 
-def lookup_groups(snapshot: Snapshot, question: Question, *, together: bool = False) -> list[Group]:
+def lookup_groups(snapshot: Snapshot, query: Query, *, together: bool = False) -> list[Group]:
     """Unsealed batches that may contain matching events.
 
-    together: all partitions in one group, if the question has a space and nothing is hidden.
+    together: all partitions in one group, if the query has a space and nothing is hidden.
     """
     found: dict[tuple[int, int], list[tuple[int, Lookup]]] = {}
     schemas = SchemaPlaces()
-    apart = question.space is None or question.by_index
+    apart = query.space is None or query.by_index
     together = together and not snapshot.tombstones
-    parts = [part for part in snapshot.memtables if question.partition in (None, part.partition)]
+    parts = [part for part in snapshot.memtables if query.partition in (None, part.partition)]
     for part in sorted(parts, key=lambda part: part.partition):
         for lookup in part.lookups():
             times = lookup.min_timestamp, lookup.max_timestamp
-            if question.overlap(times, (lookup.batches[0].first_index, lookup.batches[-1].end_index - 1)):
+            if query.overlap(times, (lookup.batches[0].first_index, lookup.batches[-1].end_index - 1)):
                 owner = -len(found) - 1 if apart else 0 if together else part.partition
                 key = (schemas.place(lookup.batches[0].schema), owner)
                 found.setdefault(key, []).append((part.partition, lookup))
@@ -112,21 +112,21 @@ def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str
 
     partition: the name, or the names of several by number: then PARTITION_COLUMN is an additional last column.
     """
-    question = view.question
+    query = view.query
     present = group.lookups[0].batches[0].events.schema
-    space = question.space
+    space = query.space
     if space is not None and not _may_be_held(group, space):
         return
-    names = [name for name, _ in question.conditions]
+    names = [name for name, _ in query.conditions]
     if any(name not in present.names for name in names):
         return
-    names += ["grouping"] * (question.grouping is not None) + ["space"] * (space is not None)
+    names += ["grouping"] * (query.grouping is not None) + ["space"] * (space is not None)
     names = list(dict.fromkeys([*view.needed(present.names), *names]))
     every = Rows(group.lookups)
-    for rows in _in_order(group, every.bases, question, space):
-        for some in _stretches(rows, question, group):
+    for rows in _in_order(group, every.bases, query, space):
+        for some in _stretches(rows, query, group):
             batch, indexes = every.take(some, names)
-            mask = _mask(batch, indexes, question, space)
+            mask = _mask(batch, indexes, query, space)
             if mask is not None:
                 batch, indexes, some = batch.filter(pa.array(mask)), indexes[mask], some[mask]
             if not len(batch):
@@ -163,21 +163,21 @@ def _may_be_held(group: Group, space: bytes) -> bool:
     return True
 
 
-def _in_order(group: Group, bases: list[int], question: Question, space: bytes | None) -> Iterator[I64]:
-    """Numbers of the rows that may match, in the question's order."""
+def _in_order(group: Group, bases: list[int], query: Query, space: bytes | None) -> Iterator[I64]:
+    """Numbers of the rows that may match, in the query's order."""
     lookups = group.lookups
-    if question.by_index:
+    if query.by_index:
         for lookup, base in zip(lookups, bases, strict=False):
-            rows = base + _having(lookup, question, lookup.within(question.first_index, question.end_index))
-            yield rows[::-1] if question.reverse else rows
+            rows = base + _having(lookup, query, lookup.within(query.first_index, query.end_index))
+            yield rows[::-1] if query.reverse else rows
         return
-    reverse = question.reverse
+    reverse = query.reverse
     keys = [~lookup.max_timestamp if reverse else lookup.min_timestamp for lookup in lookups]
-    order = range(len(lookups)) if question.limit is None else sorted(range(len(lookups)), key=keys.__getitem__)
-    enough = None if question.limit is None else _first_size(question)
+    order = range(len(lookups)) if query.limit is None else sorted(range(len(lookups)), key=keys.__getitem__)
+    enough = None if query.limit is None else _first_size(query)
     found: list[tuple[I64, I64]] = []
     for done, place in enumerate(order, 1):
-        rows, times = _found(lookups[place], question, space)
+        rows, times = _found(lookups[place], query, space)
         if len(rows):
             found.append((rows + bases[place], times))
         if enough is None or done == len(lookups) or sum(len(rows) for rows, _ in found) < enough:
@@ -191,27 +191,27 @@ def _in_order(group: Group, bases: list[int], question: Question, space: bytes |
         yield _by_time(found, reverse)
 
 
-def _found(lookup: Lookup, question: Question, space: bytes | None) -> tuple[I64, I64]:
+def _found(lookup: Lookup, query: Query, space: bytes | None) -> tuple[I64, I64]:
     """Rows of a lookup in ascending order, and their timestamps. With a space, other conditions are not checked yet."""
     if space is None:
         rows, times = np.arange(lookup.rows), lookup.times
     else:
         rows, times = lookup.having(space)
-    if question.start is not None and lookup.min_timestamp < question.start:
-        mask = times >= question.start
+    if query.start is not None and lookup.min_timestamp < query.start:
+        mask = times >= query.start
         rows, times = rows[mask], times[mask]
-    if question.end is not None and lookup.max_timestamp >= question.end:
-        mask = times < question.end
+    if query.end is not None and lookup.max_timestamp >= query.end:
+        mask = times < query.end
         rows, times = rows[mask], times[mask]
-    if space is None and _conditions(question):
-        rows = _having(lookup, question, rows)
+    if space is None and _conditions(query):
+        rows = _having(lookup, query, rows)
         times = lookup.times[rows]
     return rows, times
 
 
-def _having(lookup: Lookup, question: Question, rows: I64) -> I64:
+def _having(lookup: Lookup, query: Query, rows: I64) -> I64:
     """Those of some ascending rows whose columns have the requested values."""
-    conditions = _conditions(question)
+    conditions = _conditions(query)
     if not conditions or not len(rows):
         return rows
     first, last = int(rows[0]), int(rows[-1]) + 1
@@ -220,8 +220,8 @@ def _having(lookup: Lookup, question: Question, rows: I64) -> I64:
     return rows[having[rows - first]]
 
 
-def _conditions(question: Question) -> list[tuple[str, Any]]:
-    return [*question.conditions] + [("grouping", question.grouping)] * (question.grouping is not None)
+def _conditions(query: Query) -> list[tuple[str, Any]]:
+    return [*query.conditions] + [("grouping", query.grouping)] * (query.grouping is not None)
 
 
 def _parted(found: list[tuple[I64, I64]], key: int, reverse: bool) -> tuple[tuple[I64, I64], tuple[I64, I64]]:
@@ -243,20 +243,20 @@ def _by_time(found: list[tuple[I64, I64]], reverse: bool) -> I64:
     return rows[::-1] if reverse else rows
 
 
-def _first_size(question: Question) -> int:
+def _first_size(query: Query) -> int:
     """Number of rows to read first because of a limit."""
-    assert question.limit is not None
-    filtered = question.space is not None and _conditions(question)
-    return min(max(question.limit + 1, FIRST_WINDOW_ROWS if filtered else 1), WINDOW_ROWS)
+    assert query.limit is not None
+    filtered = query.space is not None and _conditions(query)
+    return min(max(query.limit + 1, FIRST_WINDOW_ROWS if filtered else 1), WINDOW_ROWS)
 
 
-def _stretches(rows: I64, question: Question, group: Group) -> Iterator[I64]:
-    """Rows in slices of at most about WINDOW_BYTES, the first with about as many rows as the question's limit."""
+def _stretches(rows: I64, query: Query, group: Group) -> Iterator[I64]:
+    """Rows in slices of at most about WINDOW_BYTES, the first with about as many rows as the query's limit."""
     if len(rows) <= FEW_ROWS:
         yield from (rows,) if len(rows) else ()
         return
     most = max(FEW_ROWS, min(WINDOW_ROWS, WINDOW_BYTES // max(1, group.row_bytes)))
-    size = most if question.limit is None else min(most, _first_size(question))
+    size = most if query.limit is None else min(most, _first_size(query))
     first = 0
     while first < len(rows):
         yield rows[first : first + size]
@@ -264,13 +264,13 @@ def _stretches(rows: I64, question: Question, group: Group) -> Iterator[I64]:
         size = min(NEXT_FACTOR * size, most)
 
 
-def _mask(batch: pa.RecordBatch, indexes: I64, question: Question, space: bytes | None) -> Bools | None:
+def _mask(batch: pa.RecordBatch, indexes: I64, query: Query, space: bytes | None) -> Bools | None:
     """Which rows match; None if all do. indexes: their record indexes."""
     masks = []
     if space is not None:
         masks.append(have_key(batch.column("space"), space))
-        masks += [_equal(batch.column(name), value) for name, value in _conditions(question)]
-    masks += question.masks(numbers(batch, "timestamp"), indexes)
+        masks += [_equal(batch.column(name), value) for name, value in _conditions(query)]
+    masks += query.masks(numbers(batch, "timestamp"), indexes)
     mask = np.logical_and.reduce(masks) if masks else None
     return None if mask is None or mask.all() else mask
 

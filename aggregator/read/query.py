@@ -1,4 +1,4 @@
-"""The checked options of a scan: one `Question` for sealed and unsealed events."""
+"""The checked options of a scan: one `Query` for sealed and unsealed events."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Scans(ABC, Generic[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Bounds):
+class Query(Bounds):
     """What to read within bounds, and how.
 
     by_index: read one partition in the order of record indexes; else by time.
@@ -85,7 +85,7 @@ class Question(Bounds):
         return keys or self.start is not None or self.end is not None or self.by_index
 
 
-def make_question(
+def make_query(
     *,
     binary_keys: bool,
     indexes: tuple[str, ...],
@@ -100,13 +100,13 @@ def make_question(
     first_index: Any = None,
     end_index: Any = None,
     by_index: bool = False,
-) -> Question:
-    """Check options and return the question. Raises UsageError, UnknownIndexError, InvalidEventError (naive datetimes),
+) -> Query:
+    """Check options and return the query. Raises UsageError, UnknownIndexError, InvalidEventError (naive datetimes),
     InvalidRequestError (a limit or record index).
     """
     for name in conditions or {}:
         check_index(name, indexes)
-    return Question(
+    return Query(
         space=_key(space, "space", binary_keys),
         grouping=_key(grouping, "grouping", binary_keys),
         start=None if start is None else to_bound(start, "start"),

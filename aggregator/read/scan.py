@@ -25,7 +25,7 @@ from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.read.ahead import begin_ahead
 from aggregator.read.history import Opened, merge_history
 from aggregator.read.memtable_source import Group, lookup_groups, most_of_space, unsealed_batches
-from aggregator.read.query import Question, check_columns, check_conditions
+from aggregator.read.query import Query, check_columns, check_conditions
 from aggregator.read.segment_source import count_segment, segment_batches, segment_history
 from aggregator.read.time_counts import histogram_of
 from aggregator.read.view import View
@@ -57,30 +57,30 @@ _PLAIN = (
 
 
 class Scan(Answer):
-    """The events that match a question, read on demand: an `Answer`."""
+    """The events that match a query, read on demand: an `Answer`."""
 
-    def __init__(self, snap: Snap, pool: SegmentPool, question: Question, partition: str | None = None) -> None:
+    def __init__(self, snap: Snap, pool: SegmentPool, query: Query, partition: str | None = None) -> None:
         """Created by the methods of Topic. partition: only that one. Raises UsageError for a column that the topic
         lacks, and for a value that an index cannot contain.
         """
         self._snap = snap
         self._pool = pool
-        self._question = question
+        self._query = query
         self._partition = partition
-        if question.columns is not None or question.conditions:
+        if query.columns is not None or query.conditions:
             snapshot, pin = snap(partition)
             pin.release()
-            check_conditions(question.conditions, [info.schema for info in snapshot.schemas])
-            if question.columns is not None:
-                check_columns(question.columns, snapshot.schema_set.union.arrow.names)
+            check_conditions(query.conditions, [info.schema for info in snapshot.schemas])
+            if query.columns is not None:
+                check_columns(query.columns, snapshot.schema_set.union.arrow.names)
 
     def __repr__(self) -> str:
-        question = self._question
+        query = self._query
         names = ("space", "grouping", "start", "end", "limit", "first_index", "end_index")
-        facts = [(name, getattr(question, name)) for name in names]
+        facts = [(name, getattr(query, name)) for name in names]
         facts = [*facts[:5], ("partition", self._partition), *facts[5:]]
         parts = [f"{name}={value!r}" for name, value in facts if value is not None]
-        parts += [f"{name}={value!r}" for name, value in question.conditions] + ["reverse"] * question.reverse
+        parts += [f"{name}={value!r}" for name, value in query.conditions] + ["reverse"] * query.reverse
         return f"<aggregator.Scan {', '.join(parts)}>"
 
     # ------------------------------------------------------------ columns
@@ -97,35 +97,35 @@ class Scan(Answer):
 
     def count(self) -> int:
         """Number of events, from metadata if possible: then it includes segments whose files are missing."""
-        question = self._question
+        query = self._query
         snapshot, pin = self._snap(self._partition)
-        if question.by_index or snapshot.tombstones:
-            _, batches = self._read(snapshot, pin, _counting(snapshot, question))
+        if query.by_index or snapshot.tombstones:
+            _, batches = self._read(snapshot, pin, _counting(snapshot, query))
             return sum(map(len, batches))
         try:
             count = sum(
-                count_segment(self._pool, info, question) if question.filtered else info.rows
+                count_segment(self._pool, info, query) if query.filtered else info.rows
                 for info in self._segments(snapshot)
             )
-            view = View(question, pa.schema([snapshot.schema_set.union.arrow.field("timestamp")]), {})
-            for group in lookup_groups(snapshot, question):
-                count += sum(map(len, unsealed_batches(group, view, ""))) if question.filtered else group.rows
+            view = View(query, pa.schema([snapshot.schema_set.union.arrow.field("timestamp")]), {})
+            for group in lookup_groups(snapshot, query):
+                count += sum(map(len, unsealed_batches(group, view, ""))) if query.filtered else group.rows
         finally:
             pin.release()
-        return count if question.limit is None else min(count, question.limit)
+        return count if query.limit is None else min(count, query.limit)
 
     def histogram(self, buckets: int = 60) -> Histogram:
         """Count the events by time, in at most `buckets` equal spans between `start` and `end`, or around all events.
 
         Segments within one span are not read. Raises InvalidRequestError for a scan with a limit or by record index.
         """
-        question = self._question
-        if question.by_index or question.limit is not None:
+        query = self._query
+        if query.by_index or query.limit is not None:
             raise InvalidRequestError("a histogram is of all events by time", hint="leave the limit out")
         snapshot, pin = self._snap(self._partition)
         try:
             segments = self._segments(snapshot)
-            return histogram_of(snapshot, self._pool, question, segments, check_buckets(buckets))
+            return histogram_of(snapshot, self._pool, query, segments, check_buckets(buckets))
         finally:
             pin.release()
 
@@ -155,28 +155,28 @@ class Scan(Answer):
         none of the space is hidden, and ties are in order; else None. few: None also if there may be more rows or bytes
         than this.
         """
-        question = self._question
-        if question.space is None or question.by_index or not snapshot.schemas:
+        query = self._query
+        if query.space is None or query.by_index or not snapshot.schemas:
             return None
         if any(info.schema != snapshot.schemas[0].schema for info in snapshot.schemas[1:]):
             return None
-        if any(space == question.space for _, space in snapshot.tombstones):
+        if any(space == query.space for _, space in snapshot.tombstones):
             return None
         if RECORD_INDEX in names or PARTITION in names:
             return None
         segments = self._segments(snapshot)
-        if few is not None and question.limit is not None and len(segments) > MAX_OVERLAP:
+        if few is not None and query.limit is not None and len(segments) > MAX_OVERLAP:
             return None  # they may overlap, and `Waves` opens the fewest then
-        begin_ahead(self._pool, segments, question)
+        begin_ahead(self._pool, segments, query)
         pool, schema = self._pool, snapshot.schema_set.union
 
         def opened(part: SegmentInfo | Group, at_once: bool) -> list[Event] | Opened | None:
             if isinstance(part, SegmentInfo):
-                return segment_history(pool.get(part), question, names, at_once)
-            return _unsealed_history(part, question, schema, names)
+                return segment_history(pool.get(part), query, names, at_once)
+            return _unsealed_history(part, query, schema, names)
 
-        parts: list[SegmentInfo | Group] = [*segments, *lookup_groups(snapshot, question)]
-        return merge_history(parts, opened, reverse=question.reverse, limit=question.limit, few=few)
+        parts: list[SegmentInfo | Group] = [*segments, *lookup_groups(snapshot, query)]
+        return merge_history(parts, opened, reverse=query.reverse, limit=query.limit, few=few)
 
     def _few(self, snapshot: Snapshot, target: pa.Schema) -> pa.RecordBatch | None:
         """The result as one batch, built from events, if it is a short history: this takes a tenth of the work of
@@ -208,9 +208,9 @@ class Scan(Answer):
 
     def _target(self, snapshot: Snapshot) -> pa.Schema:
         """The requested columns."""
-        known, wanted = snapshot.schema_set.given, self._question.columns
+        known, wanted = snapshot.schema_set.given, self._query.columns
         if wanted is None:
-            return known.remove(len(known) - 1) if self._question.by_index else snapshot.schema_set.union.arrow
+            return known.remove(len(known) - 1) if self._query.by_index else snapshot.schema_set.union.arrow
         return pa.schema([known.field(name) for name in wanted])
 
     def _batches(self, snapshot: Snapshot, pin: Held) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -226,42 +226,42 @@ class Scan(Answer):
             for name in ("timestamp", RECORD_INDEX):
                 if name not in inner.names:
                     inner = inner.append(given.field(name))
-            yield from _first_rows(self._merged(snapshot, inner), self._question.limit, target.names)
+            yield from _first_rows(self._merged(snapshot, inner), self._query.limit, target.names)
         elif len(few):
             yield few
 
     def _merged(self, snapshot: Snapshot, target: pa.Schema) -> Iterator[pa.RecordBatch]:
-        question = self._question
-        if question.limit == 0:
+        query = self._query
+        if query.limit == 0:
             return
-        segments, reverse, sparing = self._segments(snapshot), question.reverse, question.limit is not None
-        if question.by_index:
-            sources = self._sources(snapshot, target, segments, question)
+        segments, reverse, sparing = self._segments(snapshot), query.reverse, query.limit is not None
+        if query.by_index:
+            sources = self._sources(snapshot, target, segments, query)
             yield from merge(sources, by=RECORD_INDEX, reverse=reverse, sparing=sparing)
             return
 
         def sources_of(start: int | None, end: int | None, unordered: bool) -> Iterator[Source]:
-            asked = replace(question, start=start, end=end)
+            asked = replace(query, start=start, end=end)
             within = [info for info in segments if asked.overlap(_times(info), _indexes(info))]
             return self._sources(snapshot, target, within, asked, unordered=unordered)
 
         waves = Waves(sources_of, self._pool.windows, reverse, sparing)
-        yield from waves.read(segments, (question.start, question.end), question.limit)
+        yield from waves.read(segments, (query.start, query.end), query.limit)
 
     def _segments(self, snapshot: Snapshot) -> list[SegmentInfo]:
         """Segments that may contain matching events."""
-        question = self._question
+        query = self._query
         if self._partition is not None:
             number = snapshot.partitions[0][0] if snapshot.partitions else NO_PARTITION
-            question = replace(question, partition=number)
-        return snapshot.segments.select(question)
+            query = replace(query, partition=number)
+        return snapshot.segments.select(query)
 
     def _sources(
         self,
         snapshot: Snapshot,
         target: pa.Schema,
         segments: list[SegmentInfo],
-        question: Question,
+        query: Query,
         *,
         unordered: bool = False,
     ) -> Iterator[Source]:
@@ -269,38 +269,38 @@ class Scan(Answer):
         pool = self._pool
         names = dict(snapshot.partitions)
         merged = len({info.partition for info in segments})
-        views = {number: View(question, target, hidden_in(snapshot.tombstones, number), merged) for number in names}
+        views = {number: View(query, target, hidden_in(snapshot.tombstones, number), merged) for number in names}
         kept = frozenset(target.names) if unordered else None
-        begin_ahead(pool, segments, question)
+        begin_ahead(pool, segments, query)
         for info in segments:
-            low, high = _indexes(info) if question.by_index else _times(info)
+            low, high = _indexes(info) if query.by_index else _times(info)
 
             def batches(info: SegmentInfo = info) -> Iterator[pa.RecordBatch]:
                 return segment_batches(pool, info, views[info.partition], names[info.partition], unordered=kept)
 
-            yield Source(~high if question.reverse else low, info.partition, batches)
-        for group in lookup_groups(snapshot, question, together=True):
+            yield Source(~high if query.reverse else low, info.partition, batches)
+        for group in lookup_groups(snapshot, query, together=True):
             number = group.partition
 
             def found(group: Group = group, number: int | None = number) -> Iterator[pa.RecordBatch]:
                 if number is None:
-                    return unsealed_batches(group, View(question, target, {}), names)
+                    return unsealed_batches(group, View(query, target, {}), names)
                 return unsealed_batches(group, views[number], names[number])
 
-            yield Source(group.bound(question), number, found)
+            yield Source(group.bound(query), number, found)
 
 
-def _unsealed_history(group: Group, question: Question, schema: EventSchema, names: tuple[str, ...]) -> Opened:
-    """The part of unsealed batches in the history of the question's space, as events with some columns."""
-    assert question.space is not None
+def _unsealed_history(group: Group, query: Query, schema: EventSchema, names: tuple[str, ...]) -> Opened:
+    """The part of unsealed batches in the history of the query's space, as events with some columns."""
+    assert query.space is not None
     target = pa.schema([field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in names])
-    view = View(question, target, {})
+    view = View(query, target, {})
 
     def events() -> Iterator[Event]:
         rows = (esformat.parts.rows_of_batch(batch, schema.indexes) for batch in unsealed_batches(group, view, ""))
         return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
 
-    most = group.rows if question.limit is not None else most_of_space(group, question.space)
+    most = group.rows if query.limit is not None else most_of_space(group, query.space)
     return Opened(True, most, events)
 
 
@@ -318,7 +318,7 @@ def _is_plain(field: pa.Field) -> bool:
     return bool(field.name == "timestamp" or any(test(kind) for test in _PLAIN))
 
 
-def _counting(snapshot: Snapshot, question: Question) -> pa.Schema:
+def _counting(snapshot: Snapshot, query: Query) -> pa.Schema:
     return pa.schema([snapshot.schema_set.union.arrow.field("timestamp")])
 
 

@@ -1,4 +1,4 @@
-"""The events of one segment that match a question: batches in order, read lazily."""
+"""The events of one segment that match a query: batches in order, read lazily."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aggregator.base.merge import numbers, sort_order
 from aggregator.base.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.read.history import Opened
-from aggregator.read.query import Question
+from aggregator.read.query import Query
 from aggregator.read.view import Keep, View
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.row_indexes import rows_near
@@ -57,42 +57,42 @@ def segment_batches(
 
     unordered: columns that suffice, in the order of the file; the columns that `keep` reads are added.
     """
-    if view.question.by_index:
+    if view.query.by_index:
         pieces = partial(_appended, pool, info, view)
         yield from _in_windows(
             pool, info, view, lambda first, end: (view.shape(b, partition) for b in pieces(first, end)), info.rows
         )
         return
     segment = pool.get(info)
-    question = view.question
+    query = view.query
     schema = segment.schema
     rows_of = esformat.Scan.batches if keep is None else _asking(keep, view, schema.names, partition)
     view, columns = _wanted(view, schema, keep, unordered)
     owner: Any = segment
-    if question.space is not None:
-        owner = segment.find(question.space)
+    if query.space is not None:
+        owner = segment.find(query.space)
         if owner is None:
             return
-    if question.conditions and not _has_values(segment, question.conditions):
+    if query.conditions and not _has_values(segment, query.conditions):
         return
 
     def read(start: int | None, end: int | None, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        return _shaped(rows_of(_scan(owner, question, columns, start, end, limit=limit)), view, partition)
+        return _shaped(rows_of(_scan(owner, query, columns, start, end, limit=limit)), view, partition)
 
     if unordered is not None:
-        yield from read(question.start, question.end)
+        yield from read(query.start, query.end)
         return
-    if question.space is not None:
-        limit = LAZILY if question.limit is not None and question.limit <= FIRST_WINDOW_ROWS else None
+    if query.space is not None:
+        limit = LAZILY if query.limit is not None and query.limit <= FIRST_WINDOW_ROWS else None
         if limit is not None or owner.num_events * info.row_bytes <= LEAST_OF_SPACE_BYTES:
-            yield from read(question.start, question.end, limit)
+            yield from read(query.start, query.end, limit)
         else:
             yield from _in_windows(pool, info, view, read, owner.num_events)
         return
     rows: int = info.rows
     row_bytes: float | None = None
-    if keep is not None and question.limit is None:
-        scan = _scan(owner, question, columns, question.start, question.end)
+    if keep is not None and query.limit is None:
+        scan = _scan(owner, query, columns, query.start, query.end)
         too_many = yield from _kept_at_once(pool, info, view, scan, _shaped(rows_of(scan), view, partition))
         if too_many is None:
             return
@@ -112,7 +112,7 @@ def _kept_at_once(
             if not whole:
                 count, size = sum(map(len, few)), sum(batch.nbytes for batch in few)
                 passed = parts.passed_rows(scan) or info.rows
-                return _rows_kept(info, view.question, count, passed), size / count
+                return _rows_kept(info, view.query, count, passed), size / count
             ordered = _ordered(few, view, window)
         yield from ordered
     return None
@@ -137,7 +137,7 @@ def _asking(
 
     present: the columns of the segment.
     """
-    looked_at = View(view.question, pa.schema([f for f in view.target if f.name in keep.columns]), {})
+    looked_at = View(view.query, pa.schema([f for f in view.target if f.name in keep.columns]), {})
     names = [name for name in looked_at.target.names if name in present] or ["timestamp"]
     held = {name: texts for name, texts in keep.held.items() if name in present}
     enough = keep.held_is_enough and len(held) == len(keep.held)
@@ -197,7 +197,7 @@ def _ordered(
     batches.clear()
     indexes = numbers(batch, RECORD_INDEX)
     keys = indexes if view.by == RECORD_INDEX else numbers(batch, view.by)
-    order = sort_order(keys, None, indexes, reverse=view.question.reverse)
+    order = sort_order(keys, None, indexes, reverse=view.query.reverse)
     inside = np.ones(len(keys), np.bool_) if span is None else (keys >= span[0]) & (keys <= span[1])
     count = int(np.count_nonzero(inside))
     if order is not None:
@@ -209,36 +209,36 @@ def _ordered(
 
 
 def segment_history(
-    segment: esformat.Segment, question: Question, columns: tuple[str, ...], at_once: bool
+    segment: esformat.Segment, query: Query, columns: tuple[str, ...], at_once: bool
 ) -> list[Event] | Opened | None:
-    """A segment's part of the history of the question's space, as in `history.Open`."""
-    space = question.space
+    """A segment's part of the history of the query's space, as in `history.Open`."""
+    space = query.space
     assert space is not None
-    if at_once and not question.conditions and question.start is None and question.end is None:
-        near = parts.near_history(segment, space, question.grouping, question.reverse, question.limit, columns)
+    if at_once and not query.conditions and query.start is None and query.end is None:
+        near = parts.near_history(segment, space, query.grouping, query.reverse, query.limit, columns)
         if near is not None:
             return near
     found = segment.find(space)
-    if found is None or (question.conditions and not _has_values(segment, question.conditions)):
+    if found is None or (query.conditions and not _has_values(segment, query.conditions)):
         return None
-    scan = _scan(found, question, columns, question.start, question.end, limit=question.limit)
-    return Opened(found.num_groupings == 1 or question.grouping is not None, found.num_events, scan.__iter__)
+    scan = _scan(found, query, columns, query.start, query.end, limit=query.limit)
+    return Opened(found.num_groupings == 1 or query.grouping is not None, found.num_events, scan.__iter__)
 
 
 def _scan(
     owner: Any,
-    question: Question,
+    query: Query,
     columns: Sequence[str],
     start: int | None,
     end: int | None,
     *,
     limit: int | None = None,
 ) -> esformat.Scan:
-    reverse = question.reverse and question.space is not None  # else the file's order, which the caller sorts by time
-    if question.conditions:
+    reverse = query.reverse and query.space is not None  # else the file's order, which the caller sorts by time
+    if query.conditions:
         return owner.scan_index(  # type: ignore[no-any-return]
-            dict(question.conditions),
-            grouping=question.grouping,
+            dict(query.conditions),
+            grouping=query.grouping,
             start=start,
             end=end,
             reverse=reverse,
@@ -246,7 +246,7 @@ def _scan(
             columns=columns,
         )
     return owner.scan(  # type: ignore[no-any-return]
-        grouping=question.grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns
+        grouping=query.grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns
     )
 
 
@@ -270,59 +270,59 @@ def _in_windows(
     rows: int,
     row_bytes: float | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The matching events of a segment in the question's direction: one span of times, or record indexes, at a time.
+    """The matching events of a segment in the query's direction: one span of times, or record indexes, at a time.
 
-    read: reads the rows in [start, end). rows: number of rows of the segment, or of the question's space. row_bytes:
+    read: reads the rows in [start, end). rows: number of rows of the segment, or of the query's space. row_bytes:
     bytes of one row, if known. A window that exceeds its share of memory is started again with a shorter span, unless
     all of its rows have one time.
     """
-    question = view.question
-    least = LEAST_BYTES if question.space is None else LEAST_OF_SPACE_BYTES
-    low, high, per_row = _span(info, question, rows)
+    query = view.query
+    least = LEAST_BYTES if query.space is None else LEAST_OF_SPACE_BYTES
+    low, high, per_row = _span(info, query, rows)
     row_bytes = max(1, info.row_bytes if row_bytes is None else row_bytes)
     width = 0
     while low <= high:
         with pool.windows.window(least, view.partitions) as window:
-            width = width or max(1, int(per_row * _first_rows(question, window.bytes / row_bytes)))
-            start = max(low, high - width + 1) if question.reverse else low
-            last = high if question.reverse else min(high, low + width - 1)
+            width = width or max(1, int(per_row * _first_rows(query, window.bytes / row_bytes)))
+            start = max(low, high - width + 1) if query.reverse else low
+            last = high if query.reverse else min(high, low + width - 1)
             most = 2 * window.bytes if start < last else _NO_LIMIT
             with unpaused(), pool.windows.making():
                 found, whole = _up_to(read(start, _past(last)), most, _NO_LIMIT)
                 if not whole:
-                    width = _narrower(found, view.by, start, last, reverse=question.reverse)
+                    width = _narrower(found, view.by, start, last, reverse=query.reverse)
                     continue
                 count, size = sum(map(len, found)), sum(batch.nbytes for batch in found)
                 ordered = _ordered(found, view, window, (start, last))
             yield from ordered
             del ordered
-        low, high = (low, start - 1) if question.reverse else (last + 1, high)
+        low, high = (low, start - 1) if query.reverse else (last + 1, high)
         growth = min(MAX_WINDOW_GROWTH, window.bytes / max(1, size), WINDOW_ROWS / max(1, count))
         width = max(1, int((last - start + 1) * growth))
 
 
-def _span(info: SegmentInfo, question: Question, rows: int) -> tuple[int, int, float]:
-    """The first and the last time, or record index, that the question covers in a segment; and the distance of rows."""
-    if question.by_index:
-        low = info.first_index if question.first_index is None else max(question.first_index, info.first_index)
-        return low, info.last_index if question.end_index is None else min(question.end_index - 1, info.last_index), 1.0
-    low = info.min_timestamp if question.start is None else max(question.start, info.min_timestamp)
-    high = info.max_timestamp if question.end is None else min(question.end - 1, info.max_timestamp)
+def _span(info: SegmentInfo, query: Query, rows: int) -> tuple[int, int, float]:
+    """The first and the last time, or record index, that the query covers in a segment; and the distance of rows."""
+    if query.by_index:
+        low = info.first_index if query.first_index is None else max(query.first_index, info.first_index)
+        return low, info.last_index if query.end_index is None else min(query.end_index - 1, info.last_index), 1.0
+    low = info.min_timestamp if query.start is None else max(query.start, info.min_timestamp)
+    high = info.max_timestamp if query.end is None else min(query.end - 1, info.max_timestamp)
     return low, high, (info.max_timestamp - info.min_timestamp + 1) / max(1, rows)
 
 
-def _rows_kept(info: SegmentInfo, question: Question, found: int, passed: int) -> int:
+def _rows_kept(info: SegmentInfo, query: Query, found: int, passed: int) -> int:
     """Estimated number of rows kept of all times, if all rows are like the first and evenly distributed."""
-    low, high, _ = _span(info, question, 1)
+    low, high, _ = _span(info, query, 1)
     whole = info.max_timestamp - info.min_timestamp + 1
     return found * info.rows * whole // (passed * max(1, high - low + 1))
 
 
-def _first_rows(question: Question, most_rows: float) -> int:
+def _first_rows(query: Query, most_rows: float) -> int:
     """Number of rows that the first window of a segment should have. most_rows: how many its memory allows."""
     rows = min(int(most_rows), WINDOW_ROWS)
-    if question.limit is not None:
-        rows = min(rows, question.limit if question.by_index else max(LEAST_WINDOW_ROWS, 2 * question.limit))
+    if query.limit is not None:
+        rows = min(rows, query.limit if query.by_index else max(LEAST_WINDOW_ROWS, 2 * query.limit))
     return rows
 
 
@@ -359,8 +359,8 @@ def _appended(
         low,
         last,
         columns=view.needed(segment.schema.names),
-        start=view.question.start,
-        end=view.question.end,
+        start=view.query.start,
+        end=view.query.end,
         listed=listed,
     )
     for batch in scan.batches():
@@ -368,30 +368,30 @@ def _appended(
         yield batch
 
 
-def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> int:
-    """Number of matching events in a segment, from metadata if possible. The question must not be by record index."""
-    scan = _times_scan(pool.get(info), question)
+def count_segment(pool: SegmentPool, info: SegmentInfo, query: Query) -> int:
+    """Number of matching events in a segment, from metadata if possible. The query must not be by record index."""
+    scan = _times_scan(pool.get(info), query)
     return 0 if scan is None else scan.count()
 
 
-def segment_times(pool: SegmentPool, info: SegmentInfo, question: Question) -> Iterator[I64]:
+def segment_times(pool: SegmentPool, info: SegmentInfo, query: Query) -> Iterator[I64]:
     """The times of a segment's matching events, in any order. None of its events may be hidden."""
-    scan = _times_scan(pool.get(info), question)
+    scan = _times_scan(pool.get(info), query)
     for times in () if scan is None else scan.times():
         check()
         yield times
 
 
-def segment_blocks(pool: SegmentPool, info: SegmentInfo, question: Question) -> tuple[set[int], int]:
+def segment_blocks(pool: SegmentPool, info: SegmentInfo, query: Query) -> tuple[set[int], int]:
     """The numbers of a segment's data blocks that may contain matching events, and its number of blocks."""
     segment = pool.get(info)
-    scan = _times_scan(segment, question)
+    scan = _times_scan(segment, query)
     return (set(), segment.scan().blocks()[1]) if scan is None else scan.blocks()
 
 
-def _times_scan(segment: esformat.Segment, question: Question) -> esformat.Scan | None:
+def _times_scan(segment: esformat.Segment, query: Query) -> esformat.Scan | None:
     """A scan for the times of a segment's matching events; None if it has none."""
-    owner: Any = segment if question.space is None else segment.find(question.space)
-    if owner is None or (question.conditions and not _has_values(segment, question.conditions)):
+    owner: Any = segment if query.space is None else segment.find(query.space)
+    if owner is None or (query.conditions and not _has_values(segment, query.conditions)):
         return None
-    return _scan(owner, question, ["timestamp"], question.start, question.end)
+    return _scan(owner, query, ["timestamp"], query.start, query.end)

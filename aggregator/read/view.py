@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggregator.base.common_type import in_common_type
 from aggregator.model import PARTITION, RECORD_INDEX
-from aggregator.read.query import Question
+from aggregator.read.query import Query
 from aggregator.storage.state.tombstones import Hidden, without_hidden
 from esformat.parts import in_form_of
 
@@ -18,7 +18,7 @@ from esformat.parts import in_form_of
 class View:
     """What every source returns: the columns `target`, of events that are not `hidden`."""
 
-    question: Question
+    query: Query
     target: pa.Schema
     hidden: Hidden
     partitions: int = 1
@@ -27,14 +27,14 @@ class View:
     @property
     def by(self) -> str:
         """The column that orders the result."""
-        return RECORD_INDEX if self.question.by_index else "timestamp"
+        return RECORD_INDEX if self.query.by_index else "timestamp"
 
     def needed(self, present: Sequence[str]) -> list[str]:
         """The columns to read, of those that a source has."""
         wanted = {*self.target.names, "timestamp", RECORD_INDEX}
         if self.hidden:
             wanted.add("space")
-        if self.question.grouping is not None and self.question.by_index:
+        if self.query.grouping is not None and self.query.by_index:
             wanted.add("grouping")
         return [name for name in present if name in wanted]
 

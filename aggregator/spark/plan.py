@@ -16,7 +16,7 @@ from aggregator.base.merge import numbers
 from aggregator.errors import SegmentMissingError
 from aggregator.model import PARTITION, RECORD_INDEX, Cut, SchemaInfo, SegmentInfo
 from aggregator.policy import StoreSettings
-from aggregator.read.query import Question
+from aggregator.read.query import Query
 from aggregator.read.view import View
 from aggregator.spark.replaced import KEY_COLUMNS, RowKey, Share, key_of, opened_now, place_of
 from aggregator.storage.files.layout import Layout
@@ -51,7 +51,7 @@ UNSEALED_BYTES = 16 << 20
 """Bytes of unsealed events, as Arrow, sent to one task: compressed, a message of a few MB."""
 FEW_SPACES = 32
 """Up to this many spaces are looked up one by one in the manifest's space filters."""
-_ANY = Question()
+_ANY = Query()
 
 
 @dataclass(frozen=True, slots=True)

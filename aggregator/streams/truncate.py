@@ -19,7 +19,7 @@ from aggregator.lql.parse.tree import Truncate
 from aggregator.lql.text.times import NANOS_PER_MICRO
 from aggregator.model import LAST, PARTITION, RECORD_INDEX, Cut
 from aggregator.read.memtable_source import Group, unsealed_batches
-from aggregator.read.query import Question
+from aggregator.read.query import Query
 from aggregator.read.segment_source import segment_batches
 from aggregator.read.view import View
 from aggregator.storage.segments.pool import SegmentPool
@@ -156,10 +156,10 @@ def _sources(pool: SegmentPool, snapshot: Snapshot, streams: _Streams, stop_us: 
     for number, _ in snapshot.partitions:
         hidden = hidden_in(snapshot.tombstones, number)
         for space in [name.encode() for name in names] if one_by_one else [None]:
-            question = Question(space=space, end=stop_us, partition=number)
-            view = View(question, _READ, hidden)
+            query = Query(space=space, end=stop_us, partition=number)
+            view = View(query, _READ, hidden)
             shaped = partial(_weighed, topic=snapshot.topic.name, chosen=chosen)
-            for info in snapshot.segments.select(question):
+            for info in snapshot.segments.select(query):
                 read = partial(segment_batches, pool, info, view, str(number))
                 yield Source(info.min_timestamp, number, partial(shaped, read, record_bytes(info)))
             for part in snapshot.memtables:

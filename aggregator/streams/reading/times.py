@@ -7,7 +7,7 @@ from dataclasses import replace
 from aggregator.base.histogram import Histogram, TimeCounter, counted
 from aggregator.base.merge import numbers
 from aggregator.lql import Filter, TimeSpan
-from aggregator.read.query import Question
+from aggregator.read.query import Query
 from aggregator.read.time_counts import count_times, time_bounds
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.streams.reading.sift import Round
@@ -16,8 +16,8 @@ from aggregator.streams.reading.windows import Material, TopicPart, read_unorder
 
 def count_by_time(material: Material, where: Filter, span: TimeSpan, pool: SegmentPool, buckets: int) -> Histogram:
     """Count the records in `span` that satisfy `where`, in at most `buckets` buckets."""
-    asked = Question(start=span.start_us, end=span.end_us)
-    bounds = [time_bounds(part.snapshot, part.snapshot.segments.select(asked)) for part in material.parts]
+    span_query = Query(start=span.start_us, end=span.end_us)
+    bounds = [time_bounds(part.snapshot, part.snapshot.segments.select(span_query)) for part in material.parts]
     known = [found for found in bounds if found is not None]
     if not known:
         return Histogram(0, 1, ())
@@ -25,7 +25,7 @@ def count_by_time(material: Material, where: Filter, span: TimeSpan, pool: Segme
     def fill(counter: TimeCounter) -> None:
         for part in material.parts:
             if not where.columns and _is_whole(part):
-                count_times(counter, part.snapshot, pool, asked, part.snapshot.segments.select(asked))
+                count_times(counter, part.snapshot, pool, span_query, part.snapshot.segments.select(span_query))
                 continue
             around = Round({}, material.ends)
             for batch in read_unordered(replace(material, parts=[part]), around, where, span, ["timestamp"], pool):

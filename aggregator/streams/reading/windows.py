@@ -18,7 +18,7 @@ from aggregator.base.merge import Source, numbers, sort_order
 from aggregator.lql import Columns, Filter, TimeSpan
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
 from aggregator.read.memtable_source import Group, lookup_groups, unsealed_batches
-from aggregator.read.query import Question
+from aggregator.read.query import Query
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS, segment_batches, segment_blocks
 from aggregator.read.view import View
 from aggregator.read.waves import Waves
@@ -61,20 +61,20 @@ class TopicPart:
 class Tally:
     """What a query reads: segments and the queries on them, by number; the number of unsealed batches."""
 
-    read: dict[int, tuple[SegmentInfo, list[Question]]] = field(default_factory=dict)
+    read: dict[int, tuple[SegmentInfo, list[Query]]] = field(default_factory=dict)
     batches: int = 0
 
-    def add(self, info: SegmentInfo, question: Question) -> None:
+    def add(self, info: SegmentInfo, query: Query) -> None:
         """Add a segment and the query on it."""
-        self.read.setdefault(info.number, (info, []))[1].append(question)
+        self.read.setdefault(info.number, (info, []))[1].append(query)
 
     def blocks(self, pool: SegmentPool) -> tuple[int, int]:
         """The number of data blocks of the segments, and of those that the queries read. Opens the segments."""
         held = looked_at = 0
-        for info, questions in self.read.values():
-            asked = [segment_blocks(pool, info, question) for question in questions]
-            held += asked[0][1]
-            looked_at += len(set().union(*(found for found, _ in asked)))
+        for info, queries in self.read.values():
+            blocks = [segment_blocks(pool, info, query) for query in queries]
+            held += blocks[0][1]
+            looked_at += len(set().union(*(found for found, _ in blocks)))
         return held, looked_at
 
 
@@ -126,8 +126,8 @@ def read_round(
     span = _narrowed(span, around)
     looked_at = limit if limit is None or not where.columns else max(limit, FIRST_WINDOW_ROWS)
     sparing = looked_at is not None and looked_at <= FIRST_WINDOW_ROWS
-    asked = Question(start=span.start_us, end=span.end_us)
-    segments = [info for part in material.parts for info in part.snapshot.segments.select(asked)]
+    span_query = Query(start=span.start_us, end=span.end_us)
+    segments = [info for part in material.parts for info in part.snapshot.segments.select(span_query)]
 
     kept = frozenset(_target(material, where, names).names)
 
@@ -250,12 +250,12 @@ def _sources(
     one_by_one = part.spaces is not None and len(part.spaces) <= FEW_STREAMS
     chosen = None if part.spaces is None or one_by_one else streams_of(part.spaces)
     spaces = [space.encode() for space in part.spaces or ()] if one_by_one else [None]
-    asked = Question(start=span.start_us, end=span.end_us, reverse=reverse, limit=limit, conditions=part.conditions)
+    span_query = Query(start=span.start_us, end=span.end_us, reverse=reverse, limit=limit, conditions=part.conditions)
     if part.spaces == ():
         spaces = []
     asks_tags = "space" in where.columns
     topic, streams = snapshot.topic.name, part.streams
-    merged = len({info.partition for info in snapshot.segments.select(asked)})
+    merged = len({info.partition for info in snapshot.segments.select(span_query)})
     for partition, name in snapshot.partitions:
         first, end = around.begin.get(partition, 0), around.end.get(partition, 0)
         if first >= end or span.empty:
@@ -276,28 +276,28 @@ def _sources(
                 )
             )
         for space, sift in looked_up:
-            question = replace(asked, space=space, partition=partition, first_index=first, end_index=end)
-            view = View(question, target, hidden, merged)
-            for info in snapshot.segments.select(question):
-                tally.add(info, question)
+            query = replace(span_query, space=space, partition=partition, first_index=first, end_index=end)
+            view = View(query, target, hidden, merged)
+            for info in snapshot.segments.select(query):
+                tally.add(info, query)
                 low = ~info.max_timestamp if reverse else info.min_timestamp
                 yield Source(low, partition, _of_segment(pool, info, view, sift, unordered))
             yield from _unsealed_sources(snapshot, view, sift, tally)
 
 
 def _unsealed_sources(snapshot: Snapshot, view: View, sift: Sift, tally: Tally) -> Iterator[Source]:
-    question, partition = view.question, sift.partition
-    fresh = _fresh(snapshot, question)
+    query, partition = view.query, sift.partition
+    fresh = _fresh(snapshot, query)
     if fresh is not None:
         tally.batches += len(fresh)
         for batches in _by_schema(fresh):
             low = min(batch.min_timestamp for batch in batches)
-            low = ~max(batch.max_timestamp for batch in batches) if question.reverse else low
+            low = ~max(batch.max_timestamp for batch in batches) if query.reverse else low
             yield Source(low, partition, _of_batches(batches, view, sift))
         return
-    for group in lookup_groups(snapshot, question):
+    for group in lookup_groups(snapshot, query):
         tally.batches += sum(len(lookup.batches) for lookup in group.lookups)
-        yield Source(group.bound(question), partition, _of_unsealed(group, view, sift))
+        yield Source(group.bound(query), partition, _of_unsealed(group, view, sift))
 
 
 def _of_segment(
@@ -325,22 +325,22 @@ def _of_unsealed(group: Group, view: View, sift: Sift) -> Callable[[], Iterator[
     return lambda: (sift(batch, True) for batch in unsealed_batches(group, view, str(sift.partition)))
 
 
-def _fresh(snapshot: Snapshot, question: Question) -> list[MemtableBatch] | None:
-    """The unsealed batches from the question's first record index on, if there are few; else None. Following readers
+def _fresh(snapshot: Snapshot, query: Query) -> list[MemtableBatch] | None:
+    """The unsealed batches from the query's first record index on, if there are few; else None. Following readers
     request them repeatedly, and a lookup over all unsealed events would cost more.
     """
     found: list[MemtableBatch] = []
     rows = size = 0
     for memtable in reversed(snapshot.memtables):
-        if memtable.partition != question.partition:
+        if memtable.partition != query.partition:
             continue
         for batch in reversed(memtable.batches):
-            if batch.end_index <= (question.first_index or 0):
+            if batch.end_index <= (query.first_index or 0):
                 return found[::-1]
             rows, size = rows + batch.rows, size + batch.size_bytes
             if rows > FRESH_ROWS or len(found) >= FRESH_BATCHES or (size > FRESH_BYTES and found):
                 return None
-            if question.end_index is None or batch.first_index < question.end_index:
+            if query.end_index is None or batch.first_index < query.end_index:
                 found.append(batch)
     return found[::-1]
 
@@ -355,20 +355,20 @@ def _by_schema(batches: list[MemtableBatch]) -> list[list[MemtableBatch]]:
 
 def _of_batches(batches: list[MemtableBatch], view: View, sift: Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
     def read() -> Iterator[pa.RecordBatch]:
-        question = view.question
+        query = view.query
         names = batches[0].events.schema.names
         columns = dict.fromkeys([*view.needed(names), "space"])
         table = pa.Table.from_batches([batch.events.select(list(columns)) for batch in batches])
         indexes = np.concatenate([batch.record_indexes() for batch in batches])
         table = table.append_column(pa.field(RECORD_INDEX, pa.int64(), nullable=False), pa.array(indexes))
-        masks = question.masks(numbers(table, "timestamp"), indexes)
-        if question.space is not None:
-            masks.append(np.asarray(pc.equal(table["space"], question.space.decode()).to_numpy()))
+        masks = query.masks(numbers(table, "timestamp"), indexes)
+        if query.space is not None:
+            masks.append(np.asarray(pc.equal(table["space"], query.space.decode()).to_numpy()))
         mask = np.logical_and.reduce(masks) if masks else None
         table = table if mask is None or mask.all() else table.filter(pa.array(mask))
         if len(table):
             times, indexes = numbers(table, "timestamp"), numbers(table, RECORD_INDEX)
-            order = sort_order(times, None, indexes, reverse=question.reverse)
+            order = sort_order(times, None, indexes, reverse=query.reverse)
             table = table if order is None else table.take(pa.array(order))
             yield sift(view.shape(table, str(sift.partition)), True)
 

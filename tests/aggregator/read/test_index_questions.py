@@ -53,9 +53,9 @@ def test_texts_that_no_event_can_have(catalog, sealed):
     topic.append([{"space": "a", "timestamp": 1, "type": "x"}])
     if sealed:
         catalog.seal()
-    for question in ({}, {"space": "a"}, {"reverse": True, "limit": 1}):
-        assert topic.scan_index("type", "\ud800", **question).count() == 0
-        assert list(topic.scan_index("type", "\ud800", **question)) == []
+    for query in ({}, {"space": "a"}, {"reverse": True, "limit": 1}):
+        assert topic.scan_index("type", "\ud800", **query).count() == 0
+        assert list(topic.scan_index("type", "\ud800", **query)) == []
 
 
 def test_limits_beyond_every_count(catalog):

@@ -77,7 +77,7 @@ def expected(rows, asked):
     [{"space": "a", "limit": 2, "reverse": True}], None, False,
 )  # fmt: skip
 @example([([("a", 5, "y"), ("a", 5, "x")], "0", False, "seal")], [{"space": "a"}], None, False)  # not by grouping
-def test_events_of_a_space(catalog, steps, questions, erased, alike):
+def test_events_of_a_space(catalog, steps, queries, erased, alike):
     """Ties across partitions, late and sealed events, two schemas, an erased space, equal hashes and limits work."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"NEWEST_ROWS": 3, "INDEXED_ROWS": 2, "ASKED_OFTEN": 1, "COMMON": 0, "FEW_RUNS": 2}.items():
@@ -105,7 +105,7 @@ def test_events_of_a_space(catalog, steps, questions, erased, alike):
         if erased is not None:
             topic.erase(erased)
             rows = [row for row in rows if row[3] != erased]
-        for asked in questions:
+        for asked in queries:
             wanted = expected(rows, asked)
             scan = topic.scan(**asked, columns=["timestamp", "partition", "record_index", "space", "grouping"])
             table = scan.to_table().set_column(0, "timestamp", scan.to_table()["timestamp"].cast(pa.int64()))
@@ -148,15 +148,15 @@ INDEX_QUESTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", INDEX_QUESTIONS, ids=str)
-def test_values_of_indexes_among_unsealed_events(indexed, question):
+@pytest.mark.parametrize("query", INDEX_QUESTIONS, ids=str)
+def test_values_of_indexes_among_unsealed_events(indexed, query):
     """Index lookups in unsealed events equal sealed ones: unique, common and absent values, one or two conditions."""
     unsealed_topic, sealed = indexed
     assert unsealed_topic.stats()["unsealed_rows"]
     assert not sealed.stats()["unsealed_rows"]
     asks = [{"id": "id-7"}, {"id": "id-4799"}, {"kind": 1}, {"kind": 9}, {"kind": 3, "id": "id-3"}, {"id": "x"}]
     for asked in share_of(asks, 2):
-        one, other = (topic.scan_index(asked, **question) for topic in indexed)
+        one, other = (topic.scan_index(asked, **query) for topic in indexed)
         assert one.to_table() == other.to_table()
         assert list(one) == list(other)
         assert one.count() == other.count()
@@ -169,8 +169,8 @@ def test_a_unique_value_takes_one_unsealed_row(indexed, monkeypatch):
     monkeypatch.setattr(
         unsealed.Rows, "take", lambda self, rows, names: taken.append(len(rows)) or original(self, rows, names)
     )
-    for question in ({}, {"reverse": True}, {"limit": 5}, {"grouping": "g2"}, {"start": 10}):
-        (event,) = indexed[0].scan_index("id", "id-4100", **question)
+    for query in ({}, {"reverse": True}, {"limit": 5}, {"grouping": "g2"}, {"start": 10}):
+        (event,) = indexed[0].scan_index("id", "id-4100", **query)
         assert event.indexes["id"] == "id-4100"
         assert sum(taken) == 1
         taken.clear()
