@@ -283,13 +283,13 @@ class BulkLoad:
             elif staged and place.next_index > staged[0].info.first_index:
                 outcome.append(_STALE)
             else:
-                outcome.append(self._take_in(place, staged, batch))
+                outcome.append(self._commit(place, staged, batch))
 
         with place.seal_lock:
             self._writing.log.append(Action(act))
         return outcome[0]
 
-    def _take_in(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added:
+    def _commit(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added:
         layout, state, manifest = self._writing.layout, self._writing.state, self._writing.manifest
         # not the clock of a task's machine: retention must know which segment came first
         infos = [each.info._replace(created_us=self._writing.sealer.clock()) for each in staged]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from aggregator.client.http import arrow_stream
 from aggregator.client.http.errors import TruncatedAnswerError
-from aggregator.engine.ingest.event_table import taken_in, to_table
+from aggregator.engine.ingest.event_table import as_arrow_or_rows, to_table
 from aggregator.errors import InvalidRequestError
 from aggregator.model import Receipt
 from esformat import UsageError
@@ -96,7 +96,7 @@ def _text(value: Any) -> str | bytes:
 
 def events_table(events: Any) -> pa.Table | pa.RecordBatch:
     """Return events, mappings, tables or anything with the Arrow C stream as one table. Raises InvalidEventError."""
-    taken = taken_in(events)
+    taken = as_arrow_or_rows(events)
     binary_keys = isinstance(taken, list) and bool(taken) and isinstance(taken[0]["space"], bytes)
     return to_table(taken, binary_keys)
 

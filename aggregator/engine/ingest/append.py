@@ -14,7 +14,7 @@ import pyarrow as pa
 from aggregator.base.common_type import magnitudes_at, magnitudes_of, places_of_magnitudes, rounds_nothing
 from aggregator.base.names import check_name
 from aggregator.engine.ingest.batch import BatchAdapter, Message, is_valid
-from aggregator.engine.ingest.event_table import Rows, taken_in, to_table
+from aggregator.engine.ingest.event_table import Rows, as_arrow_or_rows, to_table
 from aggregator.engine.ingest.quota import RETRY_S, Quota
 from aggregator.engine.ingest.reserve import Reserve
 from aggregator.errors import OverloadedError, SequenceConflictError
@@ -28,14 +28,14 @@ from aggregator.storage.state.schema import choose_schema, newest_of_families, w
 from aggregator.storage.state.state import Partition, Topic
 from esformat import InvalidEventError
 
-MAX_GIVEN = 64
+MAX_COLUMN_SETS = 64
 """Number of sets of columns that are remembered for each topic."""
 MOST_JOINED = 64
 """Batches with at most this many events are joined with others that arrive at the same time."""
 
 
 @dataclass(slots=True, eq=False)
-class _Given:
+class _ColumnSet:
     """A set of columns in which batches for a topic arrive, and the adapters for them."""
 
     schema: pa.Schema
@@ -145,7 +145,7 @@ class _Batch(Entry):
 class SmallBatch(_Batch):
     """A batch of few events without a producer. Those that wait for the same group are written as one batch."""
 
-    __slots__ = ("_adapter", "_given")
+    __slots__ = ("_adapter", "_unconverted")
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class SmallBatch(_Batch):
         given: pa.RecordBatch,
     ) -> None:
         super().__init__(ingest, topic, partition, schema, given.num_rows)
-        self._adapter, self._given = adapter, given
+        self._adapter, self._unconverted = adapter, given
         self.joins = partition.number, adapter  # an adapter is for one set of columns, so theirs are equal
 
     def join(self, others: Sequence[Self]) -> None:
@@ -165,13 +165,13 @@ class SmallBatch(_Batch):
         if not others or not self._bear(others):
             for batch in (self, *others):
                 try:
-                    batch.hold(batch._adapter.message(batch._given))
+                    batch.hold(batch._adapter.message(batch._unconverted))
                 except Exception as error:  # noqa: BLE001  it belongs to the thread that appends this batch
                     batch.error, batch.fate = error, PASSED
 
     def _bear(self, others: Sequence[Self]) -> bool:
         try:
-            whole = pa.Table.from_batches([self._given, *(other._given for other in others)])
+            whole = pa.Table.from_batches([self._unconverted, *(other._unconverted for other in others)])
             if not is_valid(whole):  # Arrow joins unchecked; checking each would release the GIL, and all would wait
                 return False
             self.hold(self._adapter.message(whole.combine_chunks()))
@@ -207,7 +207,7 @@ class Ingest:
             0  # since the catalog was opened; changed by one thread at a time, the log's leader
         )
         self._making = Lock()  # held while a partition or a schema is created
-        self._given: dict[int, list[_Given]] = {}  # by topic, the latest first
+        self._column_sets: dict[int, list[_ColumnSet]] = {}  # by topic, the latest first
         self._ordering = Lock()  # held while one of those lists changes
 
     def show(self, partition: Partition, batch: MemtableBatch) -> tuple[int, int]:
@@ -227,7 +227,7 @@ class Ingest:
         """
         topic.check_there()
         key = batch_key(producer, sequence)
-        events = given if type(given) is pa.RecordBatch else taken_in(given)
+        events = given if type(given) is pa.RecordBatch else as_arrow_or_rows(given)
         table = self._as_table(topic, events) if isinstance(events, list) else events
         small = None if key or note else self._small(topic, table, partition)
         if small is not None:
@@ -292,8 +292,8 @@ class Ingest:
         place = topic.partitions.get(partition)
         if place is None or not 0 < table.num_rows <= MOST_JOINED:
             return None
-        given = self._given_of(topic, table.schema)
-        found = None if given.measured else given.adapters.get(())
+        column_set = self._column_set(topic, table.schema)
+        found = None if column_set.measured else column_set.adapters.get(())
         batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
         if found is None or len(batches) > 1 or batches[0].get_total_buffer_size() > SMALL_BYTES:
             return None
@@ -333,7 +333,7 @@ class Ingest:
         topic.check_there()
         if not isinstance(given, pa.RecordBatch | pa.Table | list) or len(given) > MOST_JOINED:
             return None
-        events = taken_in(given)
+        events = as_arrow_or_rows(given)
         return self._small(topic, self._as_table(topic, events) if isinstance(events, list) else events, partition)
 
     def append_soon(self, batches: Sequence[SmallBatch]) -> None:
@@ -373,13 +373,13 @@ class Ingest:
 
     def _fitted(self, topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, Message]:
         """The schema for a batch, and the batch in that schema's columns. Raises InvalidEventError."""
-        given = self._given_of(topic, table.schema)
-        magnitudes = magnitudes_at(table, given.measured) if given.measured else {}
+        column_set = self._column_set(topic, table.schema)
+        magnitudes = magnitudes_at(table, column_set.measured) if column_set.measured else {}
         key = tuple(magnitudes.items())
-        found = given.adapters.get(key)
+        found = column_set.adapters.get(key)
         if found is None:
             try:
-                found = given.adapters[key] = self._make_adapter(topic, table, magnitudes)
+                found = column_set.adapters[key] = self._make_adapter(topic, table, magnitudes)
             except InvalidEventError:
                 fitted = _fitted_by_value(topic, table)
                 if fitted is None:
@@ -388,17 +388,17 @@ class Ingest:
         schema, adapter = found
         return schema, adapter.message(table)
 
-    def _given_of(self, topic: Topic, schema: pa.Schema) -> _Given:
-        """The entry for batches with these columns."""
-        known = self._given.setdefault(topic.info.number, [])
+    def _column_set(self, topic: Topic, schema: pa.Schema) -> _ColumnSet:
+        """The set for batches with these columns."""
+        known = self._column_sets.setdefault(topic.info.number, [])
         if known and (first := known[0]).schema.equals(schema):
             return first
-        given = next((given for given in known if given.schema.equals(schema)), None)
-        if given is None or given is not known[0]:
-            given = given or _Given(schema, places_of_magnitudes(schema))
+        column_set = next((column_set for column_set in known if column_set.schema.equals(schema)), None)
+        if column_set is None or column_set is not known[0]:
+            column_set = column_set or _ColumnSet(schema, places_of_magnitudes(schema))
             with self._ordering:
-                known[:] = [given, *(other for other in known if other is not given)][:MAX_GIVEN]
-        return given
+                known[:] = [column_set, *(other for other in known if other is not column_set)][:MAX_COLUMN_SETS]
+        return column_set
 
     def _make_adapter(
         self, topic: Topic, table: pa.Table | pa.RecordBatch, magnitudes: Mapping[str, int]
@@ -428,7 +428,7 @@ class Ingest:
             return self._add_schema(topic, self._manifest.add_schema(wanted, known))
 
     def _add_schema(self, topic: Topic, info: SchemaInfo) -> SchemaInfo:
-        self._given.pop(topic.info.number, None)  # batches of the older schema use the newer one from now on
+        self._column_sets.pop(topic.info.number, None)  # batches of the older schema use the newer one from now on
         with self._state.view_lock:
             self._state.add_schema(info)
         return info

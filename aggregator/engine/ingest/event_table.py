@@ -29,7 +29,7 @@ _UNFIT = (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError)
 _NULLS_OF_PANDAS = ("NaTType", "NAType")  # Arrow takes these for null only in pandas' own frames
 
 
-def taken_in(given: Any) -> pa.Table | pa.RecordBatch | Rows:
+def as_arrow_or_rows(given: Any) -> pa.Table | pa.RecordBatch | Rows:
     """Tables, batches and anything with the Arrow C stream as Arrow; events and mappings as rows, iterated once.
 
     Raises InvalidEventError.
@@ -51,7 +51,7 @@ def taken_in(given: Any) -> pa.Table | pa.RecordBatch | Rows:
 def to_table(
     events: pa.Table | pa.RecordBatch | Rows, binary_keys: bool, families: Sequence[EventSchema] = ()
 ) -> pa.Table | pa.RecordBatch:
-    """Convert the result of `taken_in` to Arrow. families: the newest schemas of a topic, for the types of rows.
+    """Convert what `as_arrow_or_rows` returns. families: the newest schemas of a topic, for the types of rows.
 
     Raises InvalidEventError.
     """

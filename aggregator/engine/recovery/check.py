@@ -176,7 +176,7 @@ class ConsistencyCheck:
             if info.number in superseded or not (each in made or newly):
                 self._sweep(path)
                 continue
-            self._take_in(path, each)
+            self._adopt(path, each)
             taken.setdefault(info.partition, []).extend(sealed.get(info.number) or index_spans(path, info))
         for partition, end in ends.items():
             self._report_between(partition, logged.outside(partition, taken.get(partition, ()), begins[partition], end))
@@ -242,7 +242,7 @@ class ConsistencyCheck:
             )
             self._report(self._layout.log, message, KEPT)
 
-    def _take_in(self, path: Path, each: FoundSegment) -> None:
+    def _adopt(self, path: Path, each: FoundSegment) -> None:
         self.is_old_copy = True
         adopt_segment(self._state, self._manifest, each)
         self._report(path, f"the manifest did not list it ({_described(each.info)}): it may be an old copy", TAKEN_IN)
