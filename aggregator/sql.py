@@ -15,10 +15,10 @@ from aggregator.engine.backend import Backend
 from aggregator.errors import AggregatorError
 from aggregator.lql import LqlError, TagSet
 from aggregator.model import STREAMS_TOPIC
-from aggregator.read.events import Kept, TopicEvents
+from aggregator.read.events import AlreadyHeld, TopicEvents
 from aggregator.read.key_counts import counted_spaces, counted_values
 from aggregator.read.query import make_query
-from aggregator.read.scan import Held, Scan
+from aggregator.read.scan import FileHolder, Scan
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import Snapshot
 from aggregator.topic import Topic
@@ -107,16 +107,16 @@ def find_table(backend: Backend, name: str, allowed: Callable[[str], bool] = lam
     topic = topics.get(STREAMS_TOPIC if tagged else known or "")
     if topic is None or not allowed(topic.info.name):
         return None
-    snapshot, held = Topic(backend, topic)._snap(None)
-    return TopicTable(snapshot, held, backend.pool, tagged=tagged)
+    snapshot, holder = Topic(backend, topic)._snap(None)
+    return TopicTable(snapshot, holder, backend.pool, tagged=tagged)
 
 
 class TopicTable:
     """A topic at one moment. Its files are kept as long as this object exists."""
 
-    def __init__(self, snapshot: Snapshot, held: Held, pool: SegmentPool, *, tagged: bool) -> None:
+    def __init__(self, snapshot: Snapshot, holder: FileHolder, pool: SegmentPool, *, tagged: bool) -> None:
         """tagged: add the column TAGS, unless the topic has a column of that name."""
-        self._snapshot, self._held, self._pool = snapshot, held, pool
+        self._snapshot, self._holder, self._pool = snapshot, holder, pool
         self._tagged = tagged and TAGS not in snapshot.schema_set.union.arrow.names
 
     def __eq__(self, other: object) -> bool:
@@ -133,7 +133,7 @@ class TopicTable:
     def _scan(self, **options: Any) -> Scan:
         info = self._snapshot.topic
         query = make_query(binary_keys=self._snapshot.binary_keys, indexes=info.indexes, **options)
-        return Scan(lambda partition: (self._snapshot, Kept()), self._pool, query)
+        return Scan(lambda partition: (self._snapshot, AlreadyHeld()), self._pool, query)
 
     @property
     def schema(self) -> pa.Schema:

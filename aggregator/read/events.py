@@ -34,8 +34,8 @@ READING_THREADS = 2
 """Number of threads that decode a segment. Several statements may run at the same time."""
 
 
-class Kept:
-    """A `Held` for scans whose files are kept by something else."""
+class AlreadyHeld:
+    """A `FileHolder` for scans whose files are kept by something else."""
 
     def release(self) -> None:
         """Do nothing."""
@@ -79,7 +79,7 @@ class TopicEvents:
         return sealed + sum(len(batch.events) for part in self._snapshot.memtables for batch in part.batches)
 
     def _asked(self, **options: Any) -> Scan:
-        return Scan(lambda partition: (self._snapshot, Kept()), self._pool, Query(**options))
+        return Scan(lambda partition: (self._snapshot, AlreadyHeld()), self._pool, Query(**options))
 
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """Batches with at least the events within bounds: from segments, then from memory. lazily: block by block."""

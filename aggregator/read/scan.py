@@ -37,14 +37,14 @@ from esformat import Event
 from esformat.parts import KEY_COLUMNS, EventSchema
 
 
-class Held(Protocol):
+class FileHolder(Protocol):
     """Keeps the files of a snapshot: a `Pin`, or an object that keeps one for longer."""
 
     def release(self) -> None:
         """Release the files. A second call does nothing."""
 
 
-Snap = Callable[[str | None], tuple[Snapshot, Held]]
+TakeSnapshot = Callable[[str | None], tuple[Snapshot, FileHolder]]
 T = TypeVar("T")
 NO_PARTITION = -1
 """A number that no partition has."""
@@ -59,7 +59,7 @@ _PLAIN = (
 class Scan(Answer):
     """The events that match a query, read on demand: an `Answer`."""
 
-    def __init__(self, snap: Snap, pool: SegmentPool, query: Query, partition: str | None = None) -> None:
+    def __init__(self, snap: TakeSnapshot, pool: SegmentPool, query: Query, partition: str | None = None) -> None:
         """Created by the methods of Topic. partition: only that one. Raises UsageError for a column that the topic
         lacks, and for a value that an index cannot contain.
         """
@@ -213,10 +213,12 @@ class Scan(Answer):
             return known.remove(len(known) - 1) if self._query.by_index else snapshot.schema_set.union.arrow
         return pa.schema([known.field(name) for name in wanted])
 
-    def _batches(self, snapshot: Snapshot, pin: Held) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def _batches(self, snapshot: Snapshot, pin: FileHolder) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         return self._read(snapshot, pin, self._target(snapshot))
 
-    def _read(self, snapshot: Snapshot, pin: Held, target: pa.Schema) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def _read(
+        self, snapshot: Snapshot, pin: FileHolder, target: pa.Schema
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         return target, _pinned(self._answers(snapshot, target), pin)
 
     def _answers(self, snapshot: Snapshot, target: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -322,7 +324,7 @@ def _counting(snapshot: Snapshot, query: Query) -> pa.Schema:
     return pa.schema([snapshot.schema_set.union.arrow.field("timestamp")])
 
 
-def _pinned(batches: Iterator[T], pin: Held) -> Iterator[T]:
+def _pinned(batches: Iterator[T], pin: FileHolder) -> Iterator[T]:
     """Yield batches or events. Their files are kept until the last one, or until the iterator is closed."""
     try:
         yield from batches

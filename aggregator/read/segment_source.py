@@ -66,7 +66,7 @@ def segment_batches(
     segment = pool.get(info)
     query = view.query
     schema = segment.schema
-    rows_of = esformat.Scan.batches if keep is None else _asking(keep, view, schema.names, partition)
+    rows_of = esformat.Scan.batches if keep is None else _rows_selected_by(keep, view, schema.names, partition)
     view, columns = _wanted(view, schema, keep, unordered)
     owner: Any = segment
     if query.space is not None:
@@ -130,7 +130,7 @@ def _wanted(
     return view, [name for name in schema.names if name in enough] or ["timestamp"]
 
 
-def _asking(
+def _rows_selected_by(
     keep: Keep, view: View, present: Sequence[str], partition: str
 ) -> Callable[[esformat.Scan], Iterator[pa.RecordBatch]]:
     """A function that returns the rows of a scan that `keep` selects. `keep` is called in the decoding threads.
