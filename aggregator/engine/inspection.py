@@ -48,8 +48,8 @@ def would_remove(
     batches, state, removed = following.manifest.quarantined(), following.state, []
     for topic in [state.topics[name] for name in names]:
         aside = [batch for batch in batches if state.partitions[batch.partition][0] is topic]
-        for doomed in expired([*_segments(following, topic), *aside], instead or topic.info.retention, believed_us):
-            info = doomed.segment
+        for each in expired([*_segments(following, topic), *aside], instead or topic.info.retention, believed_us):
+            info = each.segment
             removed.append(
                 Removed(
                     topic.info.name,
@@ -61,7 +61,7 @@ def would_remove(
                     info.last_index,
                     info.min_timestamp,
                     info.max_timestamp,
-                    doomed.reason,
+                    each.reason,
                     isinstance(info, QuarantinedBatch),
                 )
             )

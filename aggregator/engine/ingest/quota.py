@@ -142,7 +142,7 @@ class Quota:
             if segment.number not in self._state.evicted:
                 self._waiting[segment.number] = (topic.info.number, segment.size_bytes)
 
-    def gone(self, numbers: Iterable[int]) -> None:
+    def deleted(self, numbers: Iterable[int]) -> None:
         """Stop counting retired segments, whose files are deleted."""
         for number in numbers:
             self._waiting.pop(number, None)

@@ -52,6 +52,6 @@ def outdated(copies: Sequence[Stored], history_us: int, announced: str) -> tuple
         return [], None
     now_us = max(copy.modified_us for _, copy in known)
     old = [copy.name for _, copy in known[:-NEWEST] if not history_us or now_us - copy.modified_us > history_us]
-    going = [name for name in old if name != announced]
-    staying = [sequence for sequence, copy in known if copy.name not in set(going)]
-    return going, staying[0]
+    to_delete = [name for name in old if name != announced]
+    remaining = [sequence for sequence, copy in known if copy.name not in set(to_delete)]
+    return to_delete, remaining[0]

@@ -411,15 +411,15 @@ class Shipper:
         if self._newest is None:  # what to keep is unknown
             return []
         with self._cleaning:  # one at a time: another would delete what this one reads
-            going, begins = self._cleanup.outdated_objects(self._newest, self._sequence)
+            to_delete, begins = self._cleanup.outdated_objects(self._newest, self._sequence)
             with self._publishing:  # so that no quarantined batch is about to be named
                 unnamed = self._cleanup.unnamed(self._quarantined())
                 if not dry_run:
                     self._cleanup.delete(unnamed)
                     self._stored = self._stored and self._stored - {each.name for each in unnamed}
-            if not dry_run and self._cleanup.delete(going, lambda: self._closing):
+            if not dry_run and self._cleanup.delete(to_delete, lambda: self._closing):
                 self._begins = max(self._begins, begins)
-        return unnamed + going
+        return unnamed + to_delete
 
     def _quarantined(self) -> set[str]:
         """Names of the objects of all batches in quarantine."""

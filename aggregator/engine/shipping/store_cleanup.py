@@ -34,14 +34,14 @@ class StoreCleanup:
         """
         copies = list(self._store.list(MANIFESTS))
         names, oldest = outdated(copies, self._history_us, newest)
-        going = [each for each in copies if each.name in set(names)]
+        to_delete = [each for each in copies if each.name in set(names)]
         announced = None if oldest is None else self._announced_first(oldest, end)
         if oldest is None or announced is None:
-            return going, 0
+            return to_delete, 0
         begins = min(oldest, announced.sequence)
         log = (one for one in self._store.list(LOG) if log_sequence(one.name) is not None)
-        going += sorted((one for one in log if one.name < log_name(begins)), key=lambda one: one.name)
-        return going, begins
+        to_delete += sorted((one for one in log if one.name < log_name(begins)), key=lambda one: one.name)
+        return to_delete, begins
 
     def _announced_first(self, sequence: int, end: int) -> Announced | None:
         """The first copy of the manifest that objects from `sequence` on announce; None if a crash prevented that."""
@@ -55,16 +55,16 @@ class StoreCleanup:
         """The objects of quarantined batches that may be deleted. named: those that the current manifest names; no copy
         of it is being uploaded. Raises StoreError.
         """
-        there = self._store.list(QUARANTINE)
-        return [each for each in there if each.name not in named and each.name not in self._kept]
+        present = self._store.list(QUARANTINE)
+        return [each for each in present if each.name not in named and each.name not in self._kept]
 
-    def delete(self, going: Sequence[Stored], ending: Callable[[], bool] = lambda: False) -> bool:
+    def delete(self, to_delete: Sequence[Stored], ending: Callable[[], bool] = lambda: False) -> bool:
         """Delete objects, in about this order. Return whether all are deleted. ending: whether to stop early.
         Raises StoreError.
         """
-        for at in range(0, len(going), _BATCH):
+        for at in range(0, len(to_delete), _BATCH):
             if ending():
                 return False
             self._check_mine()
-            self._store.delete([each.name for each in going[at : at + _BATCH]], at_once=AT_ONCE)
+            self._store.delete([each.name for each in to_delete[at : at + _BATCH]], at_once=AT_ONCE)
         return True

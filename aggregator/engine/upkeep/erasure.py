@@ -128,23 +128,23 @@ class Erasures:
         return sorted(before - erased_spaces(topic.tombstones))
 
     def _advance_partition(self, topic: Topic, partition: Partition, errors: FirstError) -> None:
-        left: dict[bytes, tuple[Cut, ...]] = {}
+        remaining: dict[bytes, tuple[Cut, ...]] = {}
         for space, cuts in hidden_in(topic.tombstones, partition.number).items():
-            mine = tuple(cut for cut in cuts if (partition.number, space, cut) not in self._clean)
-            if mine:
-                left[space] = mine
-        if not left:
+            own_cuts = tuple(cut for cut in cuts if (partition.number, space, cut) not in self._clean)
+            if own_cuts:
+                remaining[space] = own_cuts
+        if not remaining:
             return
-        if any(_reaches_unsealed(partition, cut) for cuts in left.values() for cut in cuts):
+        if any(_reaches_unsealed(partition, cut) for cuts in remaining.values() for cut in cuts):
             self._sealer.seal(topic, partition)
         taken_out = False
         with errors:
-            self._quarantine.erase(topic, partition, left)
+            self._quarantine.erase(topic, partition, remaining)
             taken_out = True
-        holding, _ = self._holding(topic, partition, left, errors)
+        holding, _ = self._holding(topic, partition, remaining, errors)
         for segment, counts in holding.items():
             with errors, UnlessRemoved(topic, [segment]):
-                made = self._rewritten(topic, partition, segment, {space: left[space] for space in counts}, counts)
+                made = self._rewritten(topic, partition, segment, {space: remaining[space] for space in counts}, counts)
                 added = [] if made is None else [made]
                 if self._removal.replace(topic, [segment], added, "erased"):
                     self.rewritten += 1
@@ -152,9 +152,9 @@ class Erasures:
                     self._removal.discard(added)  # retention was faster
             self._removal.sweep()
         clean = _Clean(self._log.end, self._state.change)
-        holding, unread = self._holding(topic, partition, left, errors)
+        holding, unread = self._holding(topic, partition, remaining, errors)
         held = unread.union(*holding.values())
-        for space, cuts in left.items():
+        for space, cuts in remaining.items():
             for cut in cuts:
                 if taken_out and space not in held and not _reaches_unsealed(partition, cut):
                     self._clean[partition.number, space, cut] = clean
@@ -188,12 +188,12 @@ class Erasures:
                     near.setdefault(segment, {})[space] = cuts
         found: dict[SegmentInfo, dict[bytes, int]] = {}
         unread: set[bytes] = set()
-        for segment, mine in near.items():
+        for segment, own_cuts in near.items():
             counts = None
             with errors, UnlessRemoved(topic, [segment]):
-                counts = count_hidden(self._pool.get(segment), segment, mine)
+                counts = count_hidden(self._pool.get(segment), segment, own_cuts)
             if counts is None:
-                unread.update(mine)
+                unread.update(own_cuts)
             elif counts:
                 found[segment] = counts
         return found, unread
@@ -201,7 +201,7 @@ class Erasures:
     def _fulfil(self, topic: Topic) -> None:
         """Delete tombstones whose events are gone from every place that their erasure or truncation promises."""
         waiting = min((change for _, _, change in self._removal.waiting()), default=1 << 62)
-        gone = set()
+        fulfilled = set()
         for (number, space), cuts in topic.tombstones.items():
             for cut in cuts:
                 clean = self._clean.get((number, space, cut))
@@ -209,20 +209,22 @@ class Erasures:
                     continue
                 passed = self._log.start >= clean.position and waiting > clean.change
                 if not cut.erases or (passed and not self._removal.lingers(clean.position)):
-                    gone.add((number, space, cut))
-        if not gone:
+                    fulfilled.add((number, space, cut))
+        if not fulfilled:
             return
         self._streams.forget_erased(topic)
         with self._state.edit_lock:
-            change = self._manifest.apply(Edit(fulfilled=list(gone)))
+            change = self._manifest.apply(Edit(fulfilled=list(fulfilled)))
             self._manifest.write_backup()
-            if any(cut.erases for _, _, cut in gone):
+            if any(cut.erases for _, _, cut in fulfilled):
                 self._manifest.scrub()
             with self._state.view_lock:  # only now are they gone, including their keys
                 self._state.change = max(self._state.change, change)
-                left = {key: [cut for cut in cuts if (*key, cut) not in gone] for key, cuts in topic.tombstones.items()}
-                topic.tombstones = {key: tuple(cuts) for key, cuts in left.items() if cuts}
-            for one in gone:
+                remaining = {
+                    key: [cut for cut in cuts if (*key, cut) not in fulfilled] for key, cuts in topic.tombstones.items()
+                }
+                topic.tombstones = {key: tuple(cuts) for key, cuts in remaining.items() if cuts}
+            for one in fulfilled:
                 del self._clean[one]
 
 

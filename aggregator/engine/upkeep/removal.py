@@ -83,14 +83,14 @@ class Removal:
 
     def _retire(self, topic: Topic, segments: Sequence[SegmentInfo], reason: str) -> list[SegmentInfo]:
         with self._state.edit_lock:
-            there = [segment for segment in segments if segment.number in topic.segments]
-            if there:
-                numbers = [segment.number for segment in there]
+            present = [segment for segment in segments if segment.number in topic.segments]
+            if present:
+                numbers = [segment.number for segment in present]
                 change = self._manifest.apply(Edit(retired=numbers, reason=reason))
-                self._quota.retire(topic, there)
+                self._quota.retire(topic, present)
                 self._state.change_segments(topic, change, (), numbers, {})
-                self.retired += len(there)
-            return there
+                self.retired += len(present)
+            return present
 
     def discard(self, made: Sequence[SegmentInfo]) -> None:
         """Delete new files that were not used."""
@@ -105,7 +105,7 @@ class Removal:
         """Delete files of retired segments that no scan of any process reads. Return the bytes freed."""
         with self._sweeping:
             self._pins.keep_file()
-            gone: list[int] = []
+            deleted: list[int] = []
             freed = 0
             folders = set()
             failed: OSError | None = None
@@ -126,13 +126,13 @@ class Removal:
                     failed = failed or error
                     continue
                 folders.add(path.parent)
-                gone.append(number)
+                deleted.append(number)
                 freed += size_bytes
             for folder in folders:  # before the manifest forgets them: an unknown file must not reappear
                 sync_directory(folder)
-            if gone:
-                self._quota.gone(gone)
-                self._manifest.forget_files(gone)
+            if deleted:
+                self._quota.deleted(deleted)
+                self._manifest.forget_files(deleted)
             if failed is not None:
                 raise failed
             return freed

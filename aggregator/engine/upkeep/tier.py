@@ -91,7 +91,7 @@ class Tier:
         self._after = 0.0  # no request is sent before this time
         self._pause_s = BACK_OFF_S[0]
         self._looked = (-1, 0.0)  # the change at which everything was last done, and until when that suffices
-        removal.remove_objects = lambda: self._asking(self.remove)
+        removal.remove_objects = lambda: self._with_store(self.remove)
         self.stopping = False
         self.kept: Callable[[], Container[str]] = tuple
         """The names of objects that manifests in the store still name. Set from the shipper, which publishes these."""
@@ -113,15 +113,15 @@ class Tier:
 
     def work(self) -> None:
         """Upload new segments, evict those that need not be local, and delete retired ones. Called regularly. Raises as
-        `_asking`.
+        `_with_store`.
         """
         change = self._state.change
         if self._looked[0] == change and time.monotonic() < self._looked[1]:
             return
-        if self._asking(self.push, self._evict_by_policy, self.remove):
+        if self._with_store(self.push, self._evict_by_policy, self.remove):
             self._looked = change, time.monotonic() + LOOK_S
 
-    def _asking(self, *steps: Callable[[], object]) -> bool:
+    def _with_store(self, *steps: Callable[[], object]) -> bool:
         """Run steps that need the store, unless there is none or it has just failed. Return whether all were done.
 
         A store that fails is left alone for a while. The first error is raised after the other steps.
@@ -250,14 +250,14 @@ class Tier:
     def _note(self, segments: list[SegmentInfo]) -> int:
         """Record uploaded segments. Delete the objects of those that the manifest has forgotten meanwhile."""
         noted = self._rows.add(segments)
-        gone = [info for info in segments if info.number not in noted]
-        if gone:
-            self._objects.store.delete(map(object_name, gone))
-        there = [info for info in segments if info.number in noted]
-        self._arrived.update(info.number for info in there)
-        self.pushed += len(there)
-        self.pushed_bytes += sum(info.size_bytes for info in there)
-        return len(there)
+        unrecorded = [info for info in segments if info.number not in noted]
+        if unrecorded:
+            self._objects.store.delete(map(object_name, unrecorded))
+        recorded = [info for info in segments if info.number in noted]
+        self._arrived.update(info.number for info in recorded)
+        self.pushed += len(recorded)
+        self.pushed_bytes += sum(info.size_bytes for info in recorded)
+        return len(recorded)
 
     # ------------------------------------------------------------ eviction
 
@@ -432,13 +432,13 @@ class Tier:
         now_us = store.head(_PROBE).modified_us
         store.delete([_PROBE])
         with self._pushing:
-            there = {found.name: found for found in store.list(FOLDER)}
+            present = {found.name: found for found in store.list(FOLDER)}
             kept = self.kept()
             named = {object_name(each) for each in self._rows.all()} | {object_name(info) for info in self.live()}
-            doomed = strays({n: f.modified_us for n, f in there.items()}, named, now_us, grace_us)
-            doomed = [name for name in doomed if name not in kept]
+            stale = strays({n: f.modified_us for n, f in present.items()}, named, now_us, grace_us)
+            stale = [name for name in stale if name not in kept]
             if not dry_run:
                 self.check_mine()  # else another writer may have uploaded or named them since
-                store.delete(doomed, at_once=STRAYS_AT_ONCE)
-        gone = [there[name] for name in doomed] + self.clean_store(dry_run)
-        return Collected(tuple(each.name for each in gone), sum(each.size_bytes for each in gone), dry_run)
+                store.delete(stale, at_once=STRAYS_AT_ONCE)
+        deleted = [present[name] for name in stale] + self.clean_store(dry_run)
+        return Collected(tuple(each.name for each in deleted), sum(each.size_bytes for each in deleted), dry_run)

@@ -40,13 +40,13 @@ def to_evict(
     return sorted(evicted, key=lambda info: (info.max_timestamp, info.number))
 
 
-def strays(there: Mapping[str, int], named: Container[str], now_us: int, grace_us: int = GRACE_US) -> list[str]:
-    """Choose objects of segments that nothing names. there: when each was uploaded. All times are by the store's clock.
+def strays(present: Mapping[str, int], named: Container[str], now_us: int, grace_us: int = GRACE_US) -> list[str]:
+    """Choose objects of segments that nothing names. present: when each was uploaded. Times are by the store's clock.
 
     With a grace of 0 their age is ignored: the store may report one time in whole seconds and the other in µs.
     """
     return sorted(
         name
-        for name, put_us in there.items()
+        for name, put_us in present.items()
         if parse_name(name) is not None and name not in named and (not grace_us or now_us - put_us >= grace_us)
     )

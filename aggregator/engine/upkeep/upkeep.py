@@ -17,7 +17,7 @@ from aggregator.engine.seal.sealer import NOT_THE_DATA, Sealer
 from aggregator.engine.upkeep.ages import Ages
 from aggregator.engine.upkeep.erasure import Erasures
 from aggregator.engine.upkeep.removal import Removal, UnlessRemoved
-from aggregator.engine.upkeep.retention import Expired, Kept, Space, expired, over_limit
+from aggregator.engine.upkeep.retention import Expired, Retained, Space, expired, over_limit
 from aggregator.engine.upkeep.rewrite import FirstError, Rewriter, Stopped
 from aggregator.engine.upkeep.tier import Tier
 from aggregator.engine.upkeep.topics import Topics
@@ -75,7 +75,7 @@ class Upkeep:
         self._merging = FirstError()  # of the last round of merges
         self.ages = Ages(storage.state, storage.manifest, storage.clock)
         self.tier = Tier(storage, self.removal, self.ages)
-        self._told_waiting = False
+        self._warned_waiting = False
 
     def chores(self) -> tuple[Callable[[], None], ...]:
         """The functions that the scheduler calls regularly."""
@@ -110,13 +110,13 @@ class Upkeep:
         instead: with dry_run, use this policy instead of the topics' own. Raises ManifestFailedError, OSError.
         """
         with self._retaining:
-            doomed = self._doomed(topics, instead) if dry_run else self._retain(topics)
+            to_delete = self._to_delete(topics, instead) if dry_run else self._retain(topics)
             usage = self.usage()
-        return RetentionReport(tuple(self._removed(one) for one in doomed), usage.total, usage.waiting, dry_run)
+        return RetentionReport(tuple(self._removed(one) for one in to_delete), usage.total, usage.waiting, dry_run)
 
     def _retain(self, topics: Iterable[Topic] | None) -> list[Expired]:
         """Run one pass. Return what was removed."""
-        done = self._remove(self._doomed(topics))
+        done = self._remove(self._to_delete(topics))
         self.removal.sweep()
         self._tell_waiting()
         return done
@@ -125,36 +125,36 @@ class Upkeep:
         """Warn once when open scans keep so many files that limits are exceeded."""
         waiting = self._quota.waiting()
         limits = [(self._limits.max_bytes, waiting)]
-        for number, mine in self._quota.waiting_by_topic().items():
-            limits.append((self._state.topic_of(number).info.retention.bytes, mine))
+        for number, waiting_bytes in self._quota.waiting_by_topic().items():
+            limits.append((self._state.topic_of(number).info.retention.bytes, waiting_bytes))
         much = any(limit is not None and size > limit // WAITING_SHARE for limit, size in limits)
-        if much and not self._told_waiting:
+        if much and not self._warned_waiting:
             logger.warning(
                 "open scans keep %d bytes of removed segments: limits are exceeded until the scans end", waiting
             )
-        self._told_waiting = much
+        self._warned_waiting = much
 
-    def _doomed(self, topics: Iterable[Topic] | None, instead: Retention | None = None) -> list[Expired]:
+    def _to_delete(self, topics: Iterable[Topic] | None, instead: Retention | None = None) -> list[Expired]:
         now = self.ages.now()
-        doomed: list[Expired] = []
-        left: list[Kept] = []
+        to_delete: list[Expired] = []
+        remaining: list[Retained] = []
         quarantined = self._sealer.quarantine.batches()
         for topic in self._topics() if topics is None else topics:
             own_quarantined = [batch for batch in quarantined if self._state.partitions[batch.partition][0] is topic]
-            kept: list[Kept] = [*self._segments(topic), *own_quarantined]
-            mine = expired(kept, instead or topic.info.retention, now)
-            gone = {one.segment for one in mine}
-            left += [one for one in kept if one not in gone]
-            doomed += mine
+            kept: list[Retained] = [*self._segments(topic), *own_quarantined]
+            of_topic = expired(kept, instead or topic.info.retention, now)
+            chosen = {one.segment for one in of_topic}
+            remaining += [one for one in kept if one not in chosen]
+            to_delete += of_topic
         limited = self._limits.max_bytes is not None or self._limits.min_free_bytes is not None
         if topics is None and limited and not self.tier.has_store:  # which evicts files, and removes no events
-            doomed += self._over_all(left, sum(one.segment.size_bytes for one in doomed))
-        return doomed
+            to_delete += self._over_all(remaining, sum(one.segment.size_bytes for one in to_delete))
+        return to_delete
 
-    def _over_all(self, left: list[Kept], going_bytes: int) -> list[Expired]:
-        """The part of `left` that the catalog's limits no longer keep, once `going_bytes` are freed."""
+    def _over_all(self, remaining: list[Retained], freed_bytes: int) -> list[Expired]:
+        """The part of `remaining` that the catalog's limits no longer keep, once `freed_bytes` are freed."""
         limit = self._limits.max_bytes
-        live = [one for one in left if isinstance(one, SegmentInfo)]
+        live = [one for one in remaining if isinstance(one, SegmentInfo)]
         usage = self._usage(live)
         if limit is not None and usage.total - usage.waiting > limit:
             self._manifest.scrub()  # empty SQLite's own files before any event is removed
@@ -163,27 +163,27 @@ class Upkeep:
         if limit is not None:
             other -= max(0, usage.log - limit // LOG_SHARE)
         return over_limit(
-            left, Space(limit, other, self._limits.min_free_bytes, usage.free + usage.waiting + going_bytes)
+            remaining, Space(limit, other, self._limits.min_free_bytes, usage.free + usage.waiting + freed_bytes)
         )
 
-    def _remove(self, doomed: list[Expired]) -> list[Expired]:
+    def _remove(self, to_delete: list[Expired]) -> list[Expired]:
         """Retire these segments and batches, topic by topic. Return those that still existed."""
         done: list[Expired] = []
-        mine: dict[tuple[int, str], list[Expired]] = {}
-        for one in doomed:
+        by_reason: dict[tuple[int, str], list[Expired]] = {}
+        for one in to_delete:
             topic, _ = self._state.partitions[one.segment.partition]
-            mine.setdefault((topic.info.number, one.reason), []).append(one)
-        for (number, reason), some in mine.items():
+            by_reason.setdefault((topic.info.number, one.reason), []).append(one)
+        for (number, reason), some in by_reason.items():
             topic = self._state.topic_of(number)
             segments = [one.segment for one in some if isinstance(one.segment, SegmentInfo)]
             batches = [one.segment for one in some if isinstance(one.segment, QuarantinedBatch)]
-            there: set[Kept] = set(self.removal.retire(topic, segments, reason))
-            there.update(self._sealer.quarantine.remove(batches))
-            done += [one for one in some if one.segment in there]
+            deleted: set[Retained] = set(self.removal.retire(topic, segments, reason))
+            deleted.update(self._sealer.quarantine.remove(batches))
+            done += [one for one in some if one.segment in deleted]
             logger.info(
                 "retention by %s removed %d segments and quarantined batches of topic %r",
                 reason,
-                len(there),
+                len(deleted),
                 topic.info.name,
             )
         return done
@@ -242,9 +242,9 @@ class Upkeep:
                         break
             self.removal.sweep()
             errors.raise_first()
-        left = {_shown(topic, space) for topic in chosen for space in erased_spaces(topic.tombstones)}
+        remaining = {_shown(topic, space) for topic in chosen for space in erased_spaces(topic.tombstones)}
         return CompactionReport(
-            merged, made, written, self.erasures.rewritten - rewritten, tuple(erased), tuple(sorted(left, key=str))
+            merged, made, written, self.erasures.rewritten - rewritten, tuple(erased), tuple(sorted(remaining, key=str))
         )
 
     def _compact_by_itself(self) -> None:
