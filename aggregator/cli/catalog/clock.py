@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.shared.opened import catalog_argument, reading, writing
+from aggregator.cli.shared.open_catalog import catalog_argument, open_read_only, open_writable
 from esformat.cli.parts import (
     json_option,
     moment,
@@ -31,7 +31,7 @@ def clock(catalog: str, believe: bool, as_json: bool) -> int:
     A clock that jumps ahead would suddenly make every event old, so the catalog doubts it: retention by age waits until
     the clock and incoming events have agreed for a day, or until --believe. Exit status 1 if the clock is doubted.
     """
-    with writing(catalog) if believe else reading(catalog) as opened:
+    with open_writable(catalog) if believe else open_read_only(catalog) as opened:
         report = opened.believe_clock() if believe else opened.clock()
     if as_json:
         say_json(asdict(report))

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.shared.opened import catalog_argument, optional_topic, writing
+from aggregator.cli.shared.open_catalog import catalog_argument, open_writable, optional_topic
 from esformat.cli.parts import (
     count,
     json_option,
@@ -32,7 +32,7 @@ def compact(catalog: str, topic: str | None, as_json: bool) -> None:
 
     An open catalog does this in the background, a little at a time. Record indexes do not change.
     """
-    with progress("compacting"), writing(catalog) as opened:
+    with progress("compacting"), open_writable(catalog) as opened:
         report = opened.compact(topic)
     if as_json:
         say_json(asdict(report))

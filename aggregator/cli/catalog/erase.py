@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 import aggregator
-from aggregator.cli.shared.opened import catalog_argument, reading, topic_argument, writing
+from aggregator.cli.shared.open_catalog import catalog_argument, open_read_only, open_writable, topic_argument
 from esformat.cli.parts import (
     Hex,
     count,
@@ -47,7 +47,7 @@ def erase(
     if (space is None) == (space_hex is None):
         raise click.UsageError("give SPACE or --space-hex, one of them")
     key: str | bytes = space_hex if space is None else space  # type: ignore[assignment]
-    with reading(catalog) if dry_run else writing(catalog) as opened:
+    with open_read_only(catalog) if dry_run else open_writable(catalog) as opened:
         chosen = opened.topic(topic)
         if dry_run:
             found = chosen.scan(space=key).count()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import aggregator
-from aggregator.cli.shared.opened import catalog_argument
+from aggregator.cli.shared.open_catalog import catalog_argument
 from aggregator.storage.files.modes import parse_mode
 from esformat.cli.parts import count, json_option, say, say_json
 

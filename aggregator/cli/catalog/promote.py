@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import aggregator
-from aggregator.cli.shared.opened import catalog_argument
+from aggregator.cli.shared.open_catalog import catalog_argument
 from esformat.cli.parts import json_option, say, say_json, size
 
 _EXAMPLES = """\b

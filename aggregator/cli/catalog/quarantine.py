@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import aggregator
-from aggregator.cli.shared.opened import catalog_argument, reading, writing
+from aggregator.cli.shared.open_catalog import catalog_argument, open_read_only, open_writable
 from esformat import convert
 from esformat.cli.parts import (
     Group,
@@ -51,7 +51,7 @@ def quarantine() -> None:
 @json_option
 def list_(catalog: str, as_json: bool) -> None:
     """List the batches and files in the quarantine of CATALOG."""
-    with reading(catalog) as opened:
+    with open_read_only(catalog) as opened:
         entries = opened.quarantine.entries()
     if as_json:
         say_json([asdict(entry) for entry in entries])
@@ -88,7 +88,7 @@ def _row(entry: aggregator.Quarantined) -> tuple[str, ...]:
 @json_option
 def show(catalog: str, number: int, as_json: bool) -> None:
     """Show the batch NUMBER and its first events."""
-    with reading(catalog) as opened:
+    with open_read_only(catalog) as opened:
         entry = next((each for each in opened.quarantine.entries() if each.number == number), None)
         events = opened.quarantine.events(number).slice(0, SHOWN).to_pylist()
     assert entry is not None
@@ -112,7 +112,7 @@ def export(catalog: str, number: int, file: str, as_json: bool, force: bool) -> 
     format_ = "jsonl" if file == "-" else next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
     if format_ is None:
         raise click.UsageError(f"cannot tell a format from the name {file!r}: it must end with .arrow or .jsonl")
-    with reading(catalog) as opened:
+    with open_read_only(catalog) as opened:
         events = opened.quarantine.events(number)
     with opened_output(file, force=force) as sink:
         convert.write_batches(events.to_batches(), events.schema, format_, sink, warn)
@@ -129,7 +129,7 @@ def export(catalog: str, number: int, file: str, as_json: bool, force: bool) -> 
 def retry(catalog: str, numbers: tuple[int, ...], as_json: bool) -> None:
     """Append the events of batches again, for example after an upgrade. A refused batch stays in quarantine."""
     done: list[dict[str, Any]] = []
-    with writing(catalog) as opened, told(done, as_json):
+    with open_writable(catalog) as opened, told(done, as_json):
         for number in numbers:
             receipt = opened.quarantine.retry(number)
             first, last, events = (None, None, 0) if receipt is None else (receipt.first, receipt.last, len(receipt))
@@ -149,7 +149,7 @@ def retry(catalog: str, numbers: tuple[int, ...], as_json: bool) -> None:
 def drop(catalog: str, names: tuple[str, ...], as_json: bool) -> None:
     """Permanently delete batches, by number, and damaged files, by name."""
     done: list[dict[str, Any]] = []
-    with writing(catalog) as opened, told(done, as_json):
+    with open_writable(catalog) as opened, told(done, as_json):
         for name in names:
             opened.quarantine.drop(int(name) if name.isdecimal() else name)
             done.append({"name": name})

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 import aggregator
-from aggregator.cli.shared.opened import catalog_argument
+from aggregator.cli.shared.open_catalog import catalog_argument
 from esformat.cli.parts import (
     count,
     json_option,

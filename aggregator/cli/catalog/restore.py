@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 import aggregator
-from aggregator.cli.shared.opened import parsed_time
+from aggregator.cli.shared.open_catalog import parsed_time
 from esformat.cli.parts import count, json_option, progress, say, say_json, size, warn
 
 _EXAMPLES = """\b

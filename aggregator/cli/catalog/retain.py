@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.shared.opened import catalog_argument, optional_topic, reading, writing
+from aggregator.cli.shared.open_catalog import catalog_argument, open_read_only, open_writable, optional_topic
 from esformat.cli.parts import (
     count,
     json_option,
@@ -34,7 +34,7 @@ def retain(catalog: str, topic: str | None, dry_run: bool, as_json: bool) -> Non
 
     An open catalog does this in the background. `aggregator topics --alter` sets what a topic keeps.
     """
-    with reading(catalog) if dry_run else writing(catalog) as opened:
+    with open_read_only(catalog) if dry_run else open_writable(catalog) as opened:
         report = opened.retain(topic, dry_run=dry_run)
     if as_json:
         say_json({**asdict(report), "rows": report.rows, "size_bytes": report.size_bytes})

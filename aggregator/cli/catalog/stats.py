@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from aggregator.cli.shared.opened import asking, catalog_or_server, optional_topic
+from aggregator.cli.shared.open_catalog import catalog_or_server, open_any_read_only, optional_topic
 from esformat.cli.parts import (
     json_option,
     moment,
@@ -31,7 +31,7 @@ Examples:
 @json_option
 def stats(catalog: str, topic: str | None, as_json: bool) -> None:
     """Show the events, segments, bytes on disk and partitions of a catalog, or of one TOPIC."""
-    with asking(catalog) as opened:
+    with open_any_read_only(catalog) as opened:
         facts = opened.stats() if topic is None else opened.topic(topic).stats()
         for name in ("schema", "indexes", "keys") if topic is not None else ():
             facts.pop(name, None)  # a server returns these as well; `aggregator topics` shows them

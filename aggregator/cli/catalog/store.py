@@ -10,7 +10,13 @@ import click
 
 import aggregator
 from aggregator.cli.catalog.stats import shipped
-from aggregator.cli.shared.opened import catalog_argument, looking, policy, reading, writing
+from aggregator.cli.shared.open_catalog import (
+    catalog_argument,
+    open_read_only,
+    open_writable,
+    open_writable_if_possible,
+    policy,
+)
 from esformat.cli.parts import Group, Pair, count, json_option, length, moment, progress, say, say_json, size, warn
 
 _EXAMPLES = """\b
@@ -77,7 +83,7 @@ def set_(
 @json_option
 def status(catalog: str, as_json: bool) -> None:
     """Show the address of the store of CATALOG, and how much is stored there, not there yet, and only there."""
-    with reading(catalog) as opened:
+    with open_read_only(catalog) as opened:
         _tell(opened.store.status(), as_json)
 
 
@@ -86,7 +92,7 @@ def status(catalog: str, as_json: bool) -> None:
 @json_option
 def push(catalog: str, as_json: bool) -> None:
     """Upload every sealed segment of CATALOG that is not in its store yet."""
-    with progress("putting"), writing(catalog) as opened:
+    with progress("putting"), open_writable(catalog) as opened:
         waiting = opened.store.status()["waiting"]
         opened.store.push()
     if as_json:
@@ -106,7 +112,7 @@ def evict(catalog: str, topic: str | None, keep_local: Sequence[tuple[str, str]]
     The default limits are the catalog's own. Each object is read back and its checksum compared before the file is
     deleted.
     """
-    with progress("reading back"), writing(catalog) as opened:
+    with progress("reading back"), open_writable(catalog) as opened:
         gone = opened.store.evict(topic, keep_local=_kept(keep_local))
     _tell_names(gone, "evicted", as_json)
 
@@ -120,7 +126,7 @@ def fetch(catalog: str, topic: str | None, as_json: bool) -> None:
 
     The copies are deleted again unless they are within the limits of the catalog's --keep-local.
     """
-    with progress("fetching"), writing(catalog) as opened:
+    with progress("fetching"), open_writable(catalog) as opened:
         back = opened.store.fetch(topic)
     _tell_names(back, "fetched", as_json)
 
@@ -136,7 +142,7 @@ def verify(catalog: str, read: bool, as_json: bool) -> int:
     back: restore an earlier version of the object, if the store keeps versions, or delete the object and continue
     without it: `aggregator verify --accept-losses`.
     """
-    with progress("verifying"), looking(catalog) as opened:
+    with progress("verifying"), open_writable_if_possible(catalog) as opened:
         problems = opened.store.verify(read=read)
         arrived = opened.store.status()["arrived"]
     if as_json:
@@ -156,7 +162,7 @@ def verify(catalog: str, read: bool, as_json: bool) -> int:
 @json_option
 def gc(catalog: str, grace: str | None, dry_run: bool, as_json: bool) -> None:
     """Delete objects that CATALOG does not need, such as segments that a crash left behind."""
-    with writing(catalog) as opened:
+    with open_writable(catalog) as opened:
         found = opened.store.gc(grace=grace, dry_run=dry_run)
     if as_json:
         say_json(asdict(found))

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from aggregator.cli.shared.opened import (
+from aggregator.cli.shared.open_catalog import (
     AnyCatalog,
-    asking,
     catalog_or_server,
-    changing,
+    open_any_read_only,
+    open_any_writable,
     policy,
     policy_options,
 )
@@ -71,25 +71,25 @@ def topics(
     if alter is not None and not (roll or retention):
         raise click.UsageError("--alter needs --roll or --retention")
     if create is not None:
-        with changing(catalog) as opened:
+        with open_any_writable(catalog) as opened:
             opened.create_topic(
                 create, indexes=indexes, keys=keys or "text", roll=policy(roll), retention=policy(retention)
             )
             _done(opened, create, "made", as_json)
     elif alter is not None:
-        with changing(catalog) as opened:
+        with open_any_writable(catalog) as opened:
             opened.alter_topic(alter, roll=policy(roll), retention=policy(retention))
             _done(opened, alter, "altered", as_json)
     elif rename is not None:
-        with changing(catalog) as opened:
+        with open_any_writable(catalog) as opened:
             opened.rename_topic(*rename)
             _done(opened, rename[1], "renamed", as_json)
     elif delete is not None:
-        with changing(catalog) as opened:
+        with open_any_writable(catalog) as opened:
             opened.delete_topic(delete)
             say_json({"deleted": delete}) if as_json else say(f"{delete}: deleted")
     else:
-        with asking(catalog) as opened:
+        with open_any_read_only(catalog) as opened:
             _list(opened, as_json)
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.shared.opened import catalog_argument, looking, writing
+from aggregator.cli.shared.open_catalog import catalog_argument, open_writable, open_writable_if_possible
 from esformat.cli.parts import (
     count,
     json_option,
@@ -40,7 +40,7 @@ def verify(catalog: str, accept_losses: bool, forget: bool, as_json: bool) -> in
     and nothing is set aside.
     """
     changing = accept_losses or forget
-    with progress("verifying"), writing(catalog) if changing else looking(catalog) as opened:
+    with progress("verifying"), open_writable(catalog) if changing else open_writable_if_possible(catalog) as opened:
         problems = opened.verify()
         lost = opened.accept_losses() if accept_losses else []
         if forget:

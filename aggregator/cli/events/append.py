@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from aggregator.cli.shared.feeding import Fed, feed_files
-from aggregator.cli.shared.opened import catalog_or_server, changing, durability_option, topic_argument
+from aggregator.cli.shared.open_catalog import catalog_or_server, durability_option, open_any_writable, topic_argument
 from esformat import convert
 from esformat.cli.parts import (
     InputCommand,
@@ -73,7 +73,7 @@ def append(catalog: str, topic: str, inputs: tuple[str, ...], as_json: bool, **o
     """
     started = perf_counter()
     sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None)
-    with changing(catalog, options["durability"]) as opened:
+    with open_any_writable(catalog, options["durability"]) as opened:
         fed = feed_files(opened.topic(topic), sources, options)
     if not options["receipts"]:
         report(fed, perf_counter() - started, as_json)

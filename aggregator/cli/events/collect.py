@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from aggregator import collect as collecting
-from aggregator.cli.shared.opened import durability_option, state_file, writing
+from aggregator.cli.shared.open_catalog import durability_option, open_writable, state_file
 from esformat.cli.parts import (
     Pair,
     count,
@@ -174,7 +174,7 @@ def _sink(settings: collecting.Settings, durability: str, sleep: Any, patience: 
     place = settings.topic, settings.partition
     if "://" in settings.into:
         return collecting.ServerSink(settings.into, *place, settings.token, sleep, patience)
-    return collecting.CatalogSink(writing(settings.into, durability), *place, sleep, patience)
+    return collecting.CatalogSink(open_writable(settings.into, durability), *place, sleep, patience)
 
 
 def _now_us() -> int:

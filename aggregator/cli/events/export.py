@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.shared.feeding import showing
-from aggregator.cli.shared.opened import asking, catalog_or_server, topic_argument
+from aggregator.cli.shared.open_catalog import catalog_or_server, open_any_read_only, topic_argument
 from esformat import convert
 from esformat.cli.parts import (
     Filtered,
@@ -80,7 +80,7 @@ def export(
     chosen = format_ or next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
     if chosen is None:
         raise click.UsageError(f"cannot tell a format from the name {file!r}: give --format {'|'.join(_FORMATS)}")
-    with asking(catalog) as opened, progress("exporting", things=True) as show:
+    with open_any_read_only(catalog) as opened, progress("exporting", things=True) as show:
         exported = opened.topic(topic)
         asked = {name: question[name] for name in ("start", "end", "partition")}
         scan: Any = exported.scan(space=one_of(question, "space"), **asked)

@@ -15,7 +15,7 @@ import click
 from aggregator import lql
 from aggregator.cli.events.collect import ONCE_PATIENCE_S, ended_by_signals
 from aggregator.cli.shared.answers import shown_errors
-from aggregator.cli.shared.opened import asking, catalog_or_server, is_address, state_file
+from aggregator.cli.shared.open_catalog import catalog_or_server, is_address, open_any_read_only, state_file
 from esformat.cli.parts import Pair, count, json_option, say, say_json, warn
 
 _EXAMPLES = """\b
@@ -77,7 +77,7 @@ def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, as_
     from aggregator.lql.parse.tree import Select
 
     logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
-    with shown_errors(), asking(catalog) as opened:
+    with shown_errors(), open_any_read_only(catalog) as opened:
         parsed = lql.parse_statement(statement)
         template = lql.Template.compile(parsed.format) if isinstance(parsed, Select) and parsed.format else None
         sender = Sender(options["priority"], options["host"], options["app"])

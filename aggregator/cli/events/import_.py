@@ -11,7 +11,7 @@ import click
 import esformat
 from aggregator.cli.events.append import feeding_options, report
 from aggregator.cli.shared.feeding import Fed, NewTopic, feed, feed_files, showing
-from aggregator.cli.shared.opened import catalog_argument, topic_argument, writing
+from aggregator.cli.shared.open_catalog import catalog_argument, open_writable, topic_argument
 from esformat import convert
 from esformat.cli.parts import InputCommand, input_options, json_option, progress
 
@@ -57,7 +57,7 @@ def import_(
     started = perf_counter()
     sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None, segments=True)
     segments = [each for each in sources if convert.input_name(each).endswith(".esdb")]
-    with writing(catalog, options["durability"]) as opened:
+    with open_writable(catalog, options["durability"]) as opened:
         if segments and segments != sources:
             raise click.UsageError(".esdb files and others cannot be imported together: use two commands")
         chosen = _topic(opened, topic, segments, indexes, keys)

@@ -8,7 +8,7 @@ import click
 
 from aggregator import lql
 from aggregator.cli.shared.answers import FORMATS, run_statement, shown_errors, statement_format_option
-from aggregator.cli.shared.opened import catalog_or_server
+from aggregator.cli.shared.open_catalog import catalog_or_server
 from esformat.cli.parts import TABLES, chosen_format, opened_output, output_options
 
 _EXAMPLES = """\b

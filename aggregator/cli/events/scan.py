@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from aggregator.cli.shared.opened import asking, catalog_or_server, is_address, topic_argument
+from aggregator.cli.shared.open_catalog import catalog_or_server, is_address, open_any_read_only, topic_argument
 from esformat.cli.parts import (
     Filtered,
     chosen_format,
@@ -43,7 +43,7 @@ def scan(
     record_index and partition. Times without a zone are UTC.
     """
     chosen_format(format_, output)  # refused before the catalog is opened
-    with asking(catalog) as opened:
+    with open_any_read_only(catalog) as opened:
         asked: Any = opened.topic(topic)
         names = ("start", "end", "reverse", "columns", "partition")
         arguments = {name: question[name] for name in names}

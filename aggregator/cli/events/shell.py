@@ -17,7 +17,7 @@ from aggregator.cli.shared.answers import (
     statement_format_option,
     write_records,
 )
-from aggregator.cli.shared.opened import AnyCatalog, asking, catalog_or_server, state_folder
+from aggregator.cli.shared.open_catalog import AnyCatalog, catalog_or_server, open_any_read_only, state_folder
 from aggregator.cli.shared.statements import split
 from aggregator.lql.parse.completion import completions
 from esformat import EsdbError
@@ -48,7 +48,7 @@ def shell(catalog: str, format_: str | None) -> None:
 
     If standard input is not a terminal, the statements in it are run in order; the first that fails ends the command.
     """
-    with asking(catalog) as opened:
+    with open_any_read_only(catalog) as opened:
         made = Shell(catalog, opened, format_)
         if is_terminal(sys.stdin):
             made.interact()

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from aggregator.cli.shared.opened import asking, catalog_or_server
+from aggregator.cli.shared.open_catalog import catalog_or_server, open_any_read_only
 from esformat.cli.parts import ROWS, chosen_format, format_option, give_rows, interact, is_terminal, output_options
 
 _EXAMPLES = """\b
@@ -34,7 +34,7 @@ def sql(catalog: str, statement: str | None, format_: str | None, output: str, f
     catalog is a directory, statements can also read Parquet, CSV and JSON files, named in quotes.
     """
     chosen = chosen_format(format_, output)  # refused before the catalog is opened
-    with asking(catalog) as opened:
+    with open_any_read_only(catalog) as opened:
         asked: Any = opened
         if statement is None and is_terminal(sys.stdin):
             interact(asked.sql, "aggregator", format_, [*asked.topics(), "streams"])

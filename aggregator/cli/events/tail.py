@@ -17,7 +17,7 @@ from aggregator.cli.shared.answers import (
     statement_format_option,
     write_records,
 )
-from aggregator.cli.shared.opened import AnyCatalog, asking, catalog_or_server, topic_argument
+from aggregator.cli.shared.open_catalog import AnyCatalog, catalog_or_server, open_any_read_only, topic_argument
 from esformat import convert
 from esformat.cli.parts import Limit
 
@@ -62,7 +62,7 @@ def tail(catalog: str, topic: str, limit: int, follow: bool, partition: str | No
     LQL statement that begins with SELECT: this prints its last records and, with -f, new ones, including those of
     streams created later. --format needs a statement.
     """
-    with asking(catalog) as opened:
+    with open_any_read_only(catalog) as opened:
         if topic not in opened.topics() and topic.split(None, 1)[:1] and topic.split()[0].upper() == "SELECT":
             if partition is not None:
                 raise click.UsageError("--partition goes with a topic")

@@ -13,7 +13,7 @@ import click
 
 import aggregator
 from aggregator.cli.server.bench_url import WORKS, bench_url
-from aggregator.cli.shared.opened import durability_option, typed_options
+from aggregator.cli.shared.open_catalog import durability_option, typed_options
 from aggregator.client.load import BODIES, COMPRESSIONS, INTERFACES
 from esformat.cli.parts import (
     json_option,

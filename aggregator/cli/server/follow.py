@@ -8,7 +8,7 @@ from threading import Event
 import click
 
 from aggregator.cli.events.collect import ONCE_PATIENCE_S, ended_by_signals
-from aggregator.cli.shared.opened import access, is_address, server
+from aggregator.cli.shared.open_catalog import access, is_address, server
 from esformat.cli.parts import json_option, say, say_json, size
 
 _EXAMPLES = """\b

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from aggregator.cli.shared.opened import catalog_argument
+from aggregator.cli.shared.open_catalog import catalog_argument
 from aggregator.storage.files.modes import MANIFEST
 from esformat.cli.parts import (
     Group,

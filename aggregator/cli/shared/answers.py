@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import click
 
 from aggregator import forward, lql
-from aggregator.cli.shared.opened import AnyCatalog, asking, changing, is_address
+from aggregator.cli.shared.open_catalog import AnyCatalog, is_address, open_any_read_only, open_any_writable
 from esformat import convert
 from esformat.cli.parts import ROWS, TABLES, chosen_format, format_option, is_terminal, say
 
@@ -67,7 +67,7 @@ def run_statement(
     if catalog is not None and (is_address(place) or not changes(statement)):
         show(catalog, statement, text, format_, limit, sink)
         return
-    with changing(place) if changes(statement) else asking(place) as opened:
+    with open_any_writable(place) if changes(statement) else open_any_read_only(place) as opened:
         show(opened, statement, text, format_, limit, sink)
 
 

@@ -176,7 +176,10 @@ def feed_files(topic: AnyTopic | NewTopic, inputs: Sequence[convert.Input], opti
 
 def _surveyed(inputs: Sequence[convert.Input], roles: convert.Roles, options: dict[str, Any]) -> convert.Plan:
     """Read all rows to find the types of their columns."""
-    with progress("looking") as show, convert.Load(inputs, roles, input_options_of(options), progress=show) as load:
+    with (
+        progress("looking") as show,
+        convert.Load(inputs, roles, input_options_of(options), progress=show) as load,
+    ):
         return load.survey()
 
 

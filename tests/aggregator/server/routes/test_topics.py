@@ -6,7 +6,7 @@ import pytest
 
 import aggregator
 from aggregator import Retention
-from aggregator.cli.shared.opened import policy
+from aggregator.cli.shared.open_catalog import policy
 
 LINES = b'{"space": "ada", "timestamp": 5, "type": "page"}\n{"space": "bob", "timestamp": 6, "type": "page"}\n'
 

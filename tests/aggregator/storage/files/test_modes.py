@@ -15,7 +15,7 @@ from effort import share_of
 import aggregator
 import esformat
 from aggregator.cli import run
-from aggregator.cli.shared.opened import state_folder
+from aggregator.cli.shared.open_catalog import state_folder
 from aggregator.collect.progress import save
 from aggregator.server.control import tokens
 from aggregator.storage.files.modes import create_directory, create_file, directory_mode, parse_mode

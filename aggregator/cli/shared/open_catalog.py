@@ -45,7 +45,7 @@ def is_address(place: Any) -> bool:
 def catalog_or_server(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a command with the argument CATALOG, a directory or a server's address, and the access options.
 
-    `asking` and `changing` find the options in the context; the command does not receive them.
+    `open_any_read_only` and `open_any_writable` find the options in the context; the command does not receive them.
     """
     argument = click.argument("catalog", type=click.Path(readable=False), metavar="CATALOG|URL")
     return argument(_access_options(command))
@@ -107,40 +107,40 @@ def policy(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
     return limits or None
 
 
-def reading(path: str) -> aggregator.Catalog:
+def open_read_only(path: str) -> aggregator.Catalog:
     """Open a directory for reading. A process that writes to it is not disturbed."""
     _must_be(path)
     return aggregator.open(path, read_only=True)
 
 
-def writing(path: str, durability: str = DURABILITY) -> aggregator.Catalog:
+def open_writable(path: str, durability: str = DURABILITY) -> aggregator.Catalog:
     """Open a directory for writing. It must exist: only `init` creates a catalog."""
     _must_be(path, hint=f"`aggregator init {path}` makes one")
     return aggregator.open(path, durability=durability)
 
 
-def looking(path: str) -> aggregator.Catalog:
+def open_writable_if_possible(path: str) -> aggregator.Catalog:
     """Open a directory for writing, or for reading if another process writes to it or permissions forbid writing."""
     _must_be(path)
     try:
-        return writing(path)
+        return open_writable(path)
     except CatalogLockedError:
-        return reading(path)
+        return open_read_only(path)
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EACCES):
             raise
-        return reading(path)
+        return open_read_only(path)
 
 
-def asking(place: str) -> AnyCatalog:
+def open_any_read_only(place: str) -> AnyCatalog:
     """Open a directory for reading, or the server at an address. Raises click.UsageError if an option does not fit."""
-    return _server(place) if is_address(place) else reading(_without_access(place))
+    return _server(place) if is_address(place) else open_read_only(_without_access(place))
 
 
-def changing(place: str, durability: str = DURABILITY) -> AnyCatalog:
+def open_any_writable(place: str, durability: str = DURABILITY) -> AnyCatalog:
     """Open a directory for writing, or the server at an address. Raises click.UsageError if an option does not fit."""
     if not is_address(place):
-        return writing(_without_access(place), durability)
+        return open_writable(_without_access(place), durability)
     if durability != DURABILITY:
         raise click.UsageError("--durability is for a directory: a server has its own, see `aggregator serve --help`")
     return _server(place)
