@@ -64,7 +64,7 @@ def erase(
         say_json({**asdict(erasure), "traces": traces and {**asdict(traces), "gone": traces.gone}})
     else:
         say(f"{count(erasure.events, 'event')} erased")
-    status = 0 if traces is None else _tell(traces)
+    status = 0 if traces is None else _print_traces(traces)
     return status if erasure.events else _unknown(topic, key)
 
 
@@ -74,7 +74,7 @@ def _unknown(topic: str, space: str | bytes) -> int:
     return 1
 
 
-def _tell(traces: aggregator.Traces) -> int:
+def _print_traces(traces: aggregator.Traces) -> int:
     """Warn about traces that are left, and return the exit status."""
     if traces.manifest:
         warn(f"the manifest contains the bytes of the key {traces.manifest:,} times, perhaps as part of other keys")

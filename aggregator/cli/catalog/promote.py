@@ -25,8 +25,8 @@ def promote(catalog: str, as_json: bool) -> None:
     indexes of each partition are skipped, because the server may have assigned some since the follower last heard from
     it.
     """
-    told = aggregator.promote(catalog)
+    done = aggregator.promote(catalog)
     if as_json:
-        say_json(told)
+        say_json(done)
     else:
-        say(f"{catalog}: promoted at position {told['position']:,}, {size(told['lag_bytes'])} behind {told['url']}")
+        say(f"{catalog}: promoted at position {done['position']:,}, {size(done['lag_bytes'])} behind {done['url']}")

@@ -129,7 +129,7 @@ def export(catalog: str, number: int, file: str, as_json: bool, force: bool) -> 
 def retry(catalog: str, numbers: tuple[int, ...], as_json: bool) -> None:
     """Append the events of batches again, for example after an upgrade. A refused batch stays in quarantine."""
     done: list[dict[str, Any]] = []
-    with open_writable(catalog) as opened, told(done, as_json):
+    with open_writable(catalog) as opened, printed_at_end(done, as_json):
         for number in numbers:
             receipt = opened.quarantine.retry(number)
             first, last, events = (None, None, 0) if receipt is None else (receipt.first, receipt.last, len(receipt))
@@ -149,7 +149,7 @@ def retry(catalog: str, numbers: tuple[int, ...], as_json: bool) -> None:
 def drop(catalog: str, names: tuple[str, ...], as_json: bool) -> None:
     """Permanently delete batches, by number, and damaged files, by name."""
     done: list[dict[str, Any]] = []
-    with open_writable(catalog) as opened, told(done, as_json):
+    with open_writable(catalog) as opened, printed_at_end(done, as_json):
         for name in names:
             opened.quarantine.drop(int(name) if name.isdecimal() else name)
             done.append({"name": name})
@@ -158,7 +158,7 @@ def drop(catalog: str, names: tuple[str, ...], as_json: bool) -> None:
 
 
 @contextmanager
-def told(done: list[dict[str, Any]], as_json: bool) -> Iterator[None]:
+def printed_at_end(done: list[dict[str, Any]], as_json: bool) -> Iterator[None]:
     """Print the completed work as JSON, even if the rest fails."""
     try:
         yield

@@ -52,7 +52,7 @@ def stats(catalog: str, topic: str | None, as_json: bool) -> None:
     show_rows(names, rows, right=(2, 3, 4, 5, 6))
 
 
-def shipped(stored: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def store_rows(stored: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Rows for the lag of the store and for its problems, as far as this process knows them."""
     facts = stored["shipping"] or {}
     if "lag_bytes" in facts:
@@ -74,7 +74,7 @@ def _of_catalog(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "in the store", f"{stored['arrived']['segments']:,} segments, {size(stored['arrived']['bytes'])}"
         yield "only there", f"{stored['evicted']['segments']:,} segments, {size(stored['evicted']['bytes'])}"
         yield "not there yet", f"{stored['waiting']['segments']:,} segments, {size(stored['waiting']['bytes'])}"
-        yield from shipped(stored)
+        yield from store_rows(stored)
     if facts.get("follows") is not None:
         follows = facts["follows"]
         yield "follows", follows["url"]

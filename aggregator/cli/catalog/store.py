@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import aggregator
-from aggregator.cli.catalog.stats import shipped
+from aggregator.cli.catalog.stats import store_rows
 from aggregator.cli.shared.open_catalog import (
     catalog_argument,
     open_read_only,
@@ -75,7 +75,7 @@ def set_(
 ) -> None:
     """Give CATALOG a store, or change the limits of its local files and cache. Options left out change nothing."""
     with aggregator.open(catalog, store=store, keep_local=_kept(keep_local), store_cache=cache) as opened:
-        _tell(opened.store.status(), as_json)
+        _print_status(opened.store.status(), as_json)
 
 
 @store.command(epilog=_EXAMPLES)
@@ -84,7 +84,7 @@ def set_(
 def status(catalog: str, as_json: bool) -> None:
     """Show the address of the store of CATALOG, and how much is stored there, not there yet, and only there."""
     with open_read_only(catalog) as opened:
-        _tell(opened.store.status(), as_json)
+        _print_status(opened.store.status(), as_json)
 
 
 @store.command(epilog=_EXAMPLES)
@@ -114,7 +114,7 @@ def evict(catalog: str, topic: str | None, keep_local: Sequence[tuple[str, str]]
     """
     with progress("reading back"), open_writable(catalog) as opened:
         gone = opened.store.evict(topic, keep_local=_kept(keep_local))
-    _tell_names(gone, "evicted", as_json)
+    _print_names(gone, "evicted", as_json)
 
 
 @store.command(epilog=_EXAMPLES)
@@ -128,7 +128,7 @@ def fetch(catalog: str, topic: str | None, as_json: bool) -> None:
     """
     with progress("fetching"), open_writable(catalog) as opened:
         back = opened.store.fetch(topic)
-    _tell_names(back, "fetched", as_json)
+    _print_names(back, "fetched", as_json)
 
 
 @store.command(epilog=_EXAMPLES)
@@ -172,14 +172,14 @@ def gc(catalog: str, grace: str | None, dry_run: bool, as_json: bool) -> None:
     say(f"{count(len(found.names), 'object')} {'would go' if dry_run else 'gone'}, {size(found.size_bytes)}")
 
 
-def _tell_names(names: Sequence[str], what: str, as_json: bool) -> None:
+def _print_names(names: Sequence[str], what: str, as_json: bool) -> None:
     if as_json:
         say_json(list(names))
     else:
         say(f"{count(len(names), 'segment')} {what}")
 
 
-def _tell(facts: dict[str, Any], as_json: bool) -> None:
+def _print_status(facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
         say_json(facts)
         return
@@ -200,5 +200,5 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for of, own in [("", kept), *((f" of {name}", own) for name, own in kept["topics"].items())]:
         yield f"stays on the disk{of}, bytes", "all" if own["bytes"] is None else size(own["bytes"])
         yield f"stays on the disk{of}, age", "any" if own["age_us"] is None else length(own["age_us"])
-    yield from shipped(facts)
+    yield from store_rows(facts)
     yield "cache", f"{size(cache['bytes'])} of {size(cache['limit'])}"

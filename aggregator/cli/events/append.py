@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from aggregator.cli.shared.feeding import Fed, feed_files
+from aggregator.cli.shared.appending import AppendSummary, append_files
 from aggregator.cli.shared.open_catalog import catalog_or_server, durability_option, open_any_writable, topic_argument
 from esformat import convert
 from esformat.cli.parts import (
@@ -74,21 +74,21 @@ def append(catalog: str, topic: str, inputs: tuple[str, ...], as_json: bool, **o
     started = perf_counter()
     sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None)
     with open_any_writable(catalog, options["durability"]) as opened:
-        fed = feed_files(opened.topic(topic), sources, options)
+        summary = append_files(opened.topic(topic), sources, options)
     if not options["receipts"]:
-        report(fed, perf_counter() - started, as_json)
+        report(summary, perf_counter() - started, as_json)
 
 
-def report(fed: Fed, seconds: float, as_json: bool) -> None:
+def report(summary: AppendSummary, seconds: float, as_json: bool) -> None:
     """Print a summary of what was appended."""
     if as_json:
-        say_json({**asdict(fed), "seconds": round(seconds, 6)})
+        say_json({**asdict(summary), "seconds": round(seconds, 6)})
         return
-    span = "" if fed.first is None else f", record indexes {fed.first:,} to {fed.last:,}"
-    say(f"{fed.topic}: {count(fed.events, 'event')} in {seconds:.1f} s{span} of partition {fed.partition}")
-    if fed.duplicates:
-        say(f"{fed.duplicates:,} of {fed.batches:,} batches were there already")
-    if fed.bad_rows:
-        say(f"{count(fed.bad_rows, 'bad row')} left out")
-    for assumption in fed.assumptions:
+    span = "" if summary.first is None else f", record indexes {summary.first:,} to {summary.last:,}"
+    say(f"{summary.topic}: {count(summary.events, 'event')} in {seconds:.1f} s{span} of partition {summary.partition}")
+    if summary.duplicates:
+        say(f"{summary.duplicates:,} of {summary.batches:,} batches were there already")
+    if summary.bad_rows:
+        say(f"{count(summary.bad_rows, 'bad row')} left out")
+    for assumption in summary.assumptions:
         say(assumption)

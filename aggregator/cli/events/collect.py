@@ -203,8 +203,8 @@ def _report(counts: collecting.Counts, as_json: bool) -> None:
     if as_json:
         say_json(asdict(counts))
         return
-    told = [count(counts.lines, "line")]
-    told += [
+    counted = [count(counts.lines, "line")]
+    counted += [
         f"{number:,} {what}"
         for number, what in (
             (counts.cut, "too long and cut"),
@@ -214,4 +214,4 @@ def _report(counts: collecting.Counts, as_json: bool) -> None:
         )
         if number
     ]
-    say(", ".join(told))
+    say(", ".join(counted))

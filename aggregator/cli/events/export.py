@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.shared.feeding import showing
+from aggregator.cli.shared.appending import with_progress
 from aggregator.cli.shared.open_catalog import catalog_or_server, open_any_read_only, topic_argument
 from esformat import convert
 from esformat.cli.parts import (
@@ -89,7 +89,7 @@ def export(
         if question["where"]:
             scan = Filtered(scan, question["where"], None, None)
 
-        batches = showing(scan.batches(), show, total)
+        batches = with_progress(scan.batches(), show, total)
         if chosen == "esdb":
             with finished_file(file) as made_at:
                 events = write_segment(batches, schema, exported.indexes, exported.keys, made_at, force=force)

@@ -91,8 +91,8 @@ def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, as_
         made = Forwarder(opened, statement, destination, notes, once=once, patience_s=patience_s)
         with ended_by_signals(Event(), made.stop):
             made.run()
-    tell = warn if to in ("stdout", "-") else say
+    output = warn if to in ("stdout", "-") else say
     if as_json:
-        say_json({"to": to, "sent": made.sent}, tell)
-    elif tell is say:
+        say_json({"to": to, "sent": made.sent}, output)
+    elif output is say:
         say(f"{count(made.sent, 'record')} sent")

@@ -10,7 +10,7 @@ import click
 
 import esformat
 from aggregator.cli.events.append import feeding_options, report
-from aggregator.cli.shared.feeding import Fed, NewTopic, feed, feed_files, showing
+from aggregator.cli.shared.appending import AppendSummary, NewTopic, append_batches, append_files, with_progress
 from aggregator.cli.shared.open_catalog import catalog_argument, open_writable, topic_argument
 from esformat import convert
 from esformat.cli.parts import InputCommand, input_options, json_option, progress
@@ -62,11 +62,11 @@ def import_(
             raise click.UsageError(".esdb files and others cannot be imported together: use two commands")
         chosen = _topic(opened, topic, segments, indexes, keys)
         if isinstance(chosen, NewTopic) or not segments:
-            fed = feed_files(chosen, sources, options)
+            summary = append_files(chosen, sources, options)
         else:
-            fed = _feed_segments(chosen, segments, options)
+            summary = _append_segments(chosen, segments, options)
     if not options["receipts"]:
-        report(fed, perf_counter() - started, as_json)
+        report(summary, perf_counter() - started, as_json)
 
 
 def _topic(
@@ -96,14 +96,14 @@ def _payload(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
 
 
-def _feed_segments(topic: Topic, paths: Sequence[convert.Input], options: dict[str, Any]) -> Fed:
+def _append_segments(topic: Topic, paths: Sequence[convert.Input], options: dict[str, Any]) -> AppendSummary:
     def batches() -> Iterator[pa.RecordBatch]:
         for path in paths:
             with esformat.open(path) as segment:
-                yield from showing(segment.scan().batches(), show, segment.num_events)
+                yield from with_progress(segment.scan().batches(), show, segment.num_events)
 
     with progress("importing", things=True) as show:
-        return feed(
+        return append_batches(
             topic,
             batches(),
             options["partition"],

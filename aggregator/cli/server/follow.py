@@ -47,8 +47,8 @@ def follow(url: str, directory: str, once: bool, as_json: bool) -> None:
             follower.wait_until_caught_up(ONCE_PATIENCE_S)
         else:
             follower.wait()
-        told = follower.lag
+        lag = follower.lag
     if as_json:
-        say_json(told)
+        say_json(lag)
     else:
-        say(f"{directory}: at position {told['position']:,} of the log, {size(told['lag_bytes'])} behind")
+        say(f"{directory}: at position {lag['position']:,} of the log, {size(lag['lag_bytes'])} behind")

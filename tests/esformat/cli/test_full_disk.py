@@ -13,7 +13,7 @@ import pytest
 import aggregator
 import esformat
 from aggregator.cli import run as run_aggregator
-from aggregator.cli.shared import feeding
+from aggregator.cli.shared import appending
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_python_says_which_file(small, large):
 
 def test_an_import_that_does_not_fit(small, large, monkeypatch, capfd):
     """An import that runs out of space says where, and keeps the events that it reports as kept."""
-    monkeypatch.setattr(feeding, "DISK_PATIENCE_S", 0.0)
+    monkeypatch.setattr(appending, "DISK_PATIENCE_S", 0.0)
     data = small / "data"
     assert run_aggregator(["init", str(data)]) == 0
     capfd.readouterr()

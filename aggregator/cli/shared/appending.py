@@ -28,7 +28,7 @@ _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
 
 
 @dataclass(slots=True)
-class Fed:
+class AppendSummary:
     """Summary of what was appended. first, last: record indexes, None if nothing was appended."""
 
     topic: str
@@ -57,50 +57,50 @@ class Fed:
         self.last = receipt.last if self.last is None else max(self.last, receipt.last)
 
 
-def feed(
+def append_batches(
     topic: AnyTopic,
     batches: Iterable[pa.RecordBatch],
     partition: str,
     *,
     batch_rows: int,
     producer: str | None = None,
-    fed: Fed | None = None,
+    summary: AppendSummary | None = None,
     receipts: bool = False,
-) -> Fed:
+) -> AppendSummary:
     """Append `batches`, cut to `batch_rows`, in order; each is acknowledged before the next is sent.
 
     producer: the batches are its sequences 0, 1, 2 …, so that batches stored before are not stored again. Batches too
     old for the catalog to remember are skipped, provided that the next one it remembers is the same.
     receipts: print each as soon as it arrives.
     """
-    fed = fed or Fed(topic.name, partition)
+    summary = summary or AppendSummary(topic.name, partition)
     forgotten: aggregator.SequenceForgottenError | None = None
     try:
         for batch in _cut(batches, batch_rows):
-            key = {} if producer is None else {"producer": producer, "sequence": fed.batches}
+            key = {} if producer is None else {"producer": producer, "sequence": summary.batches}
             try:
-                receipt = _patiently(lambda batch=batch, key=key: topic.append(batch, partition, **key), fed)  # type: ignore[misc]
+                receipt = _append_patiently(lambda batch=batch, key=key: topic.append(batch, partition, **key), summary)  # type: ignore[misc]
             except aggregator.SequenceForgottenError as error:
                 forgotten = error
-                fed.take_forgotten(batch.num_rows)
+                summary.take_forgotten(batch.num_rows)
                 continue
             forgotten = None
-            fed.take(receipt)
+            summary.take(receipt)
             if receipts:
                 say(json.dumps(asdict(receipt), ensure_ascii=False))
         if forgotten is not None:  # nothing shows that the stored events are these
             raise forgotten
     except BaseException:
-        if fed.first is not None:
+        if summary.first is not None:
             warn(
-                f"{fed.topic} keeps {count(fed.events, 'event')} appended before the error: "
-                f"record indexes {fed.first:,} to {fed.last:,} of partition {fed.partition}"
+                f"{summary.topic} keeps {count(summary.events, 'event')} appended before the error: "
+                f"record indexes {summary.first:,} to {summary.last:,} of partition {summary.partition}"
             )
         raise
-    return fed
+    return summary
 
 
-def _patiently(append: Callable[[], aggregator.Receipt], fed: Fed) -> aggregator.Receipt:
+def _append_patiently(append: Callable[[], aggregator.Receipt], summary: AppendSummary) -> aggregator.Receipt:
     began = monotonic()
     while True:
         try:
@@ -108,7 +108,7 @@ def _patiently(append: Callable[[], aggregator.Receipt], fed: Fed) -> aggregator
         except aggregator.OverloadedError as error:
             if isinstance(error, aggregator.DiskFullError) and monotonic() - began >= DISK_PATIENCE_S:
                 raise
-            fed.overloads += 1
+            summary.overloads += 1
             sleep(error.retry_after_s)
 
 
@@ -128,7 +128,7 @@ class NewTopic:
     keys: str
 
     @contextmanager
-    def made(self) -> Iterator[aggregator.Topic]:
+    def created(self) -> Iterator[aggregator.Topic]:
         """Create the topic for the body of a `with`; delete it again if that fails before any event is stored."""
         topic = self.catalog.create_topic(self.name, indexes=self.indexes, keys=self.keys)
         try:
@@ -142,10 +142,10 @@ class NewTopic:
             raise
 
 
-def feed_files(topic: AnyTopic | NewTopic, inputs: Sequence[convert.Input], options: dict[str, Any]) -> Fed:
+def append_files(topic: AnyTopic | NewTopic, inputs: Sequence[convert.Input], options: dict[str, Any]) -> AppendSummary:
     """Append the events of files, or of "-", according to a command's options."""
     roles = _roles(topic, options)
-    fed = Fed(topic.name, options["partition"])
+    summary = AppendSummary(topic.name, options["partition"])
     with ExitStack() as opened:
         plan = None
         if not any(map(convert.is_pipe, inputs)):  # a pipe is appended as it arrives
@@ -159,19 +159,19 @@ def feed_files(topic: AnyTopic | NewTopic, inputs: Sequence[convert.Input], opti
         batches = iter(load.batches(plan))
         if isinstance(topic, NewTopic):
             first = next(batches, None)
-            topic = opened.enter_context(topic.made())
+            topic = opened.enter_context(topic.created())
             batches = chain([] if first is None else [first], batches)
-        feed(
+        append_batches(
             topic,
             batches,
             options["partition"],
             batch_rows=options["batch_rows"],
             producer=options["producer"],
-            fed=fed,
+            summary=summary,
             receipts=options["receipts"],
         )
-        fed.bad_rows, fed.assumptions = bad_rows.count, tuple(load.assumptions())
-    return fed
+        summary.bad_rows, summary.assumptions = bad_rows.count, tuple(load.assumptions())
+    return summary
 
 
 def _surveyed(inputs: Sequence[convert.Input], roles: convert.Roles, options: dict[str, Any]) -> convert.Plan:
@@ -195,7 +195,7 @@ def _roles(topic: AnyTopic | NewTopic, options: dict[str, Any]) -> convert.Roles
     return replace(roles, known=known, null_data=null_data)
 
 
-def showing(
+def with_progress(
     batches: Iterable[pa.RecordBatch], show: Callable[[int, int], None] | None, total: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches, and report the number of their events to `show`, the callback of `progress`."""
