@@ -14,23 +14,23 @@ from time import monotonic, sleep
 
 import pyarrow as pa
 
-from aggregator.collect.events import Counts, Maker
+from aggregator.collect.events import Counts, EventBuilder
 from aggregator.collect.files import (
     SAMPLE_BYTES,
+    FileSlice,
     Found,
-    Handles,
     Key,
-    Stretch,
+    OpenFiles,
     Tracked,
     is_compressed,
-    recognise,
+    match_files,
     renamed_to,
     why_unreadable,
 )
 from aggregator.collect.globs import paths_of
 from aggregator.collect.lines import measure
-from aggregator.collect.owners import Owners, tell_of_others
-from aggregator.collect.progress import Batch, Notes, Part, Progress
+from aggregator.collect.owners import Owners, warn_of_other_collectors
+from aggregator.collect.progress import Batch, Part, Progress, ProgressFile
 from aggregator.collect.settings import Files, Settings
 from aggregator.collect.sinks import Sink, StoppedError, TooLargeError
 from aggregator.errors import AggregatorError, SequenceConflictError
@@ -53,12 +53,17 @@ _LOG = logging.getLogger(__name__)
 class Collector:
     """Follows files: `run` until `stop` is called, for example from a signal handler. Not thread-safe."""
 
-    def __init__(self, settings: Settings, sink: Sink, notes: Path, clock: Callable[[], int]) -> None:
-        """notes: the progress file, which several collectors may share. Raises AggregatorError, OSError."""
-        self._settings, self._sink, self._notes, self._clock = settings, sink, Notes(notes), clock
-        self._progress: Progress = self._notes.load()
-        self._handles = Handles()
-        self._makers = {files.name: Maker(files) for files in settings.files}
+    def __init__(self, settings: Settings, sink: Sink, progress_file: Path, clock: Callable[[], int]) -> None:
+        """progress_file: the progress file, which several collectors may share. Raises AggregatorError, OSError."""
+        self._settings, self._sink, self._progress_file, self._clock = (
+            settings,
+            sink,
+            ProgressFile(progress_file),
+            clock,
+        )
+        self._progress: Progress = self._progress_file.load()
+        self._open_files = OpenFiles()
+        self._event_builders = {files.name: EventBuilder(files) for files in settings.files}
         self._groups = {files.name: files for files in settings.files}
         self._present: dict[Place, Tracked] = {}
         self._beyond: set[Place] = set()  # files that the globs no longer match
@@ -66,7 +71,7 @@ class Collector:
         self._held: dict[Key, float] = {}
         self._broken: set[Key] = set()
         self._unread: set[str] = set()
-        self._told: set[tuple[str, str]] = set()  # pairs of groups that match the same file
+        self._warned: set[tuple[str, str]] = set()  # pairs of groups that match the same file
         self._looked, self._first_look = float("-inf"), True
         self._most_bytes = settings.batch_bytes  # limit of a batch, lowered after refusals
         self._changed = False
@@ -111,18 +116,18 @@ class Collector:
             if self._changed:
                 with self._turn():
                     self._save()
-        self._handles.close()
-        self._notes.close()
+        self._open_files.close()
+        self._progress_file.close()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Hold the progress file exclusively until the block ends; reload it if another process changed it."""
-        with self._notes.turn(self._sleep) as is_changed:
+        with self._progress_file.exclusive(self._sleep) as is_changed:
             if is_changed:
-                self._progress, self._changed, self._looked = self._notes.load(), False, float("-inf")
+                self._progress, self._changed, self._looked = self._progress_file.load(), False, float("-inf")
                 self._finish_pending()
             yield
-            if self._changed and self._notes.is_awaited():
+            if self._changed and self._progress_file.is_contended():
                 self._save()
 
     def step(self, *, complete: bool = False) -> bool:
@@ -164,7 +169,7 @@ class Collector:
 
         Raises AggregatorError if it is an older copy of the recorded catalog.
         """
-        found, progress = self._sink.standing(), self._progress
+        found, progress = self._sink.catalog_end(), self._progress
         if found is None:
             return
         catalog, end = found
@@ -175,7 +180,7 @@ class Collector:
             raise AggregatorError(
                 f"the catalog's records end at {end:,}, and those that were collected at {progress.end:,}: it is an "
                 "older copy of itself",
-                path=str(self._notes.path),
+                path=str(self._progress_file.path),
                 hint="restore the newer one, or remove this file to collect everything into it again",
             )
         if self._progress.catalog != catalog:
@@ -202,7 +207,7 @@ class Collector:
             self._most_bytes = min(more, self._settings.batch_bytes)
             self._progress.end = self._progress.end if end is None else max(end, self._progress.end)
             if not self._progress.catalog:  # the topic did not exist before
-                self._progress.catalog, _ = self._sink.standing() or ("", 0)
+                self._progress.catalog, _ = self._sink.catalog_end() or ("", 0)
         self._progress.take(batch)
         for part in batch.parts:
             self._present[part.tracked.group, part.tracked.key] = part.after
@@ -230,7 +235,7 @@ class Collector:
     def _save(self) -> None:
         if not self._first_look:
             self._progress.forget(self._present)
-        self._notes.save(self._progress)
+        self._progress_file.save(self._progress)
         self._changed = False
 
     def _finish_pending(self) -> None:
@@ -241,7 +246,7 @@ class Collector:
         tables, counts, is_stored = [], Counts(), True
         for part in batch.parts:
             data = self._again(part)
-            if data is not None and part.tracked.group in self._makers:
+            if data is not None and part.tracked.group in self._event_builders:
                 table, own = self._events(part, data, batch.now_us)
                 tables.append(table)
                 counts.add(own)
@@ -268,11 +273,11 @@ class Collector:
         paths += sorted(str(one) for one in around.parent.glob(f"{glob.escape(around.name)}*"))
         paths += sorted(str(one) for one in around.parent.glob("*"))
         for path in dict.fromkeys(paths):
-            found = self._handles.look(path)
+            found = self._open_files.find(path)
             if found is None or not tracked.head.begins(found.start):
                 continue
             try:
-                data = self._handles.read(replace(tracked, path=path, key=found.key), part.length).data
+                data = self._open_files.read(replace(tracked, path=path, key=found.key), part.length).data
             except (OSError, EOFError, zlib.error):
                 continue
             if len(data) == part.length:
@@ -281,7 +286,7 @@ class Collector:
 
     def _events(self, part: Part, data: bytes, now_us: int) -> tuple[pa.Table, Counts]:
         tracked = part.tracked
-        return self._makers[tracked.group].events(data, tracked.name, skipping=tracked.skipping, now_us=now_us)
+        return self._event_builders[tracked.group].events(data, tracked.name, skipping=tracked.skipping, now_us=now_us)
 
     # ------------------------------------------------------------ looking
 
@@ -291,7 +296,7 @@ class Collector:
         present: dict[Place, Tracked] = {}
         held: dict[Key, float] = {}
         self._beyond = set()
-        owners = Owners(self._settings.files, progress.files, self._told)
+        owners = Owners(self._settings.files, progress.files, self._warned)
         fresh: list[Found] = []
         for files in self._settings.files:
             found = owners.own(files, self._found(files))
@@ -304,30 +309,30 @@ class Collector:
                 moved = self._moved(tracked)
                 if moved is not None:
                     found[tracked.key] = moved
-                elif self._handles.is_open(tracked.key):
+                elif self._open_files.is_open(tracked.key):
                     present[place] = tracked
             waited = {key for key, since in self._held.items() if now - since >= TWIN_S}
             gone = [tracked for tracked in progress.gone if _belongs(tracked, files, found)]
-            recognised = recognise(
-                found.values(), known, gone, self._clock(), files.name, waited, self._handles.continues
+            matched = match_files(
+                found.values(), known, gone, self._clock(), files.name, waited, self._open_files.continues
             )
-            for key in recognised.held:
+            for key in matched.held:
                 held[key] = self._held.get(key, now)
-            progress.gone += recognised.gone
-            for tracked in recognised.files:
+            progress.gone += matched.gone
+            for tracked in matched.files:
                 new = (files.name, tracked.key) not in progress.files
                 if new:
                     fresh.append(found[tracked.key])
                 if new and found[tracked.key].new and files.begin == "end" and not tracked.compressed:
                     tracked = self._at_end(tracked)
                 present[files.name, tracked.key] = tracked
-        tell_of_others(fresh, self._notes, progress.catalog)
+        warn_of_other_collectors(fresh, self._progress_file, progress.catalog)
         for place, tracked in present.items():
             before = progress.files.get(place)
             self._changed |= before is None or (before.head, before.path) != (tracked.head, tracked.path)
             progress.files[place] = tracked
         for _, key in self._present.keys() - present.keys():
-            self._handles.forget(key)
+            self._open_files.forget(key)
         self._present, self._held, self._first_look, self._looked = present, held, False, now
         asked = {(files.name, os.path.abspath(pattern)) for files in self._settings.files for pattern in files.path}  # noqa: PTH100 - symbolic links stay
         self._changed |= not asked <= progress.globs
@@ -346,12 +351,12 @@ class Collector:
         known = {pattern for group, pattern in self._progress.globs if group == files.name}
         found: dict[Key, Found] = {}
         for path, pattern in self._paths(files):
-            one = self._handles.look(path, self._tell_unread)
+            one = self._open_files.find(path, self._warn_unreadable)
             if one is not None:
                 found[one.key] = replace(one, new=os.path.abspath(pattern) not in known)  # noqa: PTH100 - as above
         return found
 
-    def _tell_unread(self, path: str, why: str) -> None:
+    def _warn_unreadable(self, path: str, why: str) -> None:
         """Warn once about a file that cannot be read; each search tries it again."""
         if path not in self._unread:
             self._unread.add(path)
@@ -361,7 +366,7 @@ class Collector:
     def _moved(self, tracked: Tracked) -> Found | None:
         """Find a file that was renamed beyond the globs; None if it is gone."""
         path = renamed_to(tracked)
-        found = None if path is None or is_compressed(path) != tracked.compressed else self._handles.look(path)
+        found = None if path is None or is_compressed(path) != tracked.compressed else self._open_files.find(path)
         return found if found is not None and found.key == tracked.key else None
 
     def _paths(self, files: Files) -> Iterator[tuple[str, str]]:
@@ -398,7 +403,7 @@ class Collector:
             data = found.data
             if tracked.offset == 0 and self._is_no_text(tracked, data):
                 continue
-            waited_s = self._standing_s(place, tracked.offset + len(data), now)
+            waited_s = self._seconds_unchanged(place, tracked.offset + len(data), now)
             if not data:
                 if tracked.compressed or (place in self._beyond and waited_s >= GONE_S):
                     self._finish(place, tracked)
@@ -426,15 +431,15 @@ class Collector:
             _LOG.warning("%s is not collected: %s", tracked.path, why)
         return why is not None
 
-    def _standing_s(self, place: Place, end: int, now: float) -> float:
+    def _seconds_unchanged(self, place: Place, end: int, now: float) -> float:
         """Seconds since the end of a file last changed."""
         before, since = self._ends.get(place, (-1, now))
         self._ends[place] = (end, since if before == end else now)
         return now - self._ends[place][1]
 
-    def _read(self, tracked: Tracked, length: int) -> Stretch | None:
+    def _read(self, tracked: Tracked, length: int) -> FileSlice | None:
         try:
-            return self._handles.read(tracked, length)
+            return self._open_files.read(tracked, length)
         except FileNotFoundError:  # renamed, or rewritten: search again
             self._looked = float("-inf")
         except (OSError, EOFError, zlib.error) as error:
@@ -447,7 +452,7 @@ class Collector:
     def _finish(self, place: Place, tracked: Tracked) -> None:
         """Mark a file as read to its final end, and close it."""
         self._present[place] = self._progress.files[place] = replace(tracked, done=True)
-        self._handles.forget(tracked.key)
+        self._open_files.forget(tracked.key)
         self._ends.pop(place, None)
         self._changed = True
 

@@ -52,7 +52,7 @@ class Counts:
         self.unmatched += other.unmatched
 
 
-class Maker:
+class EventBuilder:
     """Converts bytes of a group of files to events. The same bytes and time always give the same events."""
 
     def __init__(self, files: Files) -> None:

@@ -126,7 +126,7 @@ def why_unreadable(path: str, start: bytes) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Recognised:
+class MatchedFiles:
     """Found files as known ones. held: files held back because they may be copies that rotation is making. gone: the
     former contents of files that now have others.
     """
@@ -139,7 +139,7 @@ class Recognised:
 Continues = Callable[[Found, Tracked], bool | None]
 
 
-def recognise(
+def match_files(
     found: Iterable[Found],
     known: Iterable[Tracked],
     gone: Iterable[Tracked],
@@ -147,14 +147,14 @@ def recognise(
     group: str,
     waited: Container[Key],
     continues: Continues,
-) -> Recognised:
+) -> MatchedFiles:
     """Match each found file with a known one, to continue where that was read, or start it as a new one.
 
     A file that was truncated, or has other contents now, is a new file. Its old contents may be in a copy, now or
     later, which continues at the offset of the original; so does a compressed copy. A copy of a file that still has the
     same contents is held back, because that file is about to be truncated; so is a copy of a new file, if the names
     show that it is one. A file in `waited` was held back long enough and is treated as independent.
-    continues: `Handles.continues`.
+    continues: `OpenFiles.continues`.
     """
     files = list(found)
     by_key = {one.key: one for one in known}
@@ -165,12 +165,12 @@ def recognise(
             same[file.key] = one.seen(file, now_us)
     replaced = [by_key[file.key] for file in files if file.key in by_key and file.key not in same]
     lost = [*(one for one in by_key.values() if one.key not in same), *gone]
-    recognised: list[Tracked] = []
+    matched: list[Tracked] = []
     held: list[Key] = []
     new: dict[str, Tracked] = {}
     for file in files:
         if file.key in same:
-            recognised.append(same[file.key])
+            matched.append(same[file.key])
             continue
         origin = _origin(file, lost, continues)
         own = file.key in waited and not is_compressed(file.path)
@@ -182,9 +182,9 @@ def recognise(
         made = Tracked(group, file.name, file.path, file.key, head, seen_us=now_us, stamp=file.stamp)
         if origin is not None:
             made = replace(made, name=origin.name, offset=origin.offset, last=origin.last, skipping=origin.skipping)
-        recognised.append(made)
+        matched.append(made)
         new[file.path] = made
-    return Recognised(recognised, held, replaced)
+    return MatchedFiles(matched, held, replaced)
 
 
 def _origin(file: Found, lost: Iterable[Tracked], continues: Continues) -> Tracked | None:
@@ -224,7 +224,7 @@ def _named_before(file: Found, new: Mapping[str, Tracked]) -> list[Tracked]:
 
 
 def _continues(found: Found, tracked: Tracked) -> bool | None:
-    """The answer of `Handles.continues` for two files with the same start, from reading the bytes before the offset."""
+    """`OpenFiles.continues` for two files with the same start, from reading the bytes before the offset."""
     try:
         with Path(found.path).open("rb") as file:
             contents = gzip.GzipFile(fileobj=file) if is_compressed(found.path) else file
@@ -235,7 +235,7 @@ def _continues(found: Found, tracked: Tracked) -> bool | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class FileSlice:
     """Bytes read from a file. head: its first bytes as they are now. before: the bytes before `data`, if known."""
 
     head: Sample
@@ -248,16 +248,16 @@ class Stretch:
         return Sample.of((bytes_before + self.data[max(0, length - SAMPLE_BYTES) : length])[-SAMPLE_BYTES:])
 
 
-class Handles:
+class OpenFiles:
     """Open files, at most OPEN_FILES; the least recently used one is closed first."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[Key, tuple[BinaryIO, gzip.GzipFile | None]] = OrderedDict()
         self._unpacked: dict[Key, tuple[object, bool | None]] = {}  # the last answers for compressed files
 
-    def look(self, path: str, tell: Callable[[str, str], None] | None = None) -> Found | None:
-        """Find the file at a path; None if it cannot be read. tell: called with the path and the reason if the file
-        will stay unreadable until somebody changes it.
+    def find(self, path: str, on_unreadable: Callable[[str, str], None] | None = None) -> Found | None:
+        """Find the file at a path; None if it cannot be read. on_unreadable: called with the path and the reason if the
+        file will stay unreadable until somebody changes it.
         """
         try:
             if not Path(path).is_file():
@@ -267,8 +267,8 @@ class Handles:
                 contents = gzip.GzipFile(fileobj=file) if is_compressed(path) else file
                 start = contents.read(SAMPLE_BYTES)
         except (PermissionError, gzip.BadGzipFile) as error:
-            if tell is not None:
-                tell(path, _DENIED if isinstance(error, PermissionError) else _NO_GZIP)
+            if on_unreadable is not None:
+                on_unreadable(path, _DENIED if isinstance(error, PermissionError) else _NO_GZIP)
             return None
         except (OSError, EOFError, zlib.error):  # gone again, or a copy that is being compressed
             return None
@@ -286,19 +286,19 @@ class Handles:
         if tracked.last.length == 0 or (is_compressed(found.path) and self._is_unchanged(found, tracked)):
             return True
         asked = found.stamp, tracked.offset, tracked.last
-        known, told = self._unpacked.get(found.key, (None, None))
+        known, answer = self._unpacked.get(found.key, (None, None))
         if known == asked:
-            return told
-        told = _continues(found, tracked)
+            return answer
+        answer = _continues(found, tracked)
         if is_compressed(found.path):
-            self._unpacked[found.key] = asked, told
-        return told
+            self._unpacked[found.key] = asked, answer
+        return answer
 
     @staticmethod
     def _is_unchanged(found: Found, tracked: Tracked) -> bool:
         return (found.key, found.stamp) == (tracked.key, tracked.stamp)
 
-    def read(self, tracked: Tracked, length: int) -> Stretch:
+    def read(self, tracked: Tracked, length: int) -> FileSlice:
         """Read up to `length` bytes from the offset of a file.
 
         Raises FileNotFoundError if it no longer exists or has other contents; OSError, EOFError, zlib.error.
@@ -319,9 +319,9 @@ class Handles:
             self.forget(tracked.key)
             raise FileNotFoundError(f"{tracked.path} was rewritten")
         if contents is None:
-            return Stretch(tracked.head.grown(start), before, os.pread(file.fileno(), length, tracked.offset))
+            return FileSlice(tracked.head.grown(start), before, os.pread(file.fileno(), length, tracked.offset))
         contents.seek(tracked.offset)
-        return Stretch(tracked.head, before, contents.read(length))
+        return FileSlice(tracked.head, before, contents.read(length))
 
     def is_open(self, key: Key) -> bool:
         """Whether the file is open, so that it can be read even if it was deleted."""

@@ -6,20 +6,20 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from aggregator.collect.files import Found, Key, Tracked
-from aggregator.collect.progress import Notes
+from aggregator.collect.progress import ProgressFile
 from aggregator.collect.settings import Files
 
 _LOG = logging.getLogger(__name__)
 
 
 class Owners:
-    """Assigns each file to one group, so that a line is stored once. Create one per search; they all share `told`."""
+    """Assigns each file to one group, so that a line is stored once. Create one per search; they all share `warned`."""
 
     def __init__(
-        self, groups: Sequence[Files], known: Mapping[tuple[str, Key], Tracked], told: set[tuple[str, str]]
+        self, groups: Sequence[Files], known: Mapping[tuple[str, Key], Tracked], warned: set[tuple[str, str]]
     ) -> None:
-        """known: recorded files by group and key. told: pairs of groups already warned about, which this adds to."""
-        self._groups, self._known, self._told = groups, known, told
+        """known: recorded files by group and key. warned: pairs of groups already warned about, which this adds to."""
+        self._groups, self._known, self._warned = groups, known, warned
         self._taken: dict[Key, str] = {}
 
     def own(self, files: Files, found: dict[Key, Found]) -> dict[Key, Found]:
@@ -28,8 +28,8 @@ class Owners:
             return found
         owners = {key: self._taken.setdefault(key, self._noted(one) or files.name) for key, one in found.items()}
         for key, owner in owners.items():
-            if owner != files.name and (owner, files.name) not in self._told:
-                self._told.add((owner, files.name))
+            if owner != files.name and (owner, files.name) not in self._warned:
+                self._warned.add((owner, files.name))
                 path = found[key].path
                 _LOG.warning("%s is collected by [[files]] %r, though %r names it, too", path, owner, files.name)
         return {key: one for key, one in found.items() if owners[key] == files.name}
@@ -43,9 +43,9 @@ class Owners:
         return None
 
 
-def tell_of_others(fresh: Sequence[Found], notes: Notes, catalog: str) -> None:
+def warn_of_other_collectors(fresh: Sequence[Found], progress_file: ProgressFile, catalog: str) -> None:
     """Warn about new files that other collectors store in the same catalog, according to their progress files."""
-    for path, progress in notes.others() if fresh and catalog else ():
+    for path, progress in progress_file.others() if fresh and catalog else ():
         heads = {tracked.key: tracked.head for tracked in progress.files.values()}
         shared = [one for one in fresh if one.key in heads and heads[one.key].begins(one.start)]
         if progress.catalog == catalog and shared:

@@ -175,8 +175,8 @@ def _sample_of_json(given: Any) -> Sample:
     return Sample(int(length), int(checksum))
 
 
-class Notes:
-    """The progress file. Within `turn` no other process reads or writes it."""
+class ProgressFile:
+    """The progress file. Within `exclusive` no other process reads or writes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -184,7 +184,7 @@ class Notes:
         self._own: tuple[int, int] | None = None
 
     @contextmanager
-    def turn(self, sleep: Callable[[float], None]) -> Iterator[bool]:
+    def exclusive(self, sleep: Callable[[float], None]) -> Iterator[bool]:
         """Wait for the turn, and keep it until the block ends. Yields whether another process wrote the file since.
 
         A waiting process gets its turn before the one that has just had it.
@@ -202,7 +202,7 @@ class Notes:
         finally:
             fcntl.flock(mine, fcntl.LOCK_UN)
 
-    def is_awaited(self) -> bool:
+    def is_contended(self) -> bool:
         """Whether another process waits for its turn."""
         following = self._locks[1]
         try:
@@ -240,7 +240,7 @@ class Notes:
             if path == self.path or not path.with_name(f"{path.name}.{_LOCKS[1]}").exists():
                 continue
             with suppress(AggregatorError, OSError):  # not a progress file, or just deleted
-                yield path, Notes(path).load()
+                yield path, ProgressFile(path).load()
 
     def close(self) -> None:
         """Close the lock files, which releases the locks."""

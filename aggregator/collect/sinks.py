@@ -46,7 +46,7 @@ class TooLargeError(AggregatorError):
 class Sink(Protocol):
     """Stores batches."""
 
-    def standing(self) -> tuple[str, int] | None:
+    def catalog_end(self) -> tuple[str, int] | None:
         """The identity of the catalog, and the end of its records; None if they cannot be found out."""
 
     def append(self, events: pa.Table, producer: str, sequence: int) -> int | None:
@@ -88,9 +88,9 @@ class CatalogSink:
         if self._topic.keys != "text":
             raise InvalidRequestError(f"the topic {topic!r} has binary keys", hint="streams are named by text")
 
-    def standing(self) -> tuple[str, int]:
+    def catalog_end(self) -> tuple[str, int]:
         """The identity of the catalog, and the end of its records."""
-        return _standing(self._topic.stats(), self._partition)
+        return _catalog_end(self._topic.stats(), self._partition)
 
     def append(self, events: pa.Table, producer: str, sequence: int) -> int:
         """Store a batch."""
@@ -125,14 +125,14 @@ class ServerSink:
         self._target = f"{self._topic}/events?partition={quote(partition, safe='')}"
         self._address, self._partition, self._sleep, self._patience = address, partition, sleep, patience or Patience()
 
-    def standing(self) -> tuple[str, int] | None:
+    def catalog_end(self) -> tuple[str, int] | None:
         """The identity of the catalog, and the end of its records; None if the server does not say."""
         try:
             status, _, answer, _ = self._peer.request("GET", self._topic, b"")
-            told = json.loads(answer)
-            if status == 404 and told["type"] == "/problems/no-such-topic":
+            facts = json.loads(answer)
+            if status == 404 and facts["type"] == "/problems/no-such-topic":
                 return "", 0
-            return _standing(told, self._partition) if status == 200 else None
+            return _catalog_end(facts, self._partition) if status == 200 else None
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
             return None
 
@@ -151,20 +151,20 @@ class ServerSink:
                     made = status < 300 or status == 409
                     if made:
                         continue
-                why = _told(status, answer)
+                why = _describe(status, answer)
             except (OSError, http.client.HTTPException) as error:
                 status, answer, after_s = 503, b"", None
                 why = f"the server cannot be reached: {error}"
             if status < 300:
                 return _end_of(answer)
             if status == 409:
-                raise SequenceConflictError(_told(status, answer))
+                raise SequenceConflictError(_describe(status, answer))
             if status == 400 and _is_invalid_event(answer):
-                raise InvalidEventError(_told(status, answer), path=self._target)
+                raise InvalidEventError(_describe(status, answer), path=self._target)
             if status == 413:
-                raise TooLargeError(_told(status, answer), path=self._target)
+                raise TooLargeError(_describe(status, answer), path=self._target)
             if status not in (408, 429, 500, 502, 503, 504):
-                raise AggregatorError(_told(status, answer), path=self._target)
+                raise AggregatorError(_describe(status, answer), path=self._target)
             pause = wait * random.uniform(0.5, 1.0) if after_s is None else after_s  # noqa: S311 - spreads load
             self._patience.check(began_s, pause, AggregatorError(why, path=self._address, hint=_KEPT))
             self._sleep(pause)
@@ -175,7 +175,7 @@ class ServerSink:
         self._peer.close()
 
 
-def _standing(facts: Mapping[str, Any], partition: str) -> tuple[str, int]:
+def _catalog_end(facts: Mapping[str, Any], partition: str) -> tuple[str, int]:
     mine = facts["partitions"].get(partition)
     return str(facts["catalog"]), int(mine["end_index"]) if mine is not None else 0
 
@@ -196,11 +196,11 @@ def _is_invalid_event(answer: bytes) -> bool:
         return False
 
 
-def _told(status: int, answer: bytes) -> str:
+def _describe(status: int, answer: bytes) -> str:
     """Describe a server's response in one line."""
     try:
-        told = json.loads(answer)
-        text = str(told.get("detail") or told.get("title") or "") if isinstance(told, dict) else ""
+        facts = json.loads(answer)
+        text = str(facts.get("detail") or facts.get("title") or "") if isinstance(facts, dict) else ""
     except ValueError:
         text = ""
     return f"the server answered {status}" + (f": {text[:500]}" if text else "")

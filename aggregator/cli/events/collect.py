@@ -120,7 +120,7 @@ def collect(
     [[files]]. With --once, exit status 1 if a pattern matched no file.
     """
     settings = _settings(config, path, options)
-    notes = state_file(settings.state, f"collect-{_digest(config, settings)}")
+    progress_file = state_file(settings.state, f"collect-{_digest(config, settings)}")
     stop = Event()
 
     def wait(seconds: float) -> None:
@@ -130,7 +130,7 @@ def collect(
     logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
     sink = _sink(settings, durability, wait, collecting.Patience(ONCE_PATIENCE_S if once else None))
     try:
-        made = collecting.Collector(settings, sink, notes, _now_us)
+        made = collecting.Collector(settings, sink, progress_file, _now_us)
         with ended_by_signals(stop, made.stop):
             made.run(wait, once=once)
     finally:

@@ -216,7 +216,7 @@ def test_a_copy_in_the_place_of_an_old_one(rig, monkeypatch):
         rig.write("a.log", "", "wb")
         while made.step():
             pass
-    made._handles.close()
+    made._open_files.close()
     sink.close()
     assert Counter(rig.messages()) == Counter(line.encode() for line in lines)
 
@@ -270,7 +270,7 @@ def test_a_copy_of_a_file_that_was_not_read_yet(rig, monkeypatch, known):
     rig.write("a.log", "".join(f"{line}\n" for line in lines[2:]), "wb")
     for _ in range(3):
         made.step()
-    made._handles.close()
+    made._open_files.close()
     sink.close()
     assert Counter(rig.messages()) == Counter(line.encode() for line in lines)
 
@@ -287,7 +287,7 @@ def test_a_copy_that_stays_is_a_file(rig, monkeypatch):
     made = Collector(rig.settings(), CatalogSink(rig.open(), "logs", "0", time.sleep), rig.root / "notes.json", int)
     for _ in range(3):
         made.step()
-    made._handles.close()
+    made._open_files.close()
     made._sink.close()
     assert len(rig.messages()) == 2
 
@@ -322,7 +322,7 @@ def test_cut_and_written_anew_while_it_runs(rig):
     rig.write("a.log", "two\nthree\nfour\n", "wb")
     for _ in range(3):
         made.step()
-    made._handles.close()
+    made._open_files.close()
     sink.close()
     assert rig.messages() == [b"four", b"one", b"three", b"two"]
 
@@ -352,7 +352,7 @@ def test_a_file_that_was_found_when_it_was_short(rig, monkeypatch, known, happen
         monkeypatch.setattr(collector, "LOOK_S", 0.0)
         made.step()
         rig.write("a.log", "", "wb")
-    made._handles.close()
+    made._open_files.close()
     sink.close()
     rig.collect()
     rig.collect()

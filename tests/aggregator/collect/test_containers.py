@@ -12,7 +12,7 @@ from effort import share_of
 import aggregator
 from aggregator.collect import Files
 from aggregator.collect.containers import unwrap
-from aggregator.collect.events import Maker
+from aggregator.collect.events import EventBuilder
 from aggregator.collect.lines import measure
 
 TIME, MICROS = "2026-03-01T08:00:00.123456789Z", 1_772_352_000_123_456
@@ -30,7 +30,9 @@ def cri(text, stream="stdout", part="F", time=TIME):
 def rows_of(lines, *, file="/var/log/a.log", counted=False, **files):
     """The rows of these lines or bytes."""
     data = lines if isinstance(lines, bytes) else ("\n".join(lines) + "\n").encode()
-    table, counts = Maker(Files(path=("x",), file_tag="", **files)).events(data, file, skipping=False, now_us=NOW)
+    table, counts = EventBuilder(Files(path=("x",), file_tag="", **files)).events(
+        data, file, skipping=False, now_us=NOW
+    )
     rows = [row | {"fields": dict(row["fields"] or [])} for row in table.to_pylist()]
     return (rows, counts) if counted else rows
 
@@ -138,7 +140,7 @@ def test_pieces(multiline):
     """Records are the same however the data is cut into pieces; none is torn."""
     chance = random.Random(3)
     files = Files(path=("x",), max_line_bytes=2000, multiline=multiline, file_tag="")
-    maker, read = Maker(files), 2 * files.max_line_bytes + 2
+    builder, read = EventBuilder(files), 2 * files.max_line_bytes + 2
     for _ in share_of(range(40), 3):
         lines = []
         for _ in range(chance.randrange(2, 150)):
@@ -154,11 +156,11 @@ def test_pieces(multiline):
         while at < len(data):
             some = data[at : at + read + chance.randrange(900)]
             piece = measure(some, files.cutting, complete=at + len(some) == len(data))
-            table, _ = maker.events(some[: piece.length], "f", skipping=False, now_us=NOW)
+            table, _ = builder.events(some[: piece.length], "f", skipping=False, now_us=NOW)
             texts += table["data"].to_pylist()
             at += piece.length
             assert piece.length > 0
-        whole, _ = maker.events(data, "f", skipping=False, now_us=NOW)
+        whole, _ = builder.events(data, "f", skipping=False, now_us=NOW)
         assert sorted(texts) == sorted(whole["data"].to_pylist())
 
 

@@ -16,7 +16,7 @@ from effort import long
 
 import aggregator
 from aggregator.cli import run
-from aggregator.collect.progress import Notes, Progress
+from aggregator.collect.progress import Progress, ProgressFile
 from aggregator.errors import AggregatorError
 from aggregator.server import RunningServer
 from aggregator.server import Settings as ServerSettings
@@ -146,26 +146,26 @@ def test_side_by_side(server, tmp_path):
 
 def test_turns(tmp_path):
     """A waiting collector goes before the one that just had the turn, sees the changed notes, and may give up."""
-    one, other = Notes(tmp_path / "n.json"), Notes(tmp_path / "n.json")
+    one, other = ProgressFile(tmp_path / "n.json"), ProgressFile(tmp_path / "n.json")
     waits = []
-    with one.turn(waits.append) as changed:
-        assert (changed, one.is_awaited()) == (False, False)
+    with one.exclusive(waits.append) as changed:
+        assert (changed, one.is_contended()) == (False, False)
 
         def give_up(seconds):
             waits.append(seconds)
-            assert one.is_awaited()
+            assert one.is_contended()
             raise AggregatorError("ended")
 
-        with pytest.raises(AggregatorError), other.turn(give_up):
+        with pytest.raises(AggregatorError), other.exclusive(give_up):
             pass
-        assert (len(waits), one.is_awaited()) == (1, False)
+        assert (len(waits), one.is_contended()) == (1, False)
         one.save(Progress.begin())
-    with one.turn(waits.append) as changed:
+    with one.exclusive(waits.append) as changed:
         assert not changed
-    with other.turn(waits.append) as changed:
+    with other.exclusive(waits.append) as changed:
         assert changed
         other.load()
-    with other.turn(waits.append) as changed:
+    with other.exclusive(waits.append) as changed:
         assert not changed
     one.close()
     other.close()
