@@ -86,7 +86,7 @@ def catalog_schema(schemas: Sequence[SchemaInfo], indexes: tuple[str, ...], *, b
     return union_schema(schemas, binary_keys=binary_keys)
 
 
-def with_facts(arrow: pa.Schema) -> pa.Schema:
+def with_catalog_columns(arrow: pa.Schema) -> pa.Schema:
     """Add the other columns that can be read: the record index, and the name of the partition."""
     arrow = arrow.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
     return arrow.append(pa.field(PARTITION, pa.string(), nullable=False))
@@ -118,17 +118,17 @@ class Request:
         """The bounds of keys, times and indexed columns that the conditions imply."""
         return bounds_of_filters((*self.where, *self.filters), schema)
 
-    def shaped(self, table: pa.Table, partition: str, hidden: Hidden) -> pa.RecordBatch:
+    def convert(self, table: pa.Table, partition: str, hidden: Hidden) -> pa.RecordBatch:
         """Convert events of one source to the requested columns and those of `where`, in Spark's types."""
         target = pa.schema([self.union.field(name) for name in self.whole.names])
         return convert_batch(View(_ANY, target, hidden).shape(table, partition), self.whole)
 
-    def answers(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Select the shaped events that satisfy `where`, with the requested columns only."""
         found = matching(batch, self.where)
         return found if found.schema.names == self.wanted.names else found.select(self.wanted.names)
 
-    def admits(self, partition: str) -> bool:
+    def may_match(self, partition: str) -> bool:
         """Whether events of a partition can satisfy `where`."""
         named = tuple(each for each in self.where if columns_of(each) == (PARTITION,))
         return not named or len(matching(pa.record_batch({PARTITION: [partition]}), named)) > 0
@@ -152,7 +152,7 @@ def plan_tasks(
     indexes: the range [first, end) of record indexes by partition; None: all. store: where segments without a file are.
     Raises SegmentMissingError, EsdbError, OSError.
     """
-    names = {number: name for number, name in snapshot.partitions if request.admits(name)}
+    names = {number: name for number, name in snapshot.partitions if request.may_match(name)}
     spans = {number: indexes.get(number, (0, 0)) if indexes is not None else None for number in names}
     schema = catalog_schema(snapshot.schemas, snapshot.topic.indexes, binary_keys=snapshot.binary_keys)
     bounds = request.bounds(schema)
@@ -242,7 +242,7 @@ def _unsealed(
         table = pa.Table.from_batches([batch.events for batch in batches])
         column = pa.array(np.concatenate([batch.record_indexes() for batch in batches]))
         table = table.append_column(pa.field(RECORD_INDEX, pa.int64(), nullable=False), column)
-        found = request.answers(request.shaped(_between(table, span), name, hidden))
+        found = request.filter(request.convert(_between(table, span), name, hidden))
         if len(found):
             yield found
 
@@ -296,9 +296,9 @@ def _read_segment(each: SegmentRows, request: Request, root: str) -> Iterator[pa
         except SegmentGoneError:
             for found in opened_now(root, each.share.segment, stack):
                 tables = _scanned(found, needed | {*KEY_COLUMNS}, request)
-                yield from _answers(map(each.share.of, tables), each, request)
+                yield from _matching(map(each.share.of, tables), each, request)
         else:
-            yield from _answers(_scanned(segment, needed, request, each.rows), each, request)
+            yield from _matching(_scanned(segment, needed, request, each.rows), each, request)
 
 
 def _scanned(segment: Segment, needed: set[str], request: Request, rows: RowRange | None = None) -> Iterator[pa.Table]:
@@ -309,11 +309,11 @@ def _scanned(segment: Segment, needed: set[str], request: Request, rows: RowRang
     return (pa.Table.from_batches([batch]) for batch in scan.batches())
 
 
-def _answers(tables: Iterable[pa.Table], each: SegmentRows, request: Request) -> Iterator[pa.RecordBatch]:
+def _matching(tables: Iterable[pa.Table], each: SegmentRows, request: Request) -> Iterator[pa.RecordBatch]:
     hidden = dict(each.hidden)
     for whole in tables:
         table = _between(whole, each.indexes)
         if len(table):
-            found = request.answers(request.shaped(table, each.partition, hidden))
+            found = request.filter(request.convert(table, each.partition, hidden))
             if len(found):
                 yield found

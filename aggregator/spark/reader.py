@@ -16,7 +16,7 @@ from aggregator.engine.follower import ReaderEngine
 from aggregator.errors import CatalogNotFoundError, TopicNotFoundError
 from aggregator.model import SchemaInfo, TopicInfo
 from aggregator.spark.options import CatalogReadOptions
-from aggregator.spark.plan import Request, catalog_schema, plan_tasks, read_task, with_facts
+from aggregator.spark.plan import Request, catalog_schema, plan_tasks, read_task, with_catalog_columns
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.state.state import Topic
@@ -52,7 +52,7 @@ def known_columns(options: CatalogReadOptions) -> tuple[pa.Schema, TopicInfo]:
 
 
 def _columns(schemas: Sequence[SchemaInfo], info: TopicInfo) -> pa.Schema:
-    return with_facts(catalog_schema(schemas, info.indexes, binary_keys=info.keys == "binary").arrow)
+    return with_catalog_columns(catalog_schema(schemas, info.indexes, binary_keys=info.keys == "binary").arrow)
 
 
 def _no_topic(name: str, place: str, known: Iterable[str]) -> TopicNotFoundError:
