@@ -65,22 +65,22 @@ class Standby:
         self._thread.start()
 
     def _follow(self) -> None:
-        told: type[Exception] | None = None  # warn once per kind of error: messages differ each time
+        logged: type[Exception] | None = None  # warn once per kind of error: messages differ each time
         while True:
             try:
-                self._look()
-                told = None
+                self._check_lease()
+                logged = None
             except Exception as error:  # without this thread there is no takeover
-                if type(error) is not told:
+                if type(error) is not logged:
                     known = isinstance(error, EsdbError | OSError)
                     message = "following %s failed and will be retried: %s"
                     logger.warning(message, self._store.address, error, exc_info=None if known else error)
-                told = type(error)
+                logged = type(error)
             if self.may_take.is_set() or self._ending.wait(self.lease_s / CHECKS_PER_LEASE):
                 break
-        self._tell_when_free()
+        self._notify_when_free()
 
-    def _look(self) -> None:
+    def _check_lease(self) -> None:
         free = self._watch.look()
         seen = self._watch.seen
         if seen is not None:
@@ -97,9 +97,9 @@ class Standby:
         with self._lock:
             self._when_free.append(act)
         if self.may_take.is_set():
-            self._tell_when_free()
+            self._notify_when_free()
 
-    def _tell_when_free(self) -> None:
+    def _notify_when_free(self) -> None:
         with self._lock:
             acts, self._when_free = self._when_free, []
         if self.may_take.is_set() and not self._ending.is_set():

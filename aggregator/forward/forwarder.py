@@ -153,19 +153,19 @@ class Forwarder:
                 self._sending = False
                 return True
             except TryLaterError as error:
-                after, told = error.after_s, error
+                after, cause = error.after_s, error
             except OSError as error:
                 if isinstance(error, BrokenPipeError) and isinstance(self._destination, StreamDestination):
                     raise  # the reader is gone for good
-                told = error  # type: ignore[assignment]
+                cause = error  # type: ignore[assignment]
             if monotonic() > ends:
                 raise AggregatorError(
-                    f"the destination has not taken records for {self._patience_s:g} s: {told}",
+                    f"the destination has not taken records for {self._patience_s:g} s: {cause}",
                     hint="run it again: it goes on with these",
                 )
             self.retries += 1
             if wait == FIRST_WAIT_S:
-                _LOG.warning("not sent yet, tried again: %s", told)
+                _LOG.warning("not sent yet, tried again: %s", cause)
             self._stopped.wait(wait * random.uniform(0.5, 1.0) if after is None else after)  # noqa: S311 - spreads load
             wait = min(LONGEST_WAIT_S, 2 * wait)
         return False

@@ -46,8 +46,8 @@ class LqlError(InvalidRequestError):
         super().__init__(message, hint=hint, text=text, start=start, end=end)
 
     def __str__(self) -> str:
-        told = super().__str__()
-        return told if self.text is None else f"{told}\n{underlined(self.text, self.start, self.end)}"
+        message = super().__str__()
+        return message if self.text is None else f"{message}\n{underlined(self.text, self.start, self.end)}"
 
 
 def underlined(text: str, start: int, end: int) -> str:

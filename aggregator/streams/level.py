@@ -118,7 +118,7 @@ def add_level(record: dict[str, Any], tags: Mapping[str, str] | None = None, *, 
     own = record.get(LEVEL)
     if own.__class__ is str and own in LEVELS and "severity_number" not in record:
         return True
-    level = _told(record, words) or (_told(tags, words) if tags else None)
+    level = _stated_level(record, words) or (_stated_level(tags, words) if tags else None)
     if level is None:
         return False
     if own is not None and own != level and LEVEL_TEXT not in record:
@@ -136,7 +136,7 @@ def add_level_of_all(record: dict[str, Any], tags: Mapping[str, str]) -> None:
         record[LEVEL] = level
 
 
-def _told(fields: Mapping[str, Any], words: bool = False) -> str | None:
+def _stated_level(fields: Mapping[str, Any], words: bool = False) -> str | None:
     """The level in the field with the highest precedence."""
     names = [name for name in fields if name in _RANKS]
     if len(names) > 1:
@@ -172,7 +172,7 @@ def _in_object(message: bytes) -> str | None:
         found = json.loads(message)
     except (ValueError, RecursionError):
         return None
-    return _told(found) if isinstance(found, dict) else None
+    return _stated_level(found) if isinstance(found, dict) else None
 
 
 # ------------------------------------------------------------ columns

@@ -346,18 +346,19 @@ class Selection(Answer):
         if not material.parts:
             return []
         columns = material.columns
-        told = hidden_columns(self._select, columns)
+        warnings = hidden_columns(self._select, columns)
         only = material.parts[0] if len(material.parts) == 1 else None
         if only is not None and only.others is not None and only.streams and not only.spaces:
             topic = only.snapshot.topic.name
-            told.append(f"FROM matches no stream of the topic {topic!r}: streams have their own tags, and no tag topic")
+            text = f"FROM matches no stream of the topic {topic!r}: streams have their own tags, and no tag topic"
+            warnings.append(text)
         unknown = sorted(names_beside(self._select, columns) - set(self._backend.streams.tag_names()) - EVENT_TAGS)
         if columns.extra is not None:
             near = ((name, did_you_mean(name, columns.names)) for name in unknown)
-            return told + [f"no topic that is read has a column {name!r}: {hint}" for name, hint in near if hint]
+            return warnings + [f"no topic that is read has a column {name!r}: {hint}" for name, hint in near if hint]
         fields = sorted(named_fields(self._select) - set(columns.names))
-        told += [f"no topic that is read has a field {name!r}" for name in fields]
-        return told + [f"no topic that is read has a column, field or tag {name!r}" for name in unknown]
+        warnings += [f"no topic that is read has a field {name!r}" for name in fields]
+        return warnings + [f"no topic that is read has a column, field or tag {name!r}" for name in unknown]
 
     def _all_parts(self, material: Material) -> list[TopicPart]:
         """Every topic with text keys, because positions count all of them."""

@@ -50,6 +50,6 @@ def test_ends_of_several_batches(kind):
     for values in ([20, 30], [10], [None], [40, 20]):
         given = [Decimal(each) if pa.types.is_decimal(kind) and each else each for each in values]
         seen.add(pa.array(given, pa.float32()).cast(kind) if kind == pa.float16() else pa.array(given, kind))
-    told = seen.told("v", 6)
-    assert [float(told[name]) for name in ("least", "greatest")] == [10, 40]
-    assert told["nulls"] == 1
+    summary = seen.summary("v", 6)
+    assert [float(summary[name]) for name in ("least", "greatest")] == [10, 40]
+    assert summary["nulls"] == 1

@@ -208,7 +208,7 @@ class Follower(Closing):
             self.on_arrival()
         if answer.change != self._note.change:
             self._wanted.set()
-        self._tell_reached(answer)
+        self._note_reached(answer)
 
     def _check_identity(self, identity: str) -> None:
         if self._note.identity not in ("", identity):
@@ -349,7 +349,7 @@ class Follower(Closing):
 
     # ------------------------------------------------------------ progress
 
-    def _tell_reached(self, answer: LogBytes) -> None:
+    def _note_reached(self, answer: LogBytes) -> None:
         position = self._log.position or 0
         current = self._note.change == answer.change and self._installed == answer.incarnation
         reached = position >= answer.end and self._note.whole and current

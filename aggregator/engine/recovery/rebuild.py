@@ -155,11 +155,11 @@ def _read_all(
         progress(done, total)
     read = [done]
 
-    def tell(size_bytes: int) -> None:
+    def on_bytes(size_bytes: int) -> None:
         read[0] += size_bytes
         progress(read[0], max(total, read[0]))
 
-    for each in describe_objects(objects, layout, there, found, tell) if there else ():
+    for each in describe_objects(objects, layout, there, found, on_bytes) if there else ():
         number = each.stored.number
         if isinstance(each.found, FoundSegment):
             source = objects.source(each.stored)

@@ -71,19 +71,19 @@ def write_batch(
     """
     path = batch_path(layout, number)
     make_directory(path.parent)
-    told = {
+    properties = {
         **facts,
         "number": number,
         "created_us": created_us,
         "reason": reason,
         "producers": [asdict(entry) for entry in producers],
     }
-    schema = batches[0].schema.with_metadata({PROPERTY: json.dumps(told)})
+    schema = batches[0].schema.with_metadata({PROPERTY: json.dumps(properties)})
     try:
         with replaced(path) as file, pa.ipc.new_file(file, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-        return _described(path, told)
+        return _described(path, properties)
     except BaseException:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)

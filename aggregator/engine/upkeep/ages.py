@@ -40,10 +40,10 @@ class Ages:
         self._lock = Lock()
         self._ages = AgeClock(clock(), steady_us(), manifest.get(CLOCK))
         self._noted_us: int | None = None
-        self._told = False
+        self._doubt_shown = False
         self._ends: dict[int, int] = {}
         self._forget()
-        self._tell()
+        self._show_doubt()
 
     def now(self) -> int:
         """The time that ages are counted by, µs."""
@@ -73,7 +73,7 @@ class Ages:
                 self._noted_us = believed_us
                 if self._ages.doubt is not None:
                     self._ages.hear(self._clock(), steady_us(), self._arrived(), written_us(self._manifest))
-        self._tell()
+        self._show_doubt()
 
     def _arrived(self) -> list[int]:
         """The newest timestamp of each partition that has unsealed events and received some since the last call."""
@@ -87,14 +87,14 @@ class Ages:
                 self._ends[number] = end
             return found
 
-    def _tell(self) -> None:
+    def _show_doubt(self) -> None:
         doubt = self._ages.doubt
-        if (doubt is not None) != self._told:  # for readers, and the next opening
+        if (doubt is not None) != self._doubt_shown:  # for readers, and the next opening
             self._manifest.put(CLOCK, self._ages.encode())
-        if doubt is None and self._told:
+        if doubt is None and self._doubt_shown:
             self._forget()
             logger.info("the clock is trusted again")
-        elif doubt is not None and not self._told:
+        elif doubt is not None and not self._doubt_shown:
             report = self.report()
             message = (
                 f"the clock shows {_moment(report.wall_us)}, more time than can have passed: "
@@ -103,7 +103,7 @@ class Ages:
             logger.warning("%s", message)
             action = "retention by age is paused; if the clock is right, run `aggregator clock --believe`"
             self._manifest.add_problem(Problem(SUBJECT, message, action, report.believed_us))
-        self._told = doubt is not None
+        self._doubt_shown = doubt is not None
 
     def _forget(self) -> None:
         known = [problem for problem in self._manifest.problems() if problem.subject == SUBJECT]

@@ -118,10 +118,10 @@ class Upkeep:
         """Run one pass. Return what was removed."""
         done = self._remove(self._to_delete(topics))
         self.removal.sweep()
-        self._tell_waiting()
+        self._warn_about_waiting()
         return done
 
-    def _tell_waiting(self) -> None:
+    def _warn_about_waiting(self) -> None:
         """Warn once when open scans keep so many files that limits are exceeded."""
         waiting = self._quota.waiting()
         limits = [(self._limits.max_bytes, waiting)]

@@ -112,14 +112,14 @@ def _read_text(text: bytes, media: str, roles: convert.Roles, times: TimeReader)
             raise InvalidEventError("the body has no line ends, so it has only a header", hint=_CURL)
         return _load(text, "csv", _with_grouping(roles, text), times)
     roles = replace(roles, grouping="grouping" if b'"grouping"' in text else None)
-    with _told_of_line_ends(text):
+    with _explaining_line_ends(text):
         if b'"base64"' in text and _BINARY_DATA.search(text):
             _check_base64(text)
         return _load(text, "jsonl", roles, times)
 
 
 @contextlib.contextmanager
-def _told_of_line_ends(text: bytes) -> Iterator[None]:
+def _explaining_line_ends(text: bytes) -> Iterator[None]:
     """Add a hint about missing line ends to an error in JSON lines, if that is the likely cause."""
     try:
         yield
@@ -260,7 +260,7 @@ def read_records(
     text = body.to_pybytes()
     if media == JSON:
         return _records_in(_as_lines(text), names, times)
-    with _told_of_line_ends(text):
+    with _explaining_line_ends(text):
         return _records_in(text, names, times)
 
 

@@ -300,6 +300,6 @@ def _value(topic: Topic, name: str, text: str, given: str | None) -> Any:
         if pa.types.is_boolean(kind):
             return {"true": True, "false": False}[text.lower()]
     except (ValueError, KeyError):
-        told = f"of type {kind}" if given is None else f"asked for {given}"
-        raise wrong(f"value is {text[:40]!r}, but the index {name!r} is {told}") from None
+        description = f"of type {kind}" if given is None else f"asked for {given}"
+        raise wrong(f"value is {text[:40]!r}, but the index {name!r} is {description}") from None
     return text

@@ -44,10 +44,10 @@ async def healthz(request: Request) -> Response:
 )
 async def readyz(context: Context, request: Request) -> Response:
     ready = context.ready and not context.health.ill
-    told: dict[str, str | int] = {"status": "ready" if ready else "not ready"}
+    body: dict[str, str | int] = {"status": "ready" if ready else "not ready"}
     if context.health.problems:
-        told["problems"] = context.health.problems
-    return JSONResponse(told, 200 if ready else 503)
+        body["problems"] = context.health.problems
+    return JSONResponse(body, 200 if ready else 503)
 
 
 @operation(

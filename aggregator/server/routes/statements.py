@@ -73,9 +73,9 @@ async def statement(context: Context, request: Request) -> Response:
     def look() -> dict[str, Any]:
         found = parse_statement(text)
         changed = _with_conditions(found, asked)
-        told = _warnings(context, changed, text if changed is found else None)
+        warnings = _warnings(context, changed, text if changed is found else None)
         pages = isinstance(changed, Select) and not changed.count and is_open(changed)
-        return {"kind": _kind(changed), "query": to_text(changed), "pages": pages, "warnings": told}
+        return {"kind": _kind(changed), "query": to_text(changed), "pages": pages, "warnings": warnings}
 
     return JSONResponse(await context.reads.run(look))
 
@@ -157,15 +157,15 @@ async def histogram(context: Context, request: Request) -> Response:
 def histogram_answer(found: Histogram | Stacked) -> Response:
     """Return a histogram as JSON."""
     whole = found.whole if isinstance(found, Stacked) else found
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "start_us": whole.start_us,
         "width_us": whole.width_us,
         "events": whole.total,
         "counts": list(whole.counts),
     }
     if isinstance(found, Stacked):
-        told["series"] = [{"value": value, "events": sum(counts), "counts": counts} for value, counts in found.series]
-    return JSONResponse(told)
+        result["series"] = [{"value": value, "events": sum(counts), "counts": counts} for value, counts in found.series]
+    return JSONResponse(result)
 
 
 def _warnings(context: Context, found: Statement, text: str | None) -> list[str]:

@@ -35,7 +35,7 @@ class _Seen:
             ends = _ends(_comparable(column))
             self.ends = ends if self.ends is None else _ends(pa.concat_arrays([self.ends, ends]))
 
-    def told(self, name: str, events: int) -> dict[str, Any]:
+    def summary(self, name: str, events: int) -> dict[str, Any]:
         least, greatest = (None, None) if self.ends is None else _texts(self.ends.cast(self.type))
         return {
             "name": name,
@@ -59,7 +59,7 @@ def column_facts(segment: esformat.Segment, check: Callable[[], None]) -> list[d
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             seen[name].add(column)
     different = {name: len(segment.index_values(name)) for name in segment.indexes} | {"space": segment.num_spaces}
-    return [{**each.told(name, segment.num_events), "different": different.get(name)} for name, each in seen.items()]
+    return [{**each.summary(name, segment.num_events), "different": different.get(name)} for name, each in seen.items()]
 
 
 def _comparable(column: pa.Array) -> pa.Array:

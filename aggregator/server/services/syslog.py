@@ -119,9 +119,9 @@ class _Listener(asyncio.DatagramProtocol):
         """Count periodically what the kernel dropped, until cancelled."""
         while True:
             await asyncio.sleep(self.report_s)
-            self._tell_drops(datagrams)
+            self._count_drops(datagrams)
 
-    def _tell_drops(self, datagrams: socket.socket) -> None:
+    def _count_drops(self, datagrams: socket.socket) -> None:
         figures = self._context.datagrams
         before, figures.kernel_drops = figures.kernel_drops, kernel_drops(datagrams) or figures.kernel_drops
         why = f"its buffer has {figures.buffer_bytes} bytes"
@@ -197,7 +197,7 @@ class _Listener(asyncio.DatagramProtocol):
             except FencedError:
                 raise
             except (AggregatorError, EsdbError, OSError) as error:
-                self._tell_failure(len(self._backlog) + len(batch), error)
+                self._log_failure(len(self._backlog) + len(batch), error)
                 await asyncio.sleep(_RETRY_S)
             else:
                 return
@@ -210,7 +210,7 @@ class _Listener(asyncio.DatagramProtocol):
             make_stream_topic(self._context.catalog, STREAMS_TOPIC, self._context.settings)
             store(self._context.catalog, items, Target(STREAMS_TOPIC), count)
 
-    def _tell_failure(self, waiting: int, error: Exception) -> None:
+    def _log_failure(self, waiting: int, error: Exception) -> None:
         now = asyncio.get_running_loop().time()
         if now >= self._failures_told_at:
             self._failures_told_at = now + self.report_s
@@ -218,7 +218,7 @@ class _Listener(asyncio.DatagramProtocol):
 
     def take_the_rest(self, datagrams: socket.socket) -> None:
         """Read what the kernel still buffers, and close the socket."""
-        self._tell_drops(datagrams)
+        self._count_drops(datagrams)
         with contextlib.closing(datagrams):
             self._backlog.keep((data, False, peer) for data, peer in drain(datagrams, _MOST_LEFT))
 

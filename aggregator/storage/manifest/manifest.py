@@ -425,7 +425,7 @@ def _facts_changed(db: sqlite3.Connection, edit: Edit) -> set[str]:
             going[partition] = max(end, going.get(partition, 0))
     for partition, end in going.items():
         (sealed,) = db.execute("SELECT sealed_index FROM partitions WHERE number = ?", (partition,)).fetchone()
-        told = max((added.last_index + 1 for added in edit.added if added.partition == partition), default=0)
-        if told < edit.sealed.get(partition, sealed if end >= sealed else 0):
+        end_index = max((added.last_index + 1 for added in edit.added if added.partition == partition), default=0)
+        if end_index < edit.sealed.get(partition, sealed if end >= sealed else 0):
             changed.add("partition")
     return changed

@@ -55,11 +55,11 @@ def topic_rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
 def topic_of(row: tuple[Any, ...]) -> TopicInfo:
     """Convert one of these rows."""
     number, name, keys, indexes, roll, retention, created_us, deleted = row
-    return TopicInfo(number, name, keys, *_told(indexes, roll, retention), created_us, bool(deleted))
+    return TopicInfo(number, name, keys, *_decoded_settings(indexes, roll, retention), created_us, bool(deleted))
 
 
 @lru_cache(MANY_ALIKE)
-def _told(indexes: str, roll: str, retention: str) -> tuple[tuple[str, ...], Roll, Retention]:
+def _decoded_settings(indexes: str, roll: str, retention: str) -> tuple[tuple[str, ...], Roll, Retention]:
     return tuple(json.loads(indexes)), Roll(**json.loads(roll)), Retention(**json.loads(retention))
 
 

@@ -56,8 +56,8 @@ def topic_schema(
             continue
         field = pa.field(name, types.get(name, pa.null()))
         arrow = arrow.append(field) if place < 0 else arrow.set(place, field)
-    told = [name for name in indexes if not pa.types.is_null(arrow.field(name).type)]
-    schema = make_schema(arrow, told, binary_keys=binary_keys)
+    typed = [name for name in indexes if not pa.types.is_null(arrow.field(name).type)]
+    schema = make_schema(arrow, typed, binary_keys=binary_keys)
     if len(schema.arrow) > MAX_COLUMNS:
         raise InvalidEventError(
             f"{len(schema.arrow)} columns, including keys, exceed the limit of {MAX_COLUMNS}",
