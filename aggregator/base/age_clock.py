@@ -96,14 +96,14 @@ class AgeClock:
             self._start(wall_us, steady_us)  # it was corrected
             self._doubt = None
         else:
-            self._look(wall_us, steady_us, wall_us - believed_us)
+            self._observe(wall_us, steady_us, wall_us - believed_us)
             return believed_us
         self._seen_us = wall_us if self._seen_us is None and wall_us >= UNSET_US else self._seen_us
         if self._seen_us is not None:
             self._seen_us = max(self._seen_us, wall_us)
         return wall_us
 
-    def _look(self, wall_us: int, steady_us: int, ahead_us: int) -> None:
+    def _observe(self, wall_us: int, steady_us: int, ahead_us: int) -> None:
         passed_us, self._last_steady_us = steady_us - self._last_steady_us, steady_us
         if self._doubt is None or abs(ahead_us - self._doubt.ahead_us) > MAX_DRIFT_US:
             self._doubt = Doubt(ahead_us, wall_us)

@@ -89,7 +89,7 @@ class RemoteSelection(Answer):
     @property
     def warnings(self) -> list[str]:
         """Warnings about parts of the statement that match nothing: FROM, and fields that no topic has."""
-        reply = self._connection.send(calls.look(self._text))
+        reply = self._connection.send(calls.analyse(self._text))
         return calls.warnings(reply)
 
     def __iter__(self) -> Iterator[Event]:

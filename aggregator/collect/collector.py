@@ -138,7 +138,7 @@ class Collector:
     def _step(self, *, complete: bool) -> bool:
         now = monotonic()
         if now - self._looked >= LOOK_S or complete:
-            self._look(now)
+            self._find_files(now)
         parts: list[Part] = []
         tables: list[pa.Table] = []
         counts = Counts()
@@ -290,7 +290,7 @@ class Collector:
 
     # ------------------------------------------------------------ looking
 
-    def _look(self, now: float) -> None:
+    def _find_files(self, now: float) -> None:
         """Search for files, and match them with the known ones."""
         progress = self._progress
         present: dict[Place, Tracked] = {}

@@ -162,7 +162,7 @@ class ManyEngine(ReaderEngine):
         """Apply what the writers did since the last call."""
         self.owner.check()
         self._ask_all([member.refresh for member in self._members])
-        self._look()
+        self._refresh_topics()
 
     def _ask_all(self, asked: Sequence[Callable[[], _T]]) -> list[_T]:
         """Call each function and return the results: in parallel if any catalog is in a store, else in sequence."""
@@ -171,7 +171,7 @@ class ManyEngine(ReaderEngine):
         with ThreadPoolExecutor(AT_ONCE, "aggregator-many") as threads:
             return [each.result() for each in [threads.submit(copy_context().run, ask) for ask in asked]]
 
-    def _look(self) -> bool:
+    def _refresh_topics(self) -> bool:
         """Combine what the catalogs have now. Return whether their topics, partitions or segments changed."""
         with self._lock:
             seen = [(member.state.change, len(member.state.partitions)) for member in self._members]
@@ -226,7 +226,7 @@ class ManyEngine(ReaderEngine):
         self.owner.check()
         while True:  # until no catalog changes its topics or segments meanwhile
             snapshot, pin = self._taken(topic, partition)
-            if not self._look():
+            if not self._refresh_topics():
                 return snapshot, pin
             pin.release()
 

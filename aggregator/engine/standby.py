@@ -15,7 +15,7 @@ from aggregator.errors import CatalogLockedError, CatalogNotFoundError, FencedEr
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.store_note import read_note
 from aggregator.storage.store.client import Store
-from aggregator.storage.store.lease import LeaseWatch, Seen, fenced, look
+from aggregator.storage.store.lease import LeaseWatch, Seen, fenced, read_lease
 from aggregator.storage.store.objects import open_store
 from esformat import EsdbError
 
@@ -30,7 +30,7 @@ def is_writer(store: Store, layout: Layout) -> bool:
     note = read_note(layout) if layout.root.is_dir() else None
     if note is None or note.following or note.address != store.address:
         return False
-    seen = look(store)
+    seen = read_lease(store)
     if seen is not None and seen.terms.run not in note.runs:
         raise fenced(store.address)
     return True
@@ -47,7 +47,7 @@ class Standby:
         """layout: a directory that is empty, or followed that store before. Raises CatalogNotFoundError,
         InvalidRequestError, StoreError, OSError.
         """
-        seen = look(store)
+        seen = read_lease(store)
         if seen is None:
             raise CatalogNotFoundError("no catalog found", path=store.address)
         self.lease_s = seen.terms.length_s
@@ -81,7 +81,7 @@ class Standby:
         self._notify_when_free()
 
     def _check_lease(self) -> None:
-        free = self._watch.look()
+        free = self._watch.is_free()
         seen = self._watch.seen
         if seen is not None:
             self.lease_s = seen.terms.length_s

@@ -78,7 +78,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
                             _log.info("%s accepts nothing until this server writes", name)
                     else:
                         await services.enter_async_context(listening)
-            await services.enter_async_context(context.health.looking(catalog))
+            await services.enter_async_context(context.health.checking(catalog))
             context.ready = True
             warming = asyncio.create_task(_warm(context, routes))
             services.callback(warming.cancel)

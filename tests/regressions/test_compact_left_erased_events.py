@@ -18,7 +18,7 @@ def test_compact_waits_for_the_stream_index(tmp_path, monkeypatch):
         topic.append([{"space": space, "timestamp": 1} for space in ("ada", "bob")])
         catalog.seal()
         streams, pins = catalog._backend.streams, catalog._backend.pins
-        look, holds_before = streams._look, pins.holds_before
+        look, holds_before = streams._find_streams, pins.holds_before
 
         def look_slowly(snapshot):
             looking.set()
@@ -31,12 +31,12 @@ def test_compact_waits_for_the_stream_index(tmp_path, monkeypatch):
             return held
 
         with monkeypatch.context() as slow:
-            slow.setattr(streams, "_look", look_slowly)
+            slow.setattr(streams, "_find_streams", look_slowly)
             slow.setattr(pins, "holds_before", note_question)
             chore = Thread(target=streams.keep)
             chore.start()
             assert looking.wait(60)
-            slow.setattr(streams, "_look", look)
+            slow.setattr(streams, "_find_streams", look)
             topic.erase("ada")
             report = catalog.compact()
             chore.join()

@@ -36,7 +36,7 @@ from typing import Any
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.store_note import read_note
 from aggregator.storage.store.client import Store
-from aggregator.storage.store.lease import look
+from aggregator.storage.store.lease import read_lease
 from benchmarks.s3_endpoint import KEY, REGION, SECRET, S3Endpoint, environment
 from esformat import EsdbError
 from tests.soak import store_workload
@@ -392,7 +392,7 @@ def settings(url: str) -> dict[str, str]:
 
 def owner(site: Path, store: Store) -> tuple[Path, bool]:
     """The directory of the process that has or requested the lease, and whether it still has to become the writer's."""
-    seen = look(store)
+    seen = read_lease(store)
     assert seen is not None
     notes = {name: read_note(Layout(site / name)) for name in ("a", "b") if (site / name).is_dir()}
     for name, note in notes.items():

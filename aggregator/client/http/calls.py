@@ -192,7 +192,7 @@ def query(text: str) -> Call:
     return Call("POST", path("v1", "query"), headers, body, repeatable)
 
 
-def look(text: str) -> Call:
+def analyse(text: str) -> Call:
     """Return a call that analyses a statement without running it."""
     return replace(plain("POST", path("v1", "statement"), {"query": text}), repeatable=True)
 

@@ -30,7 +30,7 @@ from aggregator.errors import (
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.store_note import StoreNote, read_note, write_note
 from aggregator.storage.store.client import READS, Store
-from aggregator.storage.store.lease import Lease, Seen, Terms, fenced, look, new_terms
+from aggregator.storage.store.lease import Lease, Seen, Terms, fenced, new_terms, read_lease
 from aggregator.storage.store.shipped import CATALOG, LOG, VERSION, LogObject, log_name, log_sequence
 
 logger = logging.getLogger("aggregator")
@@ -61,7 +61,7 @@ def attach(layout: Layout, store: Store, lease_s: float, identity: str, *, in_st
     note = read_note(layout)
     if note is None or note.address != store.address:
         note = StoreNote(store.address)
-    seen = look(store)
+    seen = read_lease(store)
     _check_mine(store, note, seen, identity)
     sure = in_store and (seen is None or seen.terms.in_store or seen.terms.released)
     terms = new_terms(seen, lease_s, in_store=sure)  # else what the last run acknowledged is uploaded first
@@ -70,7 +70,7 @@ def attach(layout: Layout, store: Store, lease_s: float, identity: str, *, in_st
     try:
         lease = take(store, seen, terms)
     except CatalogLockedError:
-        found = look(store)
+        found = read_lease(store)
         if found is None or found.terms.run not in note.runs:
             raise
         raise StoreUnreachableError(
@@ -93,7 +93,7 @@ def take(store: Store, seen: Seen | None, terms: Terms) -> Lease:
     try:
         return Lease(store, seen, terms)
     except ObjectConflictError:
-        found = look(store)
+        found = read_lease(store)
         raise _locked(store, found) from None
 
 

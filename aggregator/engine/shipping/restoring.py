@@ -27,7 +27,7 @@ from aggregator.storage.log.file import list_files
 from aggregator.storage.manifest import LOST, STORE, WRITTEN, Manifest, StoredRows
 from aggregator.storage.segments.file import file_checksum
 from aggregator.storage.store.client import Store
-from aggregator.storage.store.lease import Lease, Seen, fenced, look, new_terms
+from aggregator.storage.store.lease import Lease, Seen, fenced, new_terms, read_lease
 from aggregator.storage.store.objects import object_name
 from aggregator.storage.store.shipped import quarantined_object
 
@@ -42,7 +42,7 @@ def restore(store: Store, layout: Layout, until_us: int | None, progress: Progre
     Raises CatalogNotFoundError, InvalidRequestError, StoreError, UnknownVersionError, OSError.
     """
     begin_following(layout, store)
-    before = look(store)
+    before = read_lease(store)
     mirror = Mirror(store, layout, until_us=until_us, durable=True)
     try:
         mirror.begin()
@@ -50,7 +50,7 @@ def restore(store: Store, layout: Layout, until_us: int | None, progress: Progre
         _empty_again(layout)
         raise
     mirror.read_over_gaps()
-    complete = until_us is None and _is_all(before, look(store)) and not mirror.at.damages
+    complete = until_us is None and _is_all(before, read_lease(store)) and not mirror.at.damages
     segments, size_bytes, lacking = fetch(store, layout, progress)
     finish(layout, keeps_store=False, sure=complete)
     note_path(layout).unlink()

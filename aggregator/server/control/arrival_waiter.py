@@ -35,7 +35,7 @@ class ArrivalWaiter:
         woken = asyncio.Event()
         self._waiting.add(woken)
         if self._watch is None or self._watch.done():
-            self._watch = asyncio.create_task(self._look())
+            self._watch = asyncio.create_task(self._wake_tasks())
         try:
             async with asyncio.timeout(timeout_s):
                 await woken.wait()
@@ -45,7 +45,7 @@ class ArrivalWaiter:
             self._waiting.discard(woken)
         return True
 
-    async def _look(self) -> None:
+    async def _wake_tasks(self) -> None:
         seen = self._arrivals.count
         for woken in self._waiting:  # for tasks that started to wait before `seen` was read, perhaps needlessly
             woken.set()

@@ -40,7 +40,7 @@ class Health:
         """Whether the last successful check is too long ago."""
         return self.age_s > PATIENCE * self._interval_s
 
-    async def look(self, catalog: Catalog) -> None:
+    async def check(self, catalog: Catalog) -> None:
         """Check the catalog once."""
         began = time.monotonic()
         try:
@@ -55,15 +55,15 @@ class Health:
         self.trouble = trouble
 
     @contextlib.asynccontextmanager
-    async def looking(self, catalog: Catalog) -> AsyncIterator[None]:
+    async def checking(self, catalog: Catalog) -> AsyncIterator[None]:
         """Check the catalog now and at each interval while the context is open."""
 
         async def again() -> None:
             while True:
                 await asyncio.sleep(self._interval_s)
-                await self.look(catalog)
+                await self.check(catalog)
 
-        await self.look(catalog)
+        await self.check(catalog)
         task = asyncio.create_task(again())
         try:
             yield

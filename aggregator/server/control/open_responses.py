@@ -14,7 +14,7 @@ from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.control.tokens import TokenCheck
 from esformat.parts import release_unused
 
-LOOK_S = 0.5
+CHECK_EVERY_S = 0.5
 """Seconds between checks of tokens: the longest that a response continues after the server learned that its token
 ended."""
 RELEASE_S = 2.0
@@ -60,11 +60,11 @@ class OpenResponses:
         if not (self._open or self._due):
             return
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._look())
+            self._task = asyncio.create_task(self._recheck())
 
-    async def _look(self) -> None:
+    async def _recheck(self) -> None:
         while self._open or self._due:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_EVERY_S)
             for end, token_check in list(self._open.items()):
                 try:
                     token_check.check()

@@ -162,7 +162,7 @@ class Authority:
         self._seen: tuple[int, int] | None = None
         self._looked = 0.0
         self._trouble: str | None = None
-        self._look()
+        self._reload_if_changed()
 
     @property
     def requires_token(self) -> bool:
@@ -171,7 +171,7 @@ class Authority:
 
     def access(self, header: str | None) -> Access:
         """Return the access that an Authorization header grants. Raises ProblemError (401)."""
-        self.look()
+        self.reload_if_due()
         if self._tokens is None:
             return ANYBODY
         scheme, _, given = (header or "").partition(" ")
@@ -186,16 +186,16 @@ class Authority:
             raise _refused("the token is unknown or has expired")
         return Access(frozenset(found.scopes), found.topics, found.name, found.end)
 
-    def look(self) -> None:
+    def reload_if_due(self) -> None:
         """Reload the file if it changed; checks at most once a second."""
         if time.monotonic() - self._looked > _LOOK_AGAIN_S:
-            self._look_again()
+            self._reload()
 
-    def _look_again(self) -> None:
+    def _reload(self) -> None:
         """Reload the file. If it cannot be read, log it and keep the tokens; if there were none, nobody has access."""
         trouble = None
         try:
-            self._look()
+            self._reload_if_changed()
         except (InvalidRequestError, OSError) as error:
             trouble = str(error)
             if self._tokens is None:
@@ -204,7 +204,7 @@ class Authority:
                 _log.error("cannot read the token file; the tokens read before stay valid", extra={"trouble": trouble})
         self._trouble = trouble
 
-    def _look(self) -> None:
+    def _reload_if_changed(self) -> None:
         """Reload the file if it changed. If tokens were loaded and the file is now missing, nobody has access."""
         self._looked = time.monotonic()
         if self._path is None:
@@ -237,7 +237,7 @@ class TokenCheck:
 
     def check(self) -> None:
         """Raise ProblemError (401 or 403) if the request would now be refused. Cheap while nothing changed."""
-        self._authority.look()
+        self._authority.reload_if_due()
         expires = self.access.expires
         if self._authority.changes != self._changes or (expires is not None and self._authority.now() >= expires):
             self._changes = self._authority.changes

@@ -16,7 +16,7 @@ from esformat import ClosedError
 
 PLACES = 1_000
 """Number of appends that may wait; each has at most the first piece of its body in memory."""
-LOOK_S = 0.01
+POLL_S = 0.01
 """Seconds between checks for room."""
 AT_ONCE = 32
 """Number of appends admitted per check: how much room they use is known only once their bodies arrive."""
@@ -66,7 +66,7 @@ class WaitingRoom:
         word = asyncio.get_running_loop().create_future()
         self._queue.append((length, word))
         if self._watch is None or self._watch.done():
-            self._watch = asyncio.create_task(self._look())
+            self._watch = asyncio.create_task(self._poll())
         try:
             async with asyncio.timeout(self._patience_s):
                 await word
@@ -74,9 +74,9 @@ class WaitingRoom:
             self._check(length)
         return None
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while self._queue:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             self._let_in()
 
     def _let_in(self) -> None:

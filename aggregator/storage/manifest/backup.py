@@ -76,7 +76,7 @@ class ManifestBackup:
             pass
         except (CorruptManifestError, UnknownVersionError) as error:
             logger.warning("%s is rewritten: %s", layout.facts, error)
-        self._look()
+        self._measure()
 
     def write_all(self) -> None:
         """Bring the file up to date whatever changed, and keep it up to date from now on. Never raises."""
@@ -133,7 +133,7 @@ class ManifestBackup:
         self._manifest.check_mine()
         self._write(stored)
         self._stored = whole
-        self._look()
+        self._measure()
 
     def _write(self, stored: bytes) -> None:
         with replaced(self._layout.facts) as file:
@@ -144,11 +144,11 @@ class ManifestBackup:
         self._layout.facts.unlink(missing_ok=True)
         sync_directory(self._layout.root)
         self._stored = None
-        self._look()
+        self._measure()
         message = f"the file was removed: {why}; a lost manifest could be rebuilt only partly"
         self._manifest.add_problem(Problem(self._layout.facts.name, message, "removed", self._clock()))
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         self._manifest.backup_bytes = 0
         with contextlib.suppress(FileNotFoundError):
             self._manifest.backup_bytes = self._layout.facts.stat().st_size

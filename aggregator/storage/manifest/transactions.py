@@ -68,7 +68,7 @@ class Transactions:
         returns False if the catalog's store still lacks the change after waiting for it."""
         self.note_change: Callable[[int], None] = lambda change: None
         """Called after each transaction with the last change, so that readers know what they must see. Never raises."""
-        self._look()
+        self._measure()
 
     def follow(self) -> bool:
         """If the file was replaced by another one, for example by a rebuild, read that from now on. Returns whether it
@@ -127,7 +127,7 @@ class Transactions:
             holder={},
         )
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         size = 0
         for place in self._places:
             with contextlib.suppress(OSError):  # the change is committed, even if its size is unknown
@@ -162,7 +162,7 @@ class Transactions:
                 self._changed.update(facts)
                 yield self._connection
                 self._connection.execute("COMMIT")
-                self._look()
+                self._measure()
                 self.note_change(last_change(self._connection))
             except BaseException:
                 if self._connection.in_transaction:
@@ -193,7 +193,7 @@ class Transactions:
         self._owner.check()
         with self._lock, errors_of(self.path):
             (self._unscrubbed, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._look()
+            self._measure()
 
     def scrub_again(self) -> None:
         """Complete a `scrub` that a reader prevented."""

@@ -182,7 +182,7 @@ class StreamIndex:
                 continue
             snapshot, pin = self._snap(topic, None)
             try:
-                self._look(snapshot)
+                self._find_streams(snapshot)
             finally:
                 pin.release()
 
@@ -227,7 +227,7 @@ class StreamIndex:
         self._streams.append(Stream(topic, tags, name))
         self._answers = {}
 
-    def _look(self, snapshot: Snapshot) -> None:
+    def _find_streams(self, snapshot: Snapshot) -> None:
         """Process what is above the marks in a snapshot."""
         fresh: set[str] = set()
         marks: dict[int, int] = {}

@@ -64,7 +64,7 @@ class Seen:
     etag: str
 
 
-def look(store: Store) -> Seen | None:
+def read_lease(store: Store) -> Seen | None:
     """The current lease; None if there is none yet. Raises StoreError."""
     try:
         stored, etag = store.get_tagged(LEASE)
@@ -92,10 +92,10 @@ class LeaseWatch:
         self._since = 0.0
         self.seen: Seen | None = None
 
-    def look(self) -> bool:
+    def is_free(self) -> bool:
         """Check once. Returns whether the lease may be taken: it was released, or not renewed for its whole length."""
         before = self._clock()  # the seen object may have been put from here on
-        found = look(self._store)
+        found = read_lease(self._store)
         if found is None or self.seen is None or found.etag != self.seen.etag:
             self._since = self._clock()
         self.seen = found
@@ -140,7 +140,7 @@ class Lease:
                     etag = self._store.put(LEASE, terms.encode(), etag=self._seen.etag)
                     break
                 except ObjectConflictError:
-                    found = look(self._store)
+                    found = read_lease(self._store)
                     if found is None or found.terms.run != terms.run or found.etag == self._seen.etag:
                         self._lost = fenced(self._store.address)
                         raise self._lost from None

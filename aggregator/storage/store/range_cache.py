@@ -144,7 +144,7 @@ class RangeCache:
         self.hits = self.misses = 0
         self.trouble: str | None = None
         """Why the last write failed; None if it succeeded."""
-        self._look()
+        self._load_files()
 
     @property
     def size_bytes(self) -> int:
@@ -155,18 +155,18 @@ class RangeCache:
     def _mode(self) -> int:
         return file_mode_in(self._directory)
 
-    def _look(self) -> None:
+    def _load_files(self) -> None:
         found: list[tuple[float, ChunkRange, int]] = []
         with contextlib.suppress(OSError):
             for folder in os.scandir(self._directory):
-                found += self._look_into(folder.name) if folder.is_dir() else ()
+                found += self._files_of(folder.name) if folder.is_dir() else ()
         for _, chunk_range, size in sorted(found):
             self._files.add(chunk_range, None, size)
         if not self._read_only:
             with self._lock:
                 self._shrink(self._limit)
 
-    def _look_into(self, stem: str) -> Iterator[tuple[float, ChunkRange, int]]:
+    def _files_of(self, stem: str) -> Iterator[tuple[float, ChunkRange, int]]:
         """The files of an object: modification time, range and size of each. Deletes other files. Raises OSError."""
         for entry in os.scandir(self._directory / stem):
             name = _NAME.fullmatch(entry.name)
@@ -176,14 +176,14 @@ class RangeCache:
             elif not self._read_only:
                 Path(entry.path).unlink(missing_ok=True)
 
-    def _look_again(self, stem: str) -> None:
+    def _reload_files(self, stem: str) -> None:
         """Check which files of an object the process that writes the cache has added."""
         with contextlib.suppress(OSError):
             changed = (self._directory / stem).stat().st_mtime_ns
             if self._seen.get(stem) == changed and time.time_ns() - changed > _FRESH_NS:
                 return
             self._seen[stem] = changed
-            for _, chunk_range, size in self._look_into(stem):
+            for _, chunk_range, size in self._files_of(stem):
                 if chunk_range not in self._files:
                     self._files.add(chunk_range, None, size)
 
@@ -194,7 +194,7 @@ class RangeCache:
         with self._lock:
             missing = self._missing(stem, numbers)
             if missing and self._read_only:
-                self._look_again(stem)
+                self._reload_files(stem)
                 missing = self._missing(stem, missing)
             return missing
 
@@ -213,7 +213,7 @@ class RangeCache:
                 self.hits += 1
                 return held[0].first, held[1]
             if self._read_only and not self._files.has(stem, number):
-                self._look_again(stem)
+                self._reload_files(stem)
             filed = self._files.find(stem, number)
         data = None if filed is None else self._read(filed[0], number, min(last, filed[0].last))
         with self._lock:

@@ -209,7 +209,7 @@ class Pipes:
             seen = arrivals.count
             began = time.monotonic()
             try:
-                pauses = [self._look()]
+                pauses = [self._wake_pipes()]
             except (EsdbError, OSError) as error:  # no snapshot or manifest for now
                 logger.warning("pipes could not look for records, and will try again: %s", error)
                 pauses = [self._max_back_off_s]
@@ -224,7 +224,7 @@ class Pipes:
         with self._lock:
             return [pipe for pipe in self._pipes.values() if not pipe.resting]
 
-    def _look(self) -> float | None:
+    def _wake_pipes(self) -> float | None:
         """Wake the pipes whose streams got records; the others pass these records together. Stores the progress of all
         pipes if that is due; returns the seconds until the next check.
         """

@@ -24,7 +24,7 @@ from aggregator.server import running
 from aggregator.server.config.sources import settings_of
 from aggregator.server.running import listen
 from aggregator.storage.store.client import Store
-from aggregator.storage.store.lease import look
+from aggregator.storage.store.lease import read_lease
 
 if TYPE_CHECKING:
     from benchmarks.s3_endpoint import S3Endpoint
@@ -133,7 +133,7 @@ def test_a_standby_that_is_told_to_stop_as_it_may_take_over(tmp_path: Path, monk
     monkeypatch.setattr(running._Server, "run", run)
     settings = settings_of({"catalog.store": address, "catalog.standby": "true"})
     assert not running._follow(tmp_path / "b", settings, [])
-    seen = look(Store(address))
+    seen = read_lease(Store(address))
     assert seen is not None
     assert (seen.terms.epoch, seen.terms.released) == (1, True)
 

@@ -218,9 +218,11 @@ def test_only_topics_with_news_are_looked_at(tmp_path, monkeypatch, read_only):
         for number in range(3):
             catalog.write({"n": str(number)}, [{"msg": "x"}], topic=f"t{number}")
         looked_at = []
-        look = StreamIndex._look
+        look = StreamIndex._find_streams
         monkeypatch.setattr(
-            StreamIndex, "_look", lambda self, snapshot: looked_at.append(snapshot.topic.name) or look(self, snapshot)
+            StreamIndex,
+            "_find_streams",
+            lambda self, snapshot: looked_at.append(snapshot.topic.name) or look(self, snapshot),
         )
         with aggregator.open(tmp_path / "c", read_only=True) if read_only else contextlib.nullcontext(catalog) as asked:
             for change, expected in [

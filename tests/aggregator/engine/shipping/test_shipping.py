@@ -28,7 +28,7 @@ from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.store_note import read_note
 from aggregator.storage.log.file import Marks
 from aggregator.storage.store.client import Store
-from aggregator.storage.store.lease import Lease, look, new_terms
+from aggregator.storage.store.lease import Lease, new_terms, read_lease
 from esformat.core.commits import HOLDING
 
 if TYPE_CHECKING:
@@ -426,7 +426,7 @@ def test_a_take_over_that_takes_longer_than_the_lease(
             others.append(taken_over(address, tmp_path / "c"))
             others[0].topic("t").append(events(10))
         else:
-            seen = look(Store(address))
+            seen = read_lease(Store(address))
             Lease(Store(address), seen, new_terms(seen, 60, in_store=False))
         return mirror.poll()
 
@@ -501,7 +501,7 @@ def test_a_standby_that_died_on_the_way(tmp_path: Path, address: str):
     begin_following_again(tmp_path / "b")
     with taken_over(address, tmp_path / "b", durability="store") as catalog:
         assert numbers(catalog) == list(range(10))
-    seen = look(Store(address))
+    seen = read_lease(Store(address))
     assert seen is not None
     assert seen.terms.released
 

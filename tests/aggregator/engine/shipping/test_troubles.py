@@ -60,8 +60,8 @@ def test_a_standby_that_slept(tmp_path: Path, address: str):
     for thread in shipper._threads:
         thread.join()
     standby._ending.clear()
-    assert not standby._watch.look()
-    until(standby._watch.look)
+    assert not standby._watch.is_free()
+    until(standby._watch.is_free)
     standby._seen = standby._watch.seen
     assert standby.take_over()
     with pytest.raises(FencedError):

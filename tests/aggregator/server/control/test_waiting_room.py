@@ -84,7 +84,7 @@ def test_first_come_first_let_in():
 
 def test_a_look_lets_few_in(monkeypatch):
     """Only a few enter per check, because their memory is known only once their bodies arrive."""
-    monkeypatch.setattr(waiting_room, "LOOK_S", 0.2)
+    monkeypatch.setattr(waiting_room, "POLL_S", 0.2)
     memory = Memory(0)
 
     async def work():

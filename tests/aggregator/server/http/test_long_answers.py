@@ -30,7 +30,7 @@ def _often(monkeypatch):
     """Check tokens more often than once a second."""
     monkeypatch.setattr(tokens, "_LOOK_AGAIN_S", 0.05)
     monkeypatch.setattr(arrival_waiter, "_LOOK_S", 0.05)
-    monkeypatch.setattr(open_responses, "LOOK_S", 0.05)
+    monkeypatch.setattr(open_responses, "CHECK_EVERY_S", 0.05)
 
 
 @pytest.fixture

@@ -279,7 +279,7 @@ def test_what_a_token_may_not_is_not_offered(browser, tab_of, tmp_path):
         ]
         for name in ("tt", "u."):
             running.catalog.create_topic(name).append([{"space": "a", "timestamp": 1}])
-        running.context.authority._look_again()
+        running.context.authority._reload()
         for secret, name, offered in zip(secrets, ("tt", "u.", "tt"), (True, True, False), strict=True):
             tab = tab_of(running.url)
             tab.expected |= {401, 403}

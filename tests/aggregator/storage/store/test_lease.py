@@ -9,7 +9,7 @@ import pytest
 
 from aggregator.errors import FencedError, ObjectConflictError, StoreError
 from aggregator.storage.store.client import Store
-from aggregator.storage.store.lease import Lease, LeaseWatch, Terms, look, new_terms
+from aggregator.storage.store.lease import Lease, LeaseWatch, Terms, new_terms, read_lease
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def taken(store: Store, clock: Clock, *, length_s: float = 10.0, in_store: bool = False) -> Lease:
-    seen = look(store)
+    seen = read_lease(store)
     return Lease(store, seen, new_terms(seen, length_s, in_store=in_store), clock)
 
 
@@ -43,14 +43,14 @@ def test_each_taking_has_an_epoch_of_its_own(store: Store):
     assert (first.terms.epoch, second.terms.epoch) == (1, 2)
     assert first.terms.run != second.terms.run
     assert first.terms.renewals == 1
-    seen = look(store)
+    seen = read_lease(store)
     assert seen is not None
     assert seen.terms == second.terms
 
 
 def test_who_was_quicker_has_it(store: Store):
     """Of two that saw the same lease, the second is refused."""
-    for seen in (None, look(store)):
+    for seen in (None, read_lease(store)):
         terms = [new_terms(seen, 10, in_store=False) for _ in range(2)]
         Lease(store, seen, terms[0])
         with pytest.raises(ObjectConflictError):
@@ -86,25 +86,25 @@ def test_it_lapses_by_the_clock_of_who_watches(store: Store):
     lease = taken(store, Clock(10_000_000))
     clock = Clock()
     watch = LeaseWatch(store, clock)
-    assert not watch.look()
+    assert not watch.is_free()
     clock.now = 10
-    assert not watch.look()
+    assert not watch.is_free()
     lease.renew()
     clock.now = 15
-    assert not watch.look()
+    assert not watch.is_free()
     clock.now = 25
-    assert not watch.look()
+    assert not watch.is_free()
     clock.now = 25.1
-    assert watch.look()
+    assert watch.is_free()
 
 
 def test_what_was_given_back_is_free_at_once(store: Store):
     """A released lease is free immediately, and so is one that nobody ever held."""
-    assert LeaseWatch(store).look()
+    assert LeaseWatch(store).is_free()
     lease = taken(store, Clock())
-    assert not LeaseWatch(store).look()
+    assert not LeaseWatch(store).is_free()
     lease.release()
-    assert LeaseWatch(store).look()
+    assert LeaseWatch(store).is_free()
 
 
 def test_terms_that_cannot_be_read(store: Store):
@@ -114,17 +114,17 @@ def test_terms_that_cannot_be_read(store: Store):
             Terms.decode(stored)
     store.put("lease.json", b"nonsense")
     with pytest.raises(StoreError, match="cannot be read"):
-        LeaseWatch(store).look()
+        LeaseWatch(store).is_free()
 
 
 def test_an_answer_that_was_lost(store: Store):
     """A renewal whose answer was lost is recognised as the holder's own, and later renewals work."""
     lease = taken(store, Clock())
-    seen = look(store)
+    seen = read_lease(store)
     assert seen is not None
     etag = store.put("lease.json", replace(seen.terms, renewals=1).encode(), etag=seen.etag)
     lease.renew(in_store=True)
-    found = look(store)
+    found = read_lease(store)
     assert found is not None
     assert found.terms.in_store
     assert found.etag != etag
