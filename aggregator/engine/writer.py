@@ -246,7 +246,7 @@ class WriterEngine:
 
         self.manifest.note_change, self.manifest.write_backup = note, write_and_publish
         shipper.push = tier.bring
-        tier.kept, tier.check_mine, tier.announce = shipper.kept, shipper.check_mine, shipper.announce
+        tier.kept, tier.check_ownership, tier.announce = shipper.kept, shipper.check_ownership, shipper.announce
         self.upkeep.removal.lingers = shipper.lingers
         tier.clean_store = lambda dry_run: shipper.clean_up(dry_run=dry_run)
         shipper.start(self)

@@ -99,7 +99,7 @@ class Sealer:
 
     def take_number(self) -> int:
         """A number for a new segment. Raises CatalogLockedError if another writer may assign the same."""
-        self._manifest.check_mine()
+        self._manifest.check_ownership()
         with self._lock:
             number = self._next_segment
             self._next_segment += 1
@@ -110,7 +110,7 @@ class Sealer:
 
         Raises as `take_number`.
         """
-        self._manifest.check_mine()
+        self._manifest.check_ownership()
         wanted = sorted(numbers)
         with self._lock:
             if wanted and wanted[0] < self._next_segment:

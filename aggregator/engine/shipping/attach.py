@@ -62,7 +62,7 @@ def attach(layout: Layout, store: Store, lease_s: float, identity: str, *, in_st
     if note is None or note.address != store.address:
         note = StoreNote(store.address)
     seen = read_lease(store)
-    _check_mine(store, note, seen, identity)
+    _check_ownership(store, note, seen, identity)
     sure = in_store and (seen is None or seen.terms.in_store or seen.terms.released)
     terms = new_terms(seen, lease_s, in_store=sure)  # else what the last run acknowledged is uploaded first
     note = note.but(runs=(*note.runs, terms.run))  # a request of an earlier attempt may still succeed
@@ -97,7 +97,7 @@ def take(store: Store, seen: Seen | None, terms: Terms) -> Lease:
         raise _locked(store, found) from None
 
 
-def _check_mine(store: Store, note: StoreNote, seen: Seen | None, identity: str) -> None:
+def _check_ownership(store: Store, note: StoreNote, seen: Seen | None, identity: str) -> None:
     """Raise if the store has another catalog, or another writer has this one."""
     mine = json.dumps({"version": VERSION, "identity": identity}).encode()
     if seen is None:

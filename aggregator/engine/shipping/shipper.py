@@ -95,7 +95,7 @@ class Shipper:
         self._next_copy = 0.0
         self._whole_at = time.monotonic()  # the last known time at which the store had everything acknowledged
         self._kept = Kept(settings.history_us / 1e6)
-        self._cleanup = StoreCleanup(self._store, settings.history_us, self._kept, self.check_mine)
+        self._cleanup = StoreCleanup(self._store, settings.history_us, self._kept, self.check_ownership)
         self._cleaning = Lock()
         self._newest: str | None = None  # the copy of the manifest that was announced last
         self._copies = 0  # number of announced copies
@@ -292,7 +292,7 @@ class Shipper:
 
     def _put_copy(self) -> tuple[Copy, Announced]:
         """Upload everything that the manifest names, then a copy of it, which must still be announced."""
-        self.check_mine()
+        self.check_ownership()
         # once everything is sealed, a copy needs nothing before the log's end, but the current file begins before that
         position = max(self._needed, self._catalog.log.needed(self._catalog.state.sealed()))
         sequence = self._sequence_of(position)
@@ -399,7 +399,7 @@ class Shipper:
         """The objects of segments and quarantined batches that copies of the manifest in the store name."""
         return self._kept
 
-    def check_mine(self) -> None:
+    def check_ownership(self) -> None:
         """Raise FencedError if another writer took over the catalog, StoreError if the store does not say."""
         if self._failure is not None:
             raise self._failure

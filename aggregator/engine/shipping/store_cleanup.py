@@ -23,9 +23,9 @@ _BATCH = 64
 class StoreCleanup:
     """Deletes objects for one writer. Not thread-safe."""
 
-    def __init__(self, store: Store, history_us: int, kept: Kept, check_mine: Callable[[], None]) -> None:
-        """check_mine: raises if another writer took over the catalog."""
-        self._store, self._history_us, self._kept, self._check_mine = store, history_us, kept, check_mine
+    def __init__(self, store: Store, history_us: int, kept: Kept, check_ownership: Callable[[], None]) -> None:
+        """check_ownership: raises if another writer took over the catalog."""
+        self._store, self._history_us, self._kept, self._check_ownership = store, history_us, kept, check_ownership
 
     def outdated_objects(self, newest: str, end: int) -> tuple[list[Stored], int]:
         """The copies of the manifest, then the objects of the log, that may be deleted; and the number below which none
@@ -65,6 +65,6 @@ class StoreCleanup:
         for at in range(0, len(to_delete), _BATCH):
             if ending():
                 return False
-            self._check_mine()
+            self._check_ownership()
             self._store.delete([each.name for each in to_delete[at : at + _BATCH]], at_once=AT_ONCE)
         return True

@@ -114,7 +114,7 @@ class Removal:
             waiting = [each for each in self._manifest.retired_files() if each[2] <= shown]  # oldest change first
             self._manifest.write_backup()
             if waiting:
-                self._manifest.check_mine()
+                self._manifest.check_ownership()
             for number, size_bytes, change in waiting:
                 if self.is_read(change):
                     break

@@ -95,7 +95,7 @@ class Tier:
         self.stopping = False
         self.kept: Callable[[], Container[str]] = tuple
         """The names of objects that manifests in the store still name. Set from the shipper, which publishes these."""
-        self.check_mine: Callable[[], None] = lambda: None
+        self.check_ownership: Callable[[], None] = lambda: None
         """Raises FencedError if another writer took over the catalog in the store."""
         self.announce: Callable[[], None] = lambda: None
         """Publishes a manifest that no longer names retired segments."""
@@ -173,7 +173,7 @@ class Tier:
         """
         taken = 0
         errors = FirstError()
-        self.check_mine()
+        self.check_ownership()
         with self._pushing:
             wanted = self.waiting() if segments is None else [s for s in segments if s.number not in self._arrived]
             if not wanted:
@@ -374,7 +374,7 @@ class Tier:
             self.announce()
         while batch := list(self._removable()):
             self._check_going_on()
-            self.check_mine()
+            self.check_ownership()
             self._objects.store.delete([name for _, name in batch])
             numbers = [number for number, _ in batch]
             self._manifest.write_backup()
@@ -438,7 +438,7 @@ class Tier:
             stale = strays({n: f.modified_us for n, f in present.items()}, named, now_us, grace_us)
             stale = [name for name in stale if name not in kept]
             if not dry_run:
-                self.check_mine()  # else another writer may have uploaded or named them since
+                self.check_ownership()  # else another writer may have uploaded or named them since
                 store.delete(stale, at_once=STRAYS_AT_ONCE)
         deleted = [present[name] for name in stale] + self.clean_store(dry_run)
         return Collected(tuple(each.name for each in deleted), sum(each.size_bytes for each in deleted), dry_run)

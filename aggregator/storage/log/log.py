@@ -214,7 +214,7 @@ class Log(GroupCommit):
 
     def _write_group(self, group: list[Entry]) -> None:
         if self._files[-1].end - self._files[-1].position >= self._file_bytes:
-            self._check_mine()
+            self._check_ownership()
             self._start_file(self._files[-1].end)
         file = self._files[-1]
         end = -1
@@ -287,7 +287,7 @@ class Log(GroupCommit):
                 return True
             if reached == HOLDING:
                 return False
-            self._check_mine()  # raises unless the lock could be taken again
+            self._check_ownership()  # raises unless the lock could be taken again
             lock = None
             if reached == LOOKING_AGAIN:  # everything but the mark is done
                 buffers, sync = [], False
@@ -296,7 +296,7 @@ class Log(GroupCommit):
         if self._guard is not None:
             self._guard.check()
 
-    def _check_mine(self) -> None:
+    def _check_ownership(self) -> None:
         """Fail permanently if data written now might be missing at the next opening."""
         try:
             self._check_alone()
@@ -401,7 +401,7 @@ class Log(GroupCommit):
         """Begin a new file, so that the current one can be deleted when its events are sealed. Raises as `append`."""
 
         def start() -> None:
-            self._check_mine()
+            self._check_ownership()
             self._start_file(self._files[-1].end)
 
         self.append(Action(start))

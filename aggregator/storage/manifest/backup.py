@@ -130,7 +130,7 @@ class ManifestBackup:
             self._give_up("there are too many erasures and truncations in progress, or too many partitions")
             return
         self._stored = None
-        self._manifest.check_mine()
+        self._manifest.check_ownership()
         self._write(stored)
         self._stored = whole
         self._measure()

@@ -108,7 +108,7 @@ class Transactions:
         with self.reading() as db:
             return self._is_claimed(db)
 
-    def check_mine(self) -> None:
+    def check_ownership(self) -> None:
         """To call before deleting files that are known only by name. Raises CatalogLockedError."""
         if not self.is_mine():
             raise self._lost()
