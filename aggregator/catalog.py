@@ -29,7 +29,7 @@ from aggregator.engine.writer import WriterEngine, now_us
 from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Problem, Receipt, TopicInfo
 from aggregator.policy import Retention, Roll
-from aggregator.read.ahead import open_newest
+from aggregator.read.prefetch import open_newest
 from aggregator.storage.files.following import read_following
 from aggregator.storage.files.usage import measure
 from aggregator.storage.manifest import PipeRows, StoredRows

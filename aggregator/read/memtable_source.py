@@ -124,7 +124,7 @@ def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str
     names = list(dict.fromkeys([*view.needed(present.names), *names]))
     every = Rows(group.lookups)
     for rows in _in_order(group, every.bases, query, space):
-        for some in _stretches(rows, query, group):
+        for some in _slices(rows, query, group):
             batch, indexes = every.take(some, names)
             mask = _mask(batch, indexes, query, space)
             if mask is not None:
@@ -250,7 +250,7 @@ def _first_size(query: Query) -> int:
     return min(max(query.limit + 1, FIRST_WINDOW_ROWS if filtered else 1), WINDOW_ROWS)
 
 
-def _stretches(rows: I64, query: Query, group: Group) -> Iterator[I64]:
+def _slices(rows: I64, query: Query, group: Group) -> Iterator[I64]:
     """Rows in slices of at most about WINDOW_BYTES, the first with about as many rows as the query's limit."""
     if len(rows) <= FEW_ROWS:
         yield from (rows,) if len(rows) else ()

@@ -22,9 +22,9 @@ from aggregator.base.result import Answer
 from aggregator.base.window_budget import LEAST_OF_SPACE_BYTES
 from aggregator.errors import InvalidRequestError
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
-from aggregator.read.ahead import begin_ahead
 from aggregator.read.history import Opened, merge_history
 from aggregator.read.memtable_source import Group, lookup_groups, most_of_space, unsealed_batches
+from aggregator.read.prefetch import prefetch
 from aggregator.read.query import Query, check_columns, check_conditions
 from aggregator.read.segment_source import count_segment, segment_batches, segment_history
 from aggregator.read.time_counts import histogram_of
@@ -167,7 +167,7 @@ class Scan(Answer):
         segments = self._segments(snapshot)
         if few is not None and query.limit is not None and len(segments) > MAX_OVERLAP:
             return None  # they may overlap, and `Waves` opens the fewest then
-        begin_ahead(self._pool, segments, query)
+        prefetch(self._pool, segments, query)
         pool, schema = self._pool, snapshot.schema_set.union
 
         def opened(part: SegmentInfo | Group, at_once: bool) -> list[Event] | Opened | None:
@@ -273,7 +273,7 @@ class Scan(Answer):
         merged = len({info.partition for info in segments})
         views = {number: View(query, target, hidden_in(snapshot.tombstones, number), merged) for number in names}
         kept = frozenset(target.names) if unordered else None
-        begin_ahead(pool, segments, query)
+        prefetch(pool, segments, query)
         for info in segments:
             low, high = _indexes(info) if query.by_index else _times(info)
 

@@ -24,7 +24,7 @@ from aggregator.streams.reading.event_tags import EVENT_TAGS, EventTags, topics_
 from aggregator.streams.reading.named import hidden_columns, index_conditions, named_fields, names_beside
 from aggregator.streams.reading.places import first_after, gone_between, lineage_of
 from aggregator.streams.reading.position import Position
-from aggregator.streams.reading.sift import Round
+from aggregator.streams.reading.row_filter import Round
 from aggregator.streams.reading.times import count_by_time
 from aggregator.streams.reading.windows import (
     Material,

@@ -168,8 +168,8 @@ def _take(batches: Sequence[MemtableBatch], edges: I64, rows: I64, names: Sequen
     mine = rows - edges[places]
     fresh = np.append(True, places[1:] != places[:-1])  # where another batch begins
     apart = fresh | np.append(False, mine[1:] != mine[:-1] + 1)  # where a new range of adjacent rows begins
-    stretches = int(apart.sum())
-    if stretches > 1 and len(rows) < SHORT_RUN * stretches:
+    ranges = int(apart.sum())
+    if ranges > 1 and len(rows) < SHORT_RUN * ranges:
         gathered = _gathered(batches, places, mine, names)
         if gathered is not None:
             return gathered
@@ -180,7 +180,7 @@ def _take(batches: Sequence[MemtableBatch], edges: I64, rows: I64, names: Sequen
         back[order] = np.arange(len(order))
         record_batch, sorted_indexes = _take(batches, edges, rows[order], names)
         return record_batch.take(pa.array(back)), sorted_indexes[back]
-    runs = apart.nonzero()[0] if stretches <= FEW_RUNS else fresh.nonzero()[0]
+    runs = apart.nonzero()[0] if ranges <= FEW_RUNS else fresh.nonzero()[0]
     record_batches, indexes = [], []
     for first, last in pairwise([*runs.tolist(), len(rows)]):
         batch, some = batches[places[first]], mine[first:last]

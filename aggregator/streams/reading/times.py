@@ -10,7 +10,7 @@ from aggregator.lql import Filter, TimeSpan
 from aggregator.read.query import Query
 from aggregator.read.time_counts import count_times, time_bounds
 from aggregator.storage.segments.pool import SegmentPool
-from aggregator.streams.reading.sift import Round
+from aggregator.streams.reading.row_filter import Round
 from aggregator.streams.reading.windows import Material, TopicPart, read_unordered
 
 

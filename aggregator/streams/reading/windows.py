@@ -31,7 +31,7 @@ from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
 from aggregator.streams.reading.event_tags import EventTags, Streams, streams_of, tag_texts
 from aggregator.streams.reading.position import Key
-from aggregator.streams.reading.sift import Round, Sift
+from aggregator.streams.reading.row_filter import Round, RowFilter
 from esformat.parts import default_schema
 
 FEW_STREAMS = 32
@@ -263,8 +263,8 @@ def _sources(
         hidden = hidden_in(snapshot.tombstones, partition)
         tags = partial(tag_texts, topic, name, streams=streams) if asks_tags else None
         mine = tags if part.spaces is None else None  # for streams, the space is the text
-        looked_up: list[tuple[bytes | None, Sift]] = [
-            (space, Sift(partition, around, where, chosen, first, end, tags=mine)) for space in spaces
+        looked_up: list[tuple[bytes | None, RowFilter]] = [
+            (space, RowFilter(partition, around, where, chosen, first, end, tags=mine)) for space in spaces
         ]
         if part.others is not None and (match := part.others.match_by_partition(name)) is not False:
             others = part.others if match is None or part.streams else None
@@ -272,43 +272,47 @@ def _sources(
             looked_up.append(
                 (
                     None if only is None else only.encode(),
-                    Sift(partition, around, where, None, first, end, others, name, tags),
+                    RowFilter(partition, around, where, None, first, end, others, name, tags),
                 )
             )
-        for space, sift in looked_up:
+        for space, row_filter in looked_up:
             query = replace(span_query, space=space, partition=partition, first_index=first, end_index=end)
             view = View(query, target, hidden, merged)
             for info in snapshot.segments.select(query):
                 tally.add(info, query)
                 low = ~info.max_timestamp if reverse else info.min_timestamp
-                yield Source(low, partition, _of_segment(pool, info, view, sift, unordered))
-            yield from _unsealed_sources(snapshot, view, sift, tally)
+                yield Source(low, partition, _of_segment(pool, info, view, row_filter, unordered))
+            yield from _unsealed_sources(snapshot, view, row_filter, tally)
 
 
-def _unsealed_sources(snapshot: Snapshot, view: View, sift: Sift, tally: Tally) -> Iterator[Source]:
-    query, partition = view.query, sift.partition
+def _unsealed_sources(snapshot: Snapshot, view: View, row_filter: RowFilter, tally: Tally) -> Iterator[Source]:
+    query, partition = view.query, row_filter.partition
     fresh = _fresh(snapshot, query)
     if fresh is not None:
         tally.batches += len(fresh)
         for batches in _by_schema(fresh):
             low = min(batch.min_timestamp for batch in batches)
             low = ~max(batch.max_timestamp for batch in batches) if query.reverse else low
-            yield Source(low, partition, _of_batches(batches, view, sift))
+            yield Source(low, partition, _of_batches(batches, view, row_filter))
         return
     for group in lookup_groups(snapshot, query):
         tally.batches += sum(len(lookup.batches) for lookup in group.lookups)
-        yield Source(group.bound(query), partition, _of_unsealed(group, view, sift))
+        yield Source(group.bound(query), partition, _of_unsealed(group, view, row_filter))
 
 
 def _of_segment(
-    pool: SegmentPool, info: SegmentInfo, view: View, sift: Sift, unordered: frozenset[str] | None
+    pool: SegmentPool, info: SegmentInfo, view: View, row_filter: RowFilter, unordered: frozenset[str] | None
 ) -> Callable[[], Iterator[pa.RecordBatch]]:
-    inside = sift.first <= info.first_index and info.last_index < sift.end
+    inside = row_filter.first <= info.first_index and info.last_index < row_filter.end
 
     def batches() -> Iterator[pa.RecordBatch]:
-        chosen = sift.chosen
-        mine = sift if chosen is None or not _all_chosen(chosen, pool.get(info)) else replace(sift, chosen=None)
-        return segment_batches(pool, info, view, str(sift.partition), mine.keep(inside), unordered=unordered)
+        chosen = row_filter.chosen
+        mine = (
+            row_filter
+            if chosen is None or not _all_chosen(chosen, pool.get(info))
+            else replace(row_filter, chosen=None)
+        )
+        return segment_batches(pool, info, view, str(row_filter.partition), mine.keep(inside), unordered=unordered)
 
     return batches
 
@@ -321,8 +325,8 @@ def _all_chosen(streams: Streams, segment: esformat.Segment) -> bool:
     return all(space in streams.names for space in segment.spaces())
 
 
-def _of_unsealed(group: Group, view: View, sift: Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
-    return lambda: (sift(batch, True) for batch in unsealed_batches(group, view, str(sift.partition)))
+def _of_unsealed(group: Group, view: View, row_filter: RowFilter) -> Callable[[], Iterator[pa.RecordBatch]]:
+    return lambda: (row_filter(batch, True) for batch in unsealed_batches(group, view, str(row_filter.partition)))
 
 
 def _fresh(snapshot: Snapshot, query: Query) -> list[MemtableBatch] | None:
@@ -353,7 +357,9 @@ def _by_schema(batches: list[MemtableBatch]) -> list[list[MemtableBatch]]:
     return list(groups.values())
 
 
-def _of_batches(batches: list[MemtableBatch], view: View, sift: Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
+def _of_batches(
+    batches: list[MemtableBatch], view: View, row_filter: RowFilter
+) -> Callable[[], Iterator[pa.RecordBatch]]:
     def read() -> Iterator[pa.RecordBatch]:
         query = view.query
         names = batches[0].events.schema.names
@@ -370,7 +376,7 @@ def _of_batches(batches: list[MemtableBatch], view: View, sift: Sift) -> Callabl
             times, indexes = numbers(table, "timestamp"), numbers(table, RECORD_INDEX)
             order = sort_order(times, None, indexes, reverse=query.reverse)
             table = table if order is None else table.take(pa.array(order))
-            yield sift(view.shape(table, str(sift.partition)), True)
+            yield row_filter(view.shape(table, str(row_filter.partition)), True)
 
     return read
 

@@ -30,7 +30,7 @@ def _threads(_process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="aggregator-ahead")
 
 
-def begin_ahead(pool: SegmentPool, segments: Sequence[SegmentInfo], query: Query) -> None:
+def prefetch(pool: SegmentPool, segments: Sequence[SegmentInfo], query: Query) -> None:
     """Open the segments that are read from the store, and begin to fetch their events of the query's space.
 
     Errors are ignored: the scan meets them again and reports them.

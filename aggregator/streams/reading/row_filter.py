@@ -35,7 +35,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Sift:
+class RowFilter:
     """Keeps the rows of a source's batches that belong to the round and the streams, and match."""
 
     partition: int

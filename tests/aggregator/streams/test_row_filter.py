@@ -7,7 +7,7 @@ import pytest
 
 from aggregator.lql import Columns, Filter, TagSet, parse_where
 from aggregator.streams.reading.event_tags import EventTags, Streams
-from aggregator.streams.reading.sift import Round, Sift
+from aggregator.streams.reading.row_filter import Round, RowFilter
 
 SCHEMA = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("data", pa.binary())])
 ROUND = Round({0: 0}, {0: 9})
@@ -29,7 +29,7 @@ def test_texts_that_are_enough(changes, inside, enough):
     for where, told in (('msg CONTAINS "a"', enough), ('msg PREFIX "a"', False)):
         condition = Filter.compile(parse_where(where), Columns(SCHEMA), 0)
         given = {"partition": 0, "around": ROUND, "where": condition, "chosen": None, "first": 0, "end": 9} | changes
-        keep = Sift(**given).keep(inside)
+        keep = RowFilter(**given).keep(inside)
         assert keep is not None
         assert keep.held_is_enough == told
         assert keep.held == {"data": ((b"a",),)}
