@@ -20,7 +20,7 @@ from aggregator.storage.files.checksum import checksum64
 
 SAMPLE_BYTES = 1024
 """Number of first bytes, and of bytes before the offset, that tell files apart."""
-TELLING_BYTES = 64
+DISTINCTIVE_BYTES = 64
 """Files that have this many first bytes in common are likely to be copies."""
 OPEN_FILES = 128
 """Number of files kept open, so that a file that is deleted, or renamed beyond the globs, is read to its end."""
@@ -201,13 +201,13 @@ def _may_be_copy(file: Found, one: Tracked) -> bool:
     """Whether `file` can be a copy of `one`. If few bytes are known to be equal, the paths must fit as well."""
     if one.head.length == SAMPLE_BYTES:
         return True
-    return file.path != one.path and (one.head.length >= TELLING_BYTES or file.path.startswith(one.path))
+    return file.path != one.path and (one.head.length >= DISTINCTIVE_BYTES or file.path.startswith(one.path))
 
 
 def _has_twin(file: Found, present: Iterable[Tracked], continues: Continues) -> bool:
     """Whether it is, or may become, a copy of a present file in the same folder."""
     folder = Path(file.path).parent
-    alike = (one for one in present if one.head.length >= TELLING_BYTES and Path(one.path).parent == folder)
+    alike = (one for one in present if one.head.length >= DISTINCTIVE_BYTES and Path(one.path).parent == folder)
     return any(continues(file, one) is not False for one in alike)
 
 

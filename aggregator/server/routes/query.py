@@ -80,7 +80,7 @@ _ANSWERS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _QueryRequest:
     text: str
     position: str | None = None
     wait_s: float = 0.0
@@ -120,7 +120,7 @@ def routes(context: Context) -> list[Route]:
 )
 async def query(context: Context, arrivals: ArrivalWaiter, request: Request) -> Response:
     Params(request, [])
-    asked = await _question(request, context)
+    asked = await _query_request(request, context)
     if asked.position is not None:
         return await _page(context, arrivals, request, asked, media_for(request))
     media = media_for(request, (*OUTPUTS, TEXT, ESDB))
@@ -149,7 +149,9 @@ async def query(context: Context, arrivals: ArrivalWaiter, request: Request) -> 
     return await stream_response(pool, make, media)
 
 
-async def _page(context: Context, arrivals: ArrivalWaiter, request: Request, asked: _Question, media: str) -> Response:
+async def _page(
+    context: Context, arrivals: ArrivalWaiter, request: Request, asked: _QueryRequest, media: str
+) -> Response:
     position = asked.position or "tail"
     select = limited(await context.reads.run(parse_select, asked.text), asked.limit or _DEFAULT_PAGE)
     until = time.monotonic() + asked.wait_s
@@ -253,7 +255,7 @@ def _records(answer: Selection) -> Iterator[tuple[int, bytes]]:
         yield len(lines), b"".join(b"id: %b\ndata: %b\n\n" % (position.encode(), line) for position, line in pairs)
 
 
-async def _question(request: Request, context: Context) -> _Question:
+async def _query_request(request: Request, context: Context) -> _QueryRequest:
     """Return the request in the body. Raises ProblemError: 400, 415."""
     media = media_of(request.headers.get("content-type"))
     if media not in (JSON, TEXT):
@@ -290,4 +292,4 @@ async def _question(request: Request, context: Context) -> _Question:
         raise wrong("reverse must be true or false")
     if position is not None and (reverse or between != (None, None)):
         raise wrong("start, end and reverse cannot be combined with position", "pages go from old to new")
-    return _Question(found["query"], position, float(wait), limit, reverse, between)
+    return _QueryRequest(found["query"], position, float(wait), limit, reverse, between)

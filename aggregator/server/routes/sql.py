@@ -53,7 +53,7 @@ _ANSWERS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _QueryRequest:
     text: str
     limit: int | None = None
 
@@ -95,7 +95,7 @@ class Databases:
 )
 async def sql(context: Context, databases: Databases, request: Request) -> Response:
     Params(request, [])
-    asked = await _question(request, context)
+    asked = await _query_request(request, context)
     access: Access = request.state.access
 
     def make() -> Answer:
@@ -130,7 +130,7 @@ class Answer:
             self._reader.close()
 
 
-async def _question(request: Request, context: Context) -> _Question:
+async def _query_request(request: Request, context: Context) -> _QueryRequest:
     """Return the request in the body. Raises ProblemError: 400, 415."""
     media = media_of(request.headers.get("content-type"))
     if media not in (JSON, TEXT):
@@ -148,7 +148,7 @@ async def _question(request: Request, context: Context) -> _Question:
     odd = next((name for name in found if name not in ("query", "limit")), None)
     if odd is not None:
         raise wrong(f"unknown member {odd[:40]!r}", "known members: query, limit")
-    return _Question(found["query"], _limit(found.get("limit")))
+    return _QueryRequest(found["query"], _limit(found.get("limit")))
 
 
 def _limit(given: Any) -> int | None:

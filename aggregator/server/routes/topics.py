@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator import InvalidRequestError, Retention, Roll, Topic, TopicExistsError
-from aggregator.server.bodies.shared.columns import read_columns, tell_columns
+from aggregator.server.bodies.shared.columns import describe_columns, read_columns
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import by_name, json_response, ref, shape
 from aggregator.server.context import Context
@@ -152,8 +152,8 @@ async def put_topic(context: Context, request: Request) -> Response:
             }
             wanted = {"indexes": indexes, "keys": keys, "roll": roll, "retention": retention}
             differ = [what for what in wanted if what in asked and wanted[what] != found[what]]
-            columns = tell_columns(there.scan().schema)  # it may have gained some
-            if schema is not None and not tell_columns(schema).items() <= columns.items():
+            columns = describe_columns(there.scan().schema)  # it may have gained some
+            if schema is not None and not describe_columns(schema).items() <= columns.items():
                 differ.append("schema")
             if differ:
                 raise ProblemError(
@@ -313,7 +313,7 @@ async def stats(context: Context, request: Request) -> Response:
 def _facts(topic: Topic) -> dict[str, Any]:
     return {
         "topic": topic.name,
-        "schema": tell_columns(topic.scan().schema),
+        "schema": describe_columns(topic.scan().schema),
         "indexes": list(topic.indexes),
         "keys": topic.keys,
         "roll": topic.roll.to_json(),

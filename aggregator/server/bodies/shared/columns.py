@@ -44,7 +44,7 @@ def read_columns(given: Any) -> pa.Schema | None:
     return pa.schema([pa.field(name, _type(name, kind)) for name, kind in given.items()])
 
 
-def tell_columns(schema: pa.Schema) -> dict[str, str]:
+def describe_columns(schema: pa.Schema) -> dict[str, str]:
     """Return the columns of a topic other than its keys, as names and types."""
     return {field.name: str(field.type) for field in schema if field.name not in _KEYS}
 

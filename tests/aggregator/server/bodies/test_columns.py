@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from aggregator import InvalidRequestError
-from aggregator.server.bodies.shared.columns import read_columns, tell_columns
+from aggregator.server.bodies.shared.columns import describe_columns, read_columns
 
 TYPES = [
     ("string", pa.string()), ("text", pa.string()), ("utf8", pa.string()), ("bytes", pa.binary()),
@@ -26,14 +26,14 @@ def test_types(name, kind):
     """A name is read as its type, and the type's own name is read back as the same type."""
     schema = read_columns({"c": name})
     assert schema == pa.schema([("c", kind)])
-    assert read_columns(tell_columns(schema)) == schema
+    assert read_columns(describe_columns(schema)) == schema
 
 
 def test_order_and_keys():
     """Columns keep their order; a topic's key columns are not listed."""
     assert read_columns({"b": "int64", "a": "string"}).names == ["b", "a"]
     assert read_columns(None) is read_columns({}) is None
-    assert tell_columns(pa.schema([("space", pa.string()), ("n", pa.int64())])) == {"n": "int64"}
+    assert describe_columns(pa.schema([("space", pa.string()), ("n", pa.int64())])) == {"n": "int64"}
 
 
 WRONG = [
