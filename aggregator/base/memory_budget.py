@@ -45,12 +45,12 @@ class Budget:
             held = f"unsealed events hold {self.held_bytes:,} of {self.limit_bytes:,} bytes of memory"
             raise self.refusal(held, size_bytes, self.limit_bytes)
 
-    def take(self, size_bytes: int) -> None:
+    def add_existing(self, size_bytes: int) -> None:
         """Count bytes that already exist, such as after a crash, even beyond the limit."""
         with self._lock:
             self.held_bytes += size_bytes
 
-    def give_back(self, size_bytes: int, *, sealed: bool = False) -> None:
+    def release(self, size_bytes: int, *, sealed: bool = False) -> None:
         """Release bytes. sealed: they were freed by sealing, which updates the rate for retry times."""
         now = time.monotonic()
         with self._lock:

@@ -32,17 +32,17 @@ class Window:
 
     def __init__(self, budget: WindowBudget, least_bytes: int, merged: int) -> None:
         self._budget = budget
-        self.bytes = budget.take(least_bytes, merged)
+        self.bytes = budget.reserve(least_bytes, merged)
         self._held = self.bytes
 
-    def keep(self, size_bytes: int) -> None:
+    def resize(self, size_bytes: int) -> None:
         """Set the held bytes to what the window actually needs."""
-        self._budget.give_back(self._held - size_bytes)
+        self._budget.release(self._held - size_bytes)
         self._held = size_bytes
 
     def close(self) -> None:
         """Release all of it."""
-        self.keep(0)
+        self.resize(0)
 
 
 class WindowBudget:
@@ -56,7 +56,7 @@ class WindowBudget:
         self._places = BoundedSemaphore(MADE_AT_ONCE)
         self._lock = Lock()
 
-    def take(self, least_bytes: int, merged: int) -> int:
+    def reserve(self, least_bytes: int, merged: int) -> int:
         """Take a share, and return its bytes."""
         with self._lock:
             left = self.limit_bytes - self.held_bytes
@@ -64,7 +64,7 @@ class WindowBudget:
             self.held_bytes += share
             return share
 
-    def give_back(self, size_bytes: int) -> None:
+    def release(self, size_bytes: int) -> None:
         """Release bytes; negative: take more, without a check."""
         with self._lock:
             self.held_bytes -= size_bytes

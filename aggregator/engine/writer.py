@@ -336,7 +336,7 @@ class WriterEngine:
     def _make_storage(self, unsealed_bytes: int) -> None:
         """Create the storage that the later parts share, and the memory budget and quota."""
         self.budget = Budget(self.limits.memory_bytes, lambda: self.scheduler.sealing_problem())
-        self.budget.take(unsealed_bytes)
+        self.budget.add_existing(unsealed_bytes)
         self._storage = Storage(
             self.layout, self.state, self.manifest, self.log, self.pins, self.pool, self.objects, self.reserve,
             self.budget, self.limits, self.durability, self.tuning, self._clock,

@@ -204,7 +204,7 @@ def _ordered(
         batch = batch.take(pa.array(order if count == len(batch) else order[inside[order]]))
     elif count < len(batch):  # in order: the rows are contiguous
         batch = batch.slice(int(np.argmax(inside)), count)
-    window.keep(batch.nbytes)
+    window.resize(batch.nbytes)
     return [batch]
 
 

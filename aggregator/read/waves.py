@@ -123,7 +123,7 @@ class Waves:
                 sources = self.sources(start, end, True)
                 few = merge_few(sources, by="timestamp", reverse=self.reverse, most_bytes=window.bytes)
                 if few is not None:
-                    window.keep(sum(batch.nbytes for batch in few))
+                    window.resize(sum(batch.nbytes for batch in few))
                     yield from few
                     return
         yield from merge(self.sources(start, end, False), by="timestamp", reverse=self.reverse, ahead=True)

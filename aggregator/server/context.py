@@ -89,8 +89,8 @@ class Context:
         return cls(
             catalog,
             settings,
-            WorkPool("append", work.append_threads, work.waiting, work.patience_s, ended=room.give_back),
-            WorkPool("read", work.read_threads, work.waiting, work.patience_s, Slow(work.slow_reads), room.give_back),
+            WorkPool("append", work.append_threads, work.waiting, work.patience_s, ended=room.release),
+            WorkPool("read", work.read_threads, work.waiting, work.patience_s, Slow(work.slow_reads), room.release),
             Authority(settings.tokens or catalog.path / FILE),
             Health(settings.catalog.checkpoint_interval_s),
             BoundedSemaphore(max(1, (os.cpu_count() or 1) - 1)),

@@ -90,7 +90,7 @@ class Quota:
 
     def release(self, size_bytes: int) -> None:
         """Release the memory reserved for a batch that is not stored."""
-        self._budget.give_back(size_bytes)
+        self._budget.release(size_bytes)
 
     def _check_log(self, size_bytes: int) -> None:
         held, limit = self._log.size_bytes, self._limits.log_bytes

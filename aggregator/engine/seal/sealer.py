@@ -211,7 +211,7 @@ class Sealer:
                 self._state.change_segments(topic, change, written.segments, (), {partition.number: end})
                 self.seals += 1
             self.quarantine.keep(written.quarantined)
-            self._budget.give_back(frozen.size_bytes, sealed=True)
+            self._budget.release(frozen.size_bytes, sealed=True)
 
         uninterrupted(take_in)
         self._note_size(topic, frozen.size_bytes, sum(info.size_bytes for info in written.segments))

@@ -108,7 +108,7 @@ class Topics:
             for partition in topic.partitions.values():
                 self._sealer.forget(partition)
             self._quota.retire(topic, topic.segments.view())
-            self._budget.give_back(self._state.delete_topic(topic, change))
+            self._budget.release(self._state.delete_topic(topic, change))
 
     def _remove_files(self) -> None:
         """Step 4. Upkeep, or the next opening, tries again what fails."""

@@ -21,7 +21,7 @@ class BodyRoom:
         self._freed = Condition()
         self._thread = local()
 
-    def take(self, size_bytes: int) -> None:
+    def reserve(self, size_bytes: int) -> None:
         """Wait until there is room for a body. A body larger than the limit waits until it is the only one."""
         own: int = getattr(self._thread, "held_bytes", 0)
         with self._freed:
@@ -32,7 +32,7 @@ class BodyRoom:
             self.held_bytes += size_bytes
         self._thread.held_bytes = own + size_bytes
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release all room of this thread."""
         own: int = getattr(self._thread, "held_bytes", 0)
         if own:

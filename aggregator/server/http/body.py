@@ -40,7 +40,7 @@ class Body:
             found = pa.py_buffer(self.stored)
         else:
             found = decompress(self.stored, self.encoding, self.max_bytes)
-        self.room.take(found.size)
+        self.room.reserve(found.size)
         return found
 
 

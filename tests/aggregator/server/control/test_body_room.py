@@ -23,11 +23,11 @@ def test_no_more_at_once_than_there_is_room():
     most, together = [], threading.Barrier(3)
 
     def work(number):
-        room.take(30)
+        room.reserve(30)
         most.append(room.held_bytes)
         if number < 3:
             together.wait(120)  # three fit
-        room.give_back()
+        room.release()
 
     with ThreadPoolExecutor(3) as first:
         list(first.map(work, range(3)))
@@ -41,11 +41,11 @@ def test_no_more_at_once_than_there_is_room():
 def test_a_body_that_is_larger_than_the_room():
     """A body larger than the room is read alone, and a thread that takes twice does not wait for itself."""
     room = BodyRoom(100)
-    room.take(500)
-    room.take(500)
+    room.reserve(500)
+    room.reserve(500)
     assert room.held_bytes == 1000
-    room.give_back()
-    room.give_back()
+    room.release()
+    room.release()
     assert room.held_bytes == 0
 
 
@@ -53,9 +53,9 @@ def test_patience(monkeypatch):
     """A body that is never returned does not block others forever."""
     monkeypatch.setattr(body_room, "PATIENCE_S", 0.05)
     room = BodyRoom(10)
-    room.take(10)
+    room.reserve(10)
     with ThreadPoolExecutor(1) as other:
-        other.submit(room.take, 10).result(120)
+        other.submit(room.reserve, 10).result(120)
     assert room.held_bytes == 20
 
 
@@ -67,8 +67,8 @@ def test_the_servers_room(tmp_path):
     with served(tmp_path, Settings(work=Work(body_bytes=1_000_000))) as server:
         server.catalog.create_topic("t")
         room = server.context.body_room
-        take = room.take
-        room.take = lambda size: (take(size), seen.append((size, room.held_bytes)))
+        reserve = room.reserve
+        room.reserve = lambda size: (reserve(size), seen.append((size, room.held_bytes)))
         statuses = [
             httpx.post(
                 f"{server.url}/v1/topics/{topic}/events", content=gzip.compress(body), headers=headers
