@@ -9,8 +9,8 @@ from threading import Lock
 from aggregator.errors import OverloadedError
 
 MIN_RETRY_S, MAX_RETRY_S = 0.05, 5.0
-PATIENCE = 4
-"""`Retry-After` is at least 1/PATIENCE of the time since the first refusal after sealing last freed memory."""
+RETRY_DIVISOR = 4
+"""`Retry-After` is at least 1/RETRY_DIVISOR of the time since the first refusal after sealing last freed memory."""
 
 
 class Budget:
@@ -76,4 +76,4 @@ class Budget:
         now = time.monotonic()
         refused_at = self._refused_at or now
         self._refused_at = refused_at
-        return min(max(over / self._rate, (now - refused_at) / PATIENCE, MIN_RETRY_S), MAX_RETRY_S)
+        return min(max(over / self._rate, (now - refused_at) / RETRY_DIVISOR, MIN_RETRY_S), MAX_RETRY_S)

@@ -19,7 +19,7 @@ from aggregator.engine.ingest.reserve import where_written
 from aggregator.engine.recovery.check import ConsistencyCheck
 from aggregator.engine.recovery.replay import Replay
 from aggregator.engine.seal.poison import Quarantine
-from aggregator.engine.seal.process import POSSIBLE, PREFIX, SealingProcess
+from aggregator.engine.seal.process import PREFIX, PROCESSES_SUPPORTED, SealingProcess
 from aggregator.engine.seal.sealer import Sealer
 from aggregator.engine.upkeep.scheduler import Scheduler
 from aggregator.engine.upkeep.upkeep import LOG_SHARE, Upkeep
@@ -66,7 +66,7 @@ UNSHIPPED = 1 << 32
 """Number of record indexes that each partition skips after a catalog is restored from a store: a writer may have
 assigned them to events that it had not shipped. Its log cannot have had that many unshipped events.
 """
-SEALING = ("thread", "process") if POSSIBLE else ("thread",)
+SEALING = ("thread", "process") if PROCESSES_SUPPORTED else ("thread",)
 """Where segments can be written on this system."""
 
 

@@ -30,7 +30,7 @@ FIRST_WINDOW_ROWS = 1 << 12
 """Up to this limit, reading may end soon: windows begin with about twice its rows, or blocks are read one by one."""
 LEAST_WINDOW_ROWS = 16
 """Minimum number of rows that a window is meant to have."""
-LAZILY = 1 << 62
+UNREACHED_LIMIT = 1 << 62
 """A limit that no segment reaches: it makes a scan read block by block."""
 FEW_KEPT_ROWS = 1 << 18
 """Up to this number, the rows kept of a segment are sorted all together, not window by window."""
@@ -83,7 +83,7 @@ def segment_batches(
         yield from read(query.start, query.end)
         return
     if query.space is not None:
-        limit = LAZILY if query.limit is not None and query.limit <= FIRST_WINDOW_ROWS else None
+        limit = UNREACHED_LIMIT if query.limit is not None and query.limit <= FIRST_WINDOW_ROWS else None
         if limit is not None or owner.num_events * info.row_bytes <= LEAST_OF_SPACE_BYTES:
             yield from read(query.start, query.end, limit)
         else:

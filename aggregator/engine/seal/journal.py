@@ -41,7 +41,7 @@ class SealJournal:
         if stored:
             self._write()
 
-    def times_ended(self, partition: int, first_index: int) -> int:
+    def crashes(self, partition: int, first_index: int) -> int:
         """How often in a row the process ended while it sealed a partition from that record index on."""
         first, often = self._ended.get(partition, (-1, 0))
         return often if first == first_index else 0

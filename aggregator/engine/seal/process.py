@@ -36,7 +36,7 @@ from aggregator.storage.state.tombstones import Hidden
 from esformat import UsageError
 from esformat.parts import sync_directory
 
-POSSIBLE = hasattr(socket, "send_fds")
+PROCESSES_SUPPORTED = hasattr(socket, "send_fds")
 """Whether the system has the Unix sockets that this needs."""
 PREFIX = "sealing-"
 """Prefix of the directories in `staging/`, which are deleted when a catalog is opened."""

@@ -29,7 +29,7 @@ from aggregator.engine.seal.choice import Load, sealed_at_once
 from aggregator.engine.seal.isolation import Isolation
 from aggregator.engine.seal.journal import SealJournal
 from aggregator.engine.seal.poison import Quarantine
-from aggregator.engine.seal.process import POSSIBLE, SealingProcess
+from aggregator.engine.seal.process import PROCESSES_SUPPORTED, SealingProcess
 from aggregator.engine.seal.table import families, plain_batch, sealing_table
 from aggregator.errors import LogFailedError, ManifestFailedError
 from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, SegmentInfo, TopicInfo, newest_notes
@@ -43,9 +43,9 @@ from aggregator.storage.state.tombstones import Hidden, hidden_in
 from esformat import ClosedError
 from esformat.parts import make_schema
 
-NOT_THE_DATA = (OSError, ClosedError, ManifestFailedError, LogFailedError)
+SYSTEM_ERRORS = (OSError, ClosedError, ManifestFailedError, LogFailedError)
 """Errors of the system, not of the events: sealing is retried indefinitely."""
-MOST_ENDS = 2
+MAX_CRASHES = 2
 """How many times in a row this process may end while it seals the same events; then another process seals them."""
 
 MOST_SHRINKS = 4.0
@@ -251,14 +251,14 @@ class Sealer:
             return self._write(topic, partition, batches, schemas, producers, threads, by=by or self._write_here)
 
         number = partition.number
-        if POSSIBLE and self._journal.times_ended(number, frozen.batches[0].first_index) >= MOST_ENDS:
+        if PROCESSES_SUPPORTED and self._journal.crashes(number, frozen.batches[0].first_index) >= MAX_CRASHES:
             with closing(SealingProcess(self._layout)) as process:  # which may end any number of times
                 return self._quarantine_poison(
                     topic, partition, frozen, producers, partial(write, by=process.write_segment)
                 )
         try:
             return _Written(write(frozen.batches, tuple(topic.schemas.values())))
-        except NOT_THE_DATA:
+        except SYSTEM_ERRORS:
             raise
         except Exception as error:
             if getattr(error, "ended", False) and self._ended.get(number) != frozen.end_index:
@@ -285,7 +285,7 @@ class Sealer:
                 raise ClosedError("the catalog is being closed", path=str(self._layout.root))
             try:
                 self._discard(seal(batches))
-            except NOT_THE_DATA:
+            except SYSTEM_ERRORS:
                 raise
             except Exception as error:  # noqa: BLE001  stored with the events as the reason
                 return error.with_traceback(None)
@@ -297,7 +297,7 @@ class Sealer:
         try:
             try:
                 written.segments.extend(seal([batch for group in isolation.sealable for batch in group]))
-            except NOT_THE_DATA:
+            except SYSTEM_ERRORS:
                 raise
             except Exception:  # noqa: BLE001  each group was tried, but not all together
                 for group in isolation.sealable:

@@ -44,7 +44,7 @@ HELD_BYTES = 64 << 20
 """Bytes of the log that are cached by the search for the newest copy, for the reads that follow it."""
 LISTED_S = 0.5
 """Two equal listings this many seconds apart are taken to be complete."""
-EMPTY_LOOKS = 30
+EMPTY_POLLS = 30
 """Number of polls without new objects after which the log is listed: unread objects may have been deleted."""
 
 
@@ -100,7 +100,7 @@ class Mirror:
         before, sequence = self.at.announced, self.at.sequence
         self._read_on()
         self._empty = self._empty + 1 if self.at.sequence == sequence else 0
-        if self._empty >= EMPTY_LOOKS:
+        if self._empty >= EMPTY_POLLS:
             self._empty = 0
             self.read_over_gaps()
         return self.at.announced is not before

@@ -13,7 +13,7 @@ from aggregator.base.reports import CompactionReport, Removed, RetentionReport
 from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.seal.compaction import MergeLimits, merge_limits, merges_due, merges_possible
 from aggregator.engine.seal.process import SealingProcess
-from aggregator.engine.seal.sealer import NOT_THE_DATA, Sealer
+from aggregator.engine.seal.sealer import SYSTEM_ERRORS, Sealer
 from aggregator.engine.upkeep.ages import Ages
 from aggregator.engine.upkeep.erasure import Erasures
 from aggregator.engine.upkeep.removal import Removal, UnlessRemoved
@@ -313,7 +313,7 @@ class Upkeep:
         """If segments cannot be merged through their own fault, report it once and skip them in later merges."""
         try:
             yield
-        except (*NOT_THE_DATA, SegmentMissingError, MemoryError):
+        except (*SYSTEM_ERRORS, SegmentMissingError, MemoryError):
             raise
         except Exception as error:
             numbers = frozenset(one.number for one in group)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from aggregator import Catalog
 from esformat import EsdbError
 
-PATIENCE = 10
+MISSED_CHECKS = 10
 """The server counts as ill after this many intervals without a successful check, as plateau's does."""
 _log = logging.getLogger("aggregator.server")
 
@@ -38,7 +38,7 @@ class Health:
     @property
     def ill(self) -> bool:
         """Whether the last successful check is too long ago."""
-        return self.age_s > PATIENCE * self._interval_s
+        return self.age_s > MISSED_CHECKS * self._interval_s
 
     async def check(self, catalog: Catalog) -> None:
         """Check the catalog once."""

@@ -30,7 +30,7 @@ _NEWEST = 0.1  # weight of the latest call in the mean
 _STAYING = 12  # factor on the wait for a slow place if part of the response was sent
 _LEAP, _LEAST_S = 4, 0.005  # caps on a sample, so that a few slow calls, such as the very first, hardly move the mean
 MIN_RETRY_S = 0.1
-OVERBOOKED = 2
+OVERLOAD_FACTOR = 2
 """Factor on the capacity up to which calls still run: those whose bodies were read after `check_room` allowed it."""
 
 
@@ -166,7 +166,7 @@ class WorkPool:
         A caller that checked for room and then read a body is not refused because a few others did the same. In a pool
         without slow places a call runs to its end even if nobody waits for it any more; in others it is cancelled.
         """
-        if self.busy >= OVERBOOKED * self.capacity:
+        if self.busy >= OVERLOAD_FACTOR * self.capacity:
             self._refuse()
         return await self._run(partial(call, *args, **kwargs))
 

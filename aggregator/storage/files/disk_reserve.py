@@ -26,7 +26,7 @@ FILES = 8
 backup, a segment and its partial file.
 """
 LEAST_BYTES, MOST_BYTES = 512 << 10, 16 << 20
-PLENTY = 4
+FREE_FACTOR = 4
 """The reserve is created when the disk has this many times its size free."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -95,8 +95,8 @@ class DiskReserve:
 
     def _is_plenty(self, size_bytes: int) -> bool:
         found = os.statvfs(self._directory.parent)
-        names = not found.f_files or found.f_favail >= PLENTY * FILES
-        return names and found.f_bavail * found.f_frsize >= PLENTY * size_bytes
+        names = not found.f_files or found.f_favail >= FREE_FACTOR * FILES
+        return names and found.f_bavail * found.f_frsize >= FREE_FACTOR * size_bytes
 
     def _is_full(self, error: Exception) -> bool:
         """Whether an operation failed because the disk is full. SQLite reports that in several ways."""

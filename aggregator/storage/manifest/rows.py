@@ -21,7 +21,7 @@ from aggregator.model import (
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
 
-MANY_ALIKE = 256
+CACHED_SETTINGS = 256
 """Cache size: this many different schemas and topic settings are created only once, however many topics share them."""
 _SEGMENTS = """
     SELECT number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space, max_space, rows,
@@ -58,7 +58,7 @@ def topic_of(row: tuple[Any, ...]) -> TopicInfo:
     return TopicInfo(number, name, keys, *_decoded_settings(indexes, roll, retention), created_us, bool(deleted))
 
 
-@lru_cache(MANY_ALIKE)
+@lru_cache(CACHED_SETTINGS)
 def _decoded_settings(indexes: str, roll: str, retention: str) -> tuple[tuple[str, ...], Roll, Retention]:
     return tuple(json.loads(indexes)), Roll(**json.loads(roll)), Retention(**json.loads(retention))
 
@@ -116,12 +116,12 @@ def _schema_of(row: tuple[Any, ...], known: Mapping[int, SchemaInfo]) -> SchemaI
     return SchemaInfo(number, topic, family, schema, _magnitudes(magnitudes))
 
 
-@lru_cache(MANY_ALIKE)
+@lru_cache(CACHED_SETTINGS)
 def _columns_of(columns: str) -> EventSchema:
     return EventSchema.from_json(json.loads(columns))
 
 
-@lru_cache(MANY_ALIKE)
+@lru_cache(CACHED_SETTINGS)
 def _magnitudes(stored: str) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(json.loads(stored).items()))
 

@@ -19,10 +19,10 @@ MAX_LOOKUP_ROWS = 1 << 17
 """Lookups are merged up to this many rows."""
 INDEXED_ROWS = 1 << 12
 """Minimum number of rows of a lookup that gets an index of its spaces."""
-ASKED_OFTEN = 16
+INDEX_AFTER = 16
 """Such a lookup gets its index after this many requests for a space."""
-COMMON = 16
-"""If at least 1/COMMON of the rows may belong to the space, comparing all keys is as fast as the index."""
+COMMON_SHARE = 16
+"""If at least 1/COMMON_SHARE of the rows may belong to the space, comparing all keys is as fast as the index."""
 NEWEST_ROWS = 2048
 """This many of the newest rows have a separate lookup, for readers that want the newest few."""
 SHORT_RUN = 64
@@ -96,13 +96,13 @@ class Lookup:
     def find(self, space: bytes) -> I64:
         """Rows of a space, ascending, rarely with one of another space: see `SpaceIndex.find`.
 
-        Compares every key, at 3 ns each. An index costs as much as ASKED_OFTEN such calls, so only large lookups get
+        Compares every key, at 3 ns each. An index costs as much as INDEX_AFTER such calls, so only large lookups get
         one, after as many requests.
         """
         self._asked += 1
-        if self.rows >= INDEXED_ROWS and self._asked > ASKED_OFTEN:
+        if self.rows >= INDEXED_ROWS and self._asked > INDEX_AFTER:
             rows = self._index.find(space)
-            if len(rows) * COMMON < self.rows:
+            if len(rows) * COMMON_SHARE < self.rows:
                 return rows
         column = self.column("space")
         return np.flatnonzero(pc.equal(column, pa.scalar(space, pa.binary()).cast(column.type)).to_numpy())

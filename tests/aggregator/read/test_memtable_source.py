@@ -80,7 +80,13 @@ def expected(rows, asked):
 def test_events_of_a_space(catalog, steps, queries, erased, alike):
     """Ties across partitions, late and sealed events, two schemas, an erased space, equal hashes and limits work."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"NEWEST_ROWS": 3, "INDEXED_ROWS": 2, "ASKED_OFTEN": 1, "COMMON": 0, "FEW_RUNS": 2}.items():
+        for name, value in {
+            "NEWEST_ROWS": 3,
+            "INDEXED_ROWS": 2,
+            "INDEX_AFTER": 1,
+            "COMMON_SHARE": 0,
+            "FEW_RUNS": 2,
+        }.items():
             patch.setattr(unsealed, name, value)
         patch.setattr(unsealed, "MAX_LOOKUP_ROWS", 8)
         patch.setattr(unsealed_source, "NEXT_FACTOR", 2)

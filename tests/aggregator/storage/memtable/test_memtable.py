@@ -65,8 +65,8 @@ def test_lookups(given_as, steps):
         patch.setattr(lookup_module, "FEW_RUNS", 2)
         patch.setattr(lookup_module, "NEWEST_ROWS", 3)
         patch.setattr(lookup_module, "INDEXED_ROWS", 2)
-        patch.setattr(lookup_module, "ASKED_OFTEN", 1)
-        patch.setattr(lookup_module, "COMMON", 1)
+        patch.setattr(lookup_module, "INDEX_AFTER", 1)
+        patch.setattr(lookup_module, "COMMON_SHARE", 1)
         memtable = Memtable.empty()
         expected = []
         at = 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aggregator.model import SchemaInfo
 from aggregator.storage.memtable.batch import make_batch
-from aggregator.storage.memtable.lookup import ASKED_OFTEN, INDEXED_ROWS, Lookup
+from aggregator.storage.memtable.lookup import INDEX_AFTER, INDEXED_ROWS, Lookup
 from aggregator.storage.memtable.space_index import SpaceIndex
 from esformat.parts import default_schema
 
@@ -62,6 +62,6 @@ def test_lookups_that_are_asked_often():
     columns = {"space": spaces, "timestamp": pa.array(range(len(spaces)), pa.timestamp("us", "UTC"))}
     lookup = Lookup((make_batch(0, schema, pa.record_batch(columns), 1, 0),))
     wanted = [n for n in range(len(spaces)) if spaces[n] == "s5"]
-    for _ in range(ASKED_OFTEN + 3):
+    for _ in range(INDEX_AFTER + 3):
         assert lookup.find(b"s5").tolist() == wanted
     assert "_index" in vars(lookup)
