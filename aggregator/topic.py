@@ -308,8 +308,8 @@ class Topic(Unpicklable, Scans[Scan]):
             self._topic.check_there()
         return found, pin
 
-    def _query(self, **asked: Any) -> Query:
-        return make_query(binary_keys=self._topic.binary_keys, indexes=self.indexes, **asked)
+    def _query(self, **options: Any) -> Query:
+        return make_query(binary_keys=self._topic.binary_keys, indexes=self.indexes, **options)
 
     def _space(self, space: str | bytes) -> bytes:
         """The key of a space. Raises UsageError, also for None, which in a query would mean every space."""
@@ -319,11 +319,11 @@ class Topic(Unpicklable, Scans[Scan]):
         return key
 
     def _scan(self, conditions: Mapping[str, Any], options: Mapping[str, Any]) -> Scan:
-        asked = dict(options)
-        partition = asked.pop("partition", None)
+        options = dict(options)
+        partition = options.pop("partition", None)
         if partition is not None:
             check_name(partition, "partition")
-        return Scan(self._snap, self._backend.pool, self._query(conditions=conditions, **asked), partition)
+        return Scan(self._snap, self._backend.pool, self._query(conditions=conditions, **options), partition)
 
     def _check_partition(self, name: str) -> None:
         """Raise InvalidRequestError for an unknown partition; in an empty topic the default one counts as known."""

@@ -134,16 +134,16 @@ class Scan(Answer):
     def __iter__(self) -> Iterator[Event]:
         snapshot, pin = self._snap(self._partition)
         schema = snapshot.schema_set.union
-        asked = self._target(snapshot)
+        target = self._target(snapshot)
         try:
-            events = self._history(snapshot, tuple(asked.names))
+            events = self._history(snapshot, tuple(target.names))
         except BaseException:
             pin.release()
             raise
         if events is not None:
             return _pinned(events, pin)
-        wanted = [field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in asked.names]
-        wanted += [asked.field(name) for name in (RECORD_INDEX, PARTITION) if name in asked.names]
+        wanted = [field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in target.names]
+        wanted += [target.field(name) for name in (RECORD_INDEX, PARTITION) if name in target.names]
         _, batches = self._read(snapshot, pin, pa.schema(wanted))
         rows = (esformat.parts.rows_of_batch(batch, schema.indexes) for batch in batches)
         return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
@@ -243,9 +243,9 @@ class Scan(Answer):
             return
 
         def sources_of(start: int | None, end: int | None, unordered: bool) -> Iterator[Source]:
-            asked = replace(query, start=start, end=end)
-            within = [info for info in segments if asked.overlap(_times(info), _indexes(info))]
-            return self._sources(snapshot, target, within, asked, unordered=unordered)
+            part = replace(query, start=start, end=end)
+            within = [info for info in segments if part.overlap(_times(info), _indexes(info))]
+            return self._sources(snapshot, target, within, part, unordered=unordered)
 
         waves = Waves(sources_of, self._pool.windows, reverse, sparing)
         yield from waves.read(segments, (query.start, query.end), query.limit)

@@ -97,7 +97,7 @@ class _Writer:
     def _portions(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
         return portions(batches, most_bytes=self._options.segment_bytes, most_events=self._options.segment_events)
 
-    def _take_in(self, messages: Sequence[WriterCommitMessage | None]) -> Added | None:
+    def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> Added | None:
         """Add the staged segments to the catalog; return None if there are none."""
         results = [message for message in messages if isinstance(message, TaskResult)]
         staged = [segment for result in results for segment in result.segments]
@@ -137,7 +137,7 @@ class CatalogWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Add all staged segments to the catalog in one transaction."""
-        self._take_in(messages)
+        self._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete the staged files."""
@@ -168,7 +168,7 @@ class CatalogStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Add the micro-batch to the catalog, unless that was done before a restart."""
-        self._take_in(messages)
+        self._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Delete the staged files of the micro-batch."""

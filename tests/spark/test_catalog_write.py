@@ -98,7 +98,7 @@ class DyingCatalog(AggregatorDataSource):
     def _dying(self, make, schema, overwrite):
         how, flag = self.options.pop("die").split(":", 1)
         made = make(schema, overwrite)
-        portions, take_in = made._portions, made._take_in
+        portions, commit = made._portions, made._commit
 
         def ends(*hows):
             if how.removeprefix("always ") not in hows:
@@ -117,13 +117,13 @@ class DyingCatalog(AggregatorDataSource):
                 yield portion
                 ends("killed", "failed")
 
-        def dying_take_in(messages):
+        def dying_commit(messages):
             ends("before commit")
-            done = take_in(messages)
+            done = commit(messages)
             ends("after commit")
             return done
 
-        made._portions, made._take_in = dying_portions, dying_take_in
+        made._portions, made._commit = dying_portions, dying_commit
         return made
 
     def writer(self, schema, overwrite):

@@ -105,7 +105,7 @@ class SealingProcess:
         assert isinstance(merged, Merged)
         return merged
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """End the process even in the middle of a task: the waiting caller gets SealingFailedError."""
         running = self._running
         if running is not None:

@@ -197,7 +197,7 @@ class Sealer:
                 written = self._write_or_quarantine(topic, partition, frozen, producers, threads)
             self._written[partition.number] = written
 
-        def take_in() -> None:
+        def commit() -> None:
             with self._state.edit_lock:
                 change = self._manifest.apply(
                     Edit(
@@ -213,7 +213,7 @@ class Sealer:
             self.quarantine.keep(written.quarantined)
             self._budget.release(frozen.size_bytes, sealed=True)
 
-        uninterrupted(take_in)
+        uninterrupted(commit)
         self._note_size(topic, frozen.size_bytes, sum(info.size_bytes for info in written.segments))
         self.release_log()
         return written.segments

@@ -81,7 +81,7 @@ class Rewriter:
         """Abort what is being written, soon."""
         self._stopping = True
         if self._process is not None:
-            self._process.give_up()
+            self._process.abort()
 
     def _progress(self, _done: int, _total: int) -> None:
         self.go_on()

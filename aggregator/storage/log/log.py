@@ -231,14 +231,14 @@ class Log(GroupCommit):
                 raise
             interrupt = error  # after the mark was written: the group stays
         try:
-            self._take_in(group, file, end)
+            self._publish(group, file, end)
         except BaseException:
-            self._take_in(group, file, end)
+            self._publish(group, file, end)
             raise
         if interrupt is not None:
             raise interrupt
 
-    def _take_in(self, group: list[Entry], file: LogFile, end: int) -> None:
+    def _publish(self, group: list[Entry], file: LogFile, end: int) -> None:
         """Publish an acknowledged group; after an interrupt, call again to publish the rest."""
         self._unsynced = True
         for entry in group:

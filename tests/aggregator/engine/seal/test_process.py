@@ -218,7 +218,7 @@ def test_given_up(tmp_path):
             merging = pool.submit(process.merge, layout.segment(130), sources, {})
             time.sleep(0.1)
             stopped = process.pid
-            process.give_up()
+            process.abort()
             os.kill(stopped, signal.SIGCONT)
             with pytest.raises(SealingFailedError, match="ended"):
                 merging.result(PATIENCE_S)
