@@ -81,8 +81,8 @@ async def topic_histogram(context: Context, request: Request) -> Response:
     "read", "The segments of a topic, in order of time", tag="topics", parameters=(TOPIC,),
     description="`state`: `merging` while the segment is merged into another; `erasing` if it may contain erased "
     "events that are not off the disk yet.",
-    responses={"200": json_response("the manifest's facts about each segment; times are µs since 1970, both ends included",
-                                ref("Segments"), {"segments": [_SEGMENT]}),
+    responses={"200": json_response("facts about each segment; times are µs since 1970, both ends inclusive",
+                                    ref("Segments"), {"segments": [_SEGMENT]}),
                "404": {"description": "no such topic"}},
 )  # fmt: skip
 async def segments(context: Context, request: Request) -> Response:

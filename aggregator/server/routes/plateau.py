@@ -176,7 +176,7 @@ async def partition_records(context: Context, pager: Pager, request: Request) ->
 
 
 @operation(
-    "read", "Records of all partitions, one partition after the other", tag=_TAG, responses=_PAGES, errors=PLATEAU_ERROR,
+    "read", "Records of all partitions, one after the other", tag=_TAG, responses=_PAGES, errors=PLATEAU_ERROR,
     description="The body is `next` from the header of the page before: the position in each partition; {} for the "
                 "first page.",
     body={JSON: {"schema": _POSITIONS,
