@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from esformat.base.notebook import html_facts, html_time
     from esformat.base.quantity import parse_duration, parse_size
     from esformat.core.caches import Cache
-    from esformat.core.commits import HOLDING, LOOKING_AGAIN, MARKED, SYNCING, Commits, now_s, sync_file
+    from esformat.core.commits import CHECKING_TIME, MARKED, RECHECKING, SYNCING, Commits, now_s, sync_file
     from esformat.core.json_paths import has_odd_numbers
     from esformat.core.messages import MessageWriter
     from esformat.core.numbers import count_by_width
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from esformat.read.payload_columns import with_fields
     from esformat.read.row_range import scan_rows
     from esformat.read.scan import passed_rows
-    from esformat.read.segment import announce_space, near_history, opening_bytes
+    from esformat.read.segment import announce_space, fast_history, opening_bytes
     from esformat.write.allocators import release_unused
     from esformat.write.intake import EventRows, check_table, to_arrow
     from esformat.write.lossless import are_misread, array_of, first_cut, is_number_of
@@ -55,7 +55,7 @@ else:
             "esformat.read.anatomy": "anatomy",
             "esformat.write.allocators": "release_unused",
             "esformat.core.caches": "Cache",
-            "esformat.core.commits": "HOLDING LOOKING_AGAIN MARKED SYNCING Commits now_s sync_file",
+            "esformat.core.commits": "CHECKING_TIME RECHECKING MARKED SYNCING Commits now_s sync_file",
             "esformat.core.messages": "MessageWriter",
             "esformat.core.numbers": "count_by_width",
             "esformat.event": "to_bound to_microseconds",
@@ -84,7 +84,7 @@ else:
             "esformat.read.payload_columns": "with_fields",
             "esformat.read.row_range": "scan_rows",
             "esformat.read.scan": "passed_rows",
-            "esformat.read.segment": "announce_space near_history opening_bytes",
+            "esformat.read.segment": "announce_space fast_history opening_bytes",
             "esformat.format.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
             ),
@@ -93,14 +93,14 @@ else:
     )
 
 __all__ = [
+    "CHECKING_TIME",
     "FIRST_US",
-    "HOLDING",
     "KEY_COLUMNS",
     "LAST_US",
     "LEAST_FRAME_BYTES",
-    "LOOKING_AGAIN",
     "MARKED",
     "MOST_FRAME_BYTES",
+    "RECHECKING",
     "SYNCING",
     "TIMESTAMP_TYPE",
     "UNIX_UNITS",
@@ -128,6 +128,7 @@ __all__ = [
     "check_table",
     "count_by_width",
     "default_schema",
+    "fast_history",
     "first_cut",
     "from_integers",
     "from_text",
@@ -146,7 +147,6 @@ __all__ = [
     "make_schema",
     "message_writer",
     "naming",
-    "near_history",
     "normalise_type",
     "now_s",
     "opening_bytes",

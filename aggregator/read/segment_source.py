@@ -215,7 +215,7 @@ def segment_history(
     space = query.space
     assert space is not None
     if at_once and not query.conditions and query.start is None and query.end is None:
-        near = parts.near_history(segment, space, query.grouping, query.reverse, query.limit, columns)
+        near = parts.fast_history(segment, space, query.grouping, query.reverse, query.limit, columns)
         if near is not None:
             return near
     found = segment.find(space)

@@ -13,13 +13,13 @@ cdef class Chunks:
     cdef readonly int dictionary
     cdef readonly long long offset
     cdef readonly long long size_bytes
-    cdef readonly dict kept_nodes
-    cdef readonly dict kept_codes
-    cdef readonly dict kept_heads
+    cdef readonly dict cached_nodes
+    cdef readonly dict cached_codes
+    cdef readonly dict cached_heads
     cdef bytes _heads
-    cdef array.array _kept_steps
-    cdef bint _asked
+    cdef array.array _cached_steps
+    cdef bint _times_read
     cdef public object times
-    cdef public list kept_pieces
-    cdef public list kept_light_pieces
+    cdef public list cached_pieces
+    cdef public list cached_light_pieces
     cdef array.array _steps(self, Py_ssize_t low, Py_ssize_t high, object decompressor)

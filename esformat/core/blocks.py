@@ -123,16 +123,16 @@ class Chunks:
     _heads: bytes  # shape and flags of the node of each column; unknown flags if it is cut short
     size_bytes: int
     """Memory used, including per-row data that later reads cache."""
-    kept_nodes: dict[int, Any]
+    cached_nodes: dict[int, Any]
     """Caches: nodes of text columns by column number here, other data in the attributes below."""
-    kept_codes: dict[int, tuple[int, bytes] | None]
-    kept_heads: dict[int, Any]
-    _kept_steps: array.array  # difference between the timestamp of each row and the row before
-    _asked: cython.bint  # whether timestamps were read before
+    cached_codes: dict[int, tuple[int, bytes] | None]
+    cached_heads: dict[int, Any]
+    _cached_steps: array.array  # difference between the timestamp of each row and the row before
+    _times_read: cython.bint  # whether timestamps were read before
     times: Any
     """Timestamps of all rows, µs, if a caller that knows the runs stored them here."""
-    kept_pieces: list[bytes] | None
-    kept_light_pieces: list[bytes | None] | None
+    cached_pieces: list[bytes] | None
+    cached_light_pieces: list[bytes | None] | None
 
     def __init__(self, block: Block, column_count: cython.Py_ssize_t) -> None:
         """column_count: that of the schema. Raises CorruptSegmentError if the head breaks the format."""
@@ -149,7 +149,7 @@ class Chunks:
         if chunk_count > (size - _HEAD) // 4:
             raise CorruptSegmentError("the head of a data block is cut short", offset=offset)
         self.body, self.row_count, self.dictionary, self.offset = block.body, block.count, block.dictionary, offset
-        self.kept_nodes, self.kept_codes, self.kept_heads = {}, {}, {}
+        self.cached_nodes, self.cached_codes, self.cached_heads = {}, {}, {}
         self.size_bytes = size + 40 * block.count + 1000
         self.base = cython.cast(cython.longlong, _number(data, 8))
         self.run_count = cython.cast(cython.Py_ssize_t, _number(data + 8, 4))
@@ -180,8 +180,8 @@ class Chunks:
         """Copies of some chunks, created once: every call must ask for the same chunks. None for text, and for long
         chunks other than codes, so that events do not keep much of a block alive. Raises CorruptSegmentError.
         """
-        if self.kept_light_pieces is not None:
-            return self.kept_light_pieces
+        if self.cached_light_pieces is not None:
+            return self.cached_light_pieces
         view: cython.const[cython.uchar][::1] = self.body
         at: cython.Py_ssize_t
         end: cython.Py_ssize_t
@@ -199,7 +199,7 @@ class Chunks:
                 if light
                 else None
             )
-        self.kept_light_pieces = pieces
+        self.cached_light_pieces = pieces
         return pieces
 
     def run_times(
@@ -213,12 +213,12 @@ class Chunks:
             raise ValueError("the block does not have the rows that are asked for")
         if self.times is not None:
             return self.times[low:high]
-        steps: array.array = self._kept_steps
+        steps: array.array = self._cached_steps
         first: cython.Py_ssize_t = start  # index of the run's first step
-        if steps is None and self._asked:
-            steps = self._kept_steps = self._steps(0, self.row_count, decompressor)
+        if steps is None and self._times_read:
+            steps = self._cached_steps = self._steps(0, self.row_count, decompressor)
         elif steps is None:
-            self._asked = True
+            self._times_read = True
             steps, first = self._steps(start, high, decompressor), 0
         made: array.array = array.clone(_LONGS, high - low, False)
         step: cython.p_longlong = steps.data.as_longlongs + first
@@ -314,8 +314,8 @@ def without_values(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> bytes:
     block: Chunks
     head: cython.p_uchar
     k: cython.Py_ssize_t = 0
-    told: bytes = bytes(len(blocks))
-    out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(told))
+    flags: bytes = bytes(len(blocks))
+    out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(flags))
     for k in range(len(blocks)):
         block = blocks[k]
         if block is None:
@@ -327,7 +327,7 @@ def without_values(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> bytes:
         view: cython.const[cython.uchar][::1] = block.body
         if head[1] & _VALIDITY and at <= view.shape[0] - PACK_HEAD_BYTES:
             out[k] = memcmp(cython.address(view[at]), _NO_NUMBERS, PACK_HEAD_BYTES) == 0
-    return told
+    return flags
 
 
 @cython.cfunc

@@ -13,13 +13,13 @@ from cython.cimports.esformat.core.commits import es_is_named, es_is_same, es_no
 from cython.cimports.libc.errno import ENOSPC, errno
 from cython.cimports.libc.stdlib import free, malloc
 
-LOOKING, WRITING, SYNCING, LOOKING_AGAIN, HOLDING, MARKING, MARKED = range(7)
+CHECKING, WRITING, SYNCING, RECHECKING, CHECKING_TIME, MARKING, MARKED = range(7)
 """The progress of a commit: the step at which it stopped, or MARKED."""
-_LOOKING = cython.declare(cython.int, LOOKING)
+_CHECKING = cython.declare(cython.int, CHECKING)
 _WRITING = cython.declare(cython.int, WRITING)
 _SYNCING = cython.declare(cython.int, SYNCING)
-_LOOKING_AGAIN = cython.declare(cython.int, LOOKING_AGAIN)
-_HOLDING = cython.declare(cython.int, HOLDING)
+_RECHECKING = cython.declare(cython.int, RECHECKING)
+_CHECKING_TIME = cython.declare(cython.int, CHECKING_TIME)
 _MARKING = cython.declare(cython.int, MARKING)
 _MARKED = cython.declare(cython.int, MARKED)
 _AT_ONCE = cython.declare(cython.Py_ssize_t, 512)
@@ -51,7 +51,7 @@ class Commits:
         """Append buffers to the log, sync it if `sync`, and write the mark at the beginning of its file.
 
         Returns 0, or the errno of the step `reached`, which is also in `failed`. Also returns 0 if it stopped at a
-        check of the names, or at HOLDING because it was too late.
+        check of the names, or at CHECKING_TIME because it was too late.
 
         files: the descriptors of the log, which is written at its current position, and of the mark.
         end: the position that the mark states; `marked` after success.
@@ -114,7 +114,7 @@ class Commits:
         latest: cython.double,
     ) -> cython.int:
         """Run the steps. Returns the errno of the step that failed, or 0."""
-        self.reached = _LOOKING
+        self.reached = _CHECKING
         if not _is_ours(log, name, device, number):
             return 0
         self.reached = _WRITING
@@ -124,10 +124,10 @@ class Commits:
         self.reached = _SYNCING
         if sync and es_sync(log) != 0:
             return errno
-        self.reached = _LOOKING_AGAIN
+        self.reached = _RECHECKING
         if not _is_ours(log, name, device, number):
             return 0
-        self.reached = _HOLDING
+        self.reached = _CHECKING_TIME
         if not es_now() <= latest:
             return 0
         self.reached = _MARKING

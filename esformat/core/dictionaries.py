@@ -33,11 +33,11 @@ class StoredColumn:
     stored_templates = cython.declare(object, visibility="readonly")  # type: memoryview
     offset = cython.declare(cython.longlong, visibility="readonly")  # type: int
     """The block's offset in the file, for messages."""
-    made = cython.declare(dict, visibility="readonly")  # type: dict[str, Any]
+    decoded = cython.declare(dict, visibility="readonly")  # type: dict[str, Any]
     """Cache for decoded parts."""
 
     def __cinit__(self) -> None:
-        self.made, self.node, self.stored_templates = {}, _NOTHING, _NOTHING
+        self.decoded, self.node, self.stored_templates = {}, _NOTHING, _NOTHING
 
 
 @cython.cfunc
@@ -60,10 +60,10 @@ def read_columns(
     columns: cython.Py_ssize_t,
     most_values: cython.Py_ssize_t,
     end_of_values: Any,
-    made: Any,
+    column_class: Any,
     offset: cython.longlong,
 ) -> list[Any]:
-    """Read the entries of a dictionary block as instances of `made`, a subclass of `StoredColumn`. Raises
+    """Read the entries of a dictionary block as instances of `column_class`, a subclass of `StoredColumn`. Raises
     CorruptSegmentError.
 
     columns: number of columns in the schema.
@@ -83,7 +83,7 @@ def read_columns(
     for _ in range(entries):
         if size - at < _ENTRY_BYTES:
             raise CorruptSegmentError("a dictionary block is cut short", offset=offset)
-        entry: StoredColumn = cython.cast(StoredColumn, made(), typecheck=True)
+        entry: StoredColumn = cython.cast(StoredColumn, column_class(), typecheck=True)
         entry.column, entry.template_count = _u16(data + at), _u16(data + at + 2)
         zstd_bytes, entry.count, entry.offset = _u32(data + at + 4), _u32(data + at + 8), offset
         at += _ENTRY_BYTES

@@ -325,12 +325,12 @@ class RowEvents:
         self, reader: Any, space: object, grouping: object = "", reverse: bool = False, columns: Any = None
     ) -> None:
         """grouping: of a single run. columns: names of the columns that events have; None for all."""
-        self.reader, self.space, self.plain = reader, space, reader.own().plain
+        self.reader, self.space, self.plain = reader, space, reader.thread_context().plain
         self.shown = columns
         self._grouping, self._reverse = grouping, reverse
         self._place, self._quick = reader.data_place, reader.plain_data
 
-    def stretch(
+    def consecutive(
         self, block: Any, run_start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t
     ) -> list[Event]:
         """Events of rows [low, high) of a block; their run begins at its row `run_start`."""
@@ -382,8 +382,8 @@ class RowEvents:
         """The payloads of rows [low, high), or of the ascending `places` among them; None if there are no payloads."""
         if self._place is None:
             return None
-        nodes: dict[Any, Any] = block.kept_nodes
+        nodes: dict[Any, Any] = block.cached_nodes
         node = nodes.get(self._place) if self._quick else None
-        rows = None if node is None else node.at_hand
-        made = None if rows is None else rows.values_at_hand(low, high, places)
+        rows = None if node is None else node.cached_rows
+        made = None if rows is None else rows.cached_values(low, high, places)
         return self.payloads(block, low, high, places) if made is None else made

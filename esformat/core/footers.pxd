@@ -2,4 +2,4 @@
 """C declarations of `footers.py` for other modules of the core."""
 
 
-cdef object made_handle(type made, object offset, object length, object check)
+cdef object new_handle(type handle_class, object offset, object length, object check)

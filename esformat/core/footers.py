@@ -50,13 +50,13 @@ def _u64(data: cython.p_const_uchar) -> cython.ulonglong:
 
 
 @cython.cfunc
-def made_handle(made: type, offset: object, length: object, check: object) -> object:
+def new_handle(handle_class: type, offset: object, length: object, check: object) -> object:
     """Create a handle: an instance of a named tuple class, created faster than by calling the class."""
-    if not issubclass(made, tuple):
+    if not issubclass(handle_class, tuple):
         raise TypeError("handles are named tuples")
     fields: tuple[tuple[Any, Any, Any]] = ((offset, length, check),)
     plain: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), tuple)
-    return plain.tp_new(made, cython.cast(cython.pointer(PyObject), fields), cython.NULL)
+    return plain.tp_new(handle_class, cython.cast(cython.pointer(PyObject), fields), cython.NULL)
 
 
 def check_version(major: int) -> None:
@@ -68,11 +68,11 @@ def check_version(major: int) -> None:
         )
 
 
-def read_trailer(tail: Any, file_size: cython.longlong, checksum: Any, made: Any) -> tuple[int, Any]:
+def read_trailer(tail: Any, file_size: cython.longlong, checksum: Any, handle_class: Any) -> tuple[int, Any]:
     """Read the opening offset and the footer's handle from the last bytes of a file of `file_size` bytes.
 
-    checksum: computes the checksum of bytes. made: the class of handles, named tuples. Raises CorruptSegmentError (not
-    the end of a segment, or damaged) or UnsupportedVersionError.
+    checksum: computes the checksum of bytes. handle_class: the class of handles, named tuples. Raises
+    CorruptSegmentError (not the end of a segment, or damaged) or UnsupportedVersionError.
     """
     view: cython.const[cython.uchar][::1] = tail
     size: cython.Py_ssize_t = view.shape[0]
@@ -99,13 +99,13 @@ def read_trailer(tail: Any, file_size: cython.longlong, checksum: Any, made: Any
     end: cython.ulonglong = at
     if length > end or footer != end - length or not _HEADER <= opening <= footer:
         raise CorruptSegmentError("the trailer does not fit the file's size", offset=at, hint="it may be cut off")
-    return opening, made_handle(made, footer, length, _u32(data + 20))
+    return opening, new_handle(handle_class, footer, length, _u32(data + 20))
 
 
-def read_entries(body: Any, count: cython.Py_ssize_t, offset: cython.ulonglong, made: Any) -> dict[Any, Any]:
+def read_entries(body: Any, count: cython.Py_ssize_t, offset: cython.ulonglong, handle_class: Any) -> dict[Any, Any]:
     """The handles in a footer, by kind, ordinal and copy.
 
-    offset: of the footer in the file, after all other blocks. made: the class of handles, named tuples. Raises
+    offset: of the footer in the file, after all other blocks. handle_class: the class of handles, named tuples. Raises
     CorruptSegmentError.
     """
     view: cython.const[cython.uchar][::1] = body
@@ -128,7 +128,7 @@ def read_entries(body: Any, count: cython.Py_ssize_t, offset: cython.ulonglong, 
             check_block_length(length, at)
         if not _HEADER <= at <= offset or length > offset - at:
             raise CorruptSegmentError("the footer points outside the file", offset=offset)
-        table[kind, ordinal, copy] = made_handle(made, at, length, _u32(data + 16))
+        table[kind, ordinal, copy] = new_handle(handle_class, at, length, _u32(data + 16))
         data += _ENTRY
     for kind, name in ((_METADATA, "metadata"), (_DIRECTORY_ROOT, "directory_root")):
         if (kind, 0, 0) not in table:

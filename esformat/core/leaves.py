@@ -163,12 +163,12 @@ class Leaf:
         return self._block_of(row)
 
     def open_data_block(
-        self, number: cython.Py_ssize_t, stored: Any, checksum: Any, made: Any, columns: cython.Py_ssize_t
+        self, number: cython.Py_ssize_t, stored: Any, checksum: Any, block_class: Any, columns: cython.Py_ssize_t
     ) -> Any:
         """Open the leaf's block of that number, whose stored bytes are exactly `stored`.
 
-        checksum: computes the checksum of bytes. made: the class of the result. columns: number of columns in the
-        schema. Raises ChecksumMismatchError, CorruptSegmentError.
+        checksum: computes the checksum of bytes. block_class: the class of the result. columns: number of columns in
+        the schema. Raises ChecksumMismatchError, CorruptSegmentError.
         """
         if not 0 <= number < self.block_count:
             raise ValueError("a leaf has fewer blocks")
@@ -178,7 +178,7 @@ class Leaf:
         block = open_block(stored, checksum, _DATA, check, offset)
         if block.count != rows[number + 1] - rows[number]:
             raise CorruptSegmentError("a data block and its directory leaf disagree about its rows", offset=offset)
-        opened = made(block, columns)
+        opened = block_class(block, columns)
         if opened.base != self.block_min.data.as_longlongs[number]:
             raise CorruptSegmentError("a data block and its directory leaf disagree about its time", offset=offset)
         return opened
@@ -311,7 +311,7 @@ def open_data_blocks(
     stored: Any,
     start: cython.longlong,
     checksum: Any,
-    made: Any,
+    block_class: Any,
     columns: cython.Py_ssize_t,
 ) -> list[Any]:
     """Open the blocks of slices. `stored`, a memoryview, contains all their bytes; its first byte is byte `start` of
@@ -323,7 +323,7 @@ def open_data_blocks(
     blocks: list[Any] = []
     for part in parts:
         piece = stored[part.offset - start : part.end - start]
-        blocks.append(part.leaf.open_data_block(part.block, piece, checksum, made, columns))
+        blocks.append(part.leaf.open_data_block(part.block, piece, checksum, block_class, columns))
     return blocks
 
 

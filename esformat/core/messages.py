@@ -170,9 +170,9 @@ class MessageWriter:
                 if fact[5] != 0 or fact[1] >= _LISTS or fact[0] >= count or (fact[0] >= 0 and made[fact[0]].held):
                     return None
                 if fact[0] >= 0:
-                    if not _hold(cython.address(made[fact[0]]), given[fact[0]], rows, _buffers_of(fact[1])):
+                    if not _acquire(cython.address(made[fact[0]]), given[fact[0]], rows, _buffers_of(fact[1])):
                         return None
-                    if not _is_sound(cython.address(made[fact[0]]), fact[1], fact[2], flags[fact[0]]):
+                    if not _is_valid(cython.address(made[fact[0]]), fact[1], fact[2], flags[fact[0]]):
                         return None
                     whole.children[fact[0]] = cython.address(made[fact[0]].array)
                 fact += _FACTS
@@ -183,7 +183,7 @@ class MessageWriter:
             return self._write(cython.address(whole))
         finally:
             for place in range(count):
-                _let_go(cython.address(made[place]))
+                _release(cython.address(made[place]))
             free(made)
 
     def join(self, messages: list[bytes]) -> bytes | None:
@@ -605,7 +605,7 @@ class MessageWriter:
 
 
 @cython.cfunc
-def _hold(
+def _acquire(
     column: cython.pointer(FlatColumn), given: Any, rows: cython.longlong, buffers: cython.longlong
 ) -> cython.bint:
     """Hold the buffers of an Arrow array of `rows` rows; False if its size differs. The caller must release them."""
@@ -627,7 +627,7 @@ def _hold(
 
 
 @cython.cfunc
-def _let_go(column: cython.pointer(FlatColumn)) -> cython.void:
+def _release(column: cython.pointer(FlatColumn)) -> cython.void:
     place: cython.Py_ssize_t
     for place in range(3):
         if column.taken[place]:
@@ -636,7 +636,7 @@ def _let_go(column: cython.pointer(FlatColumn)) -> cython.void:
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _is_sound(
+def _is_valid(
     column: cython.pointer(FlatColumn), kind: cython.longlong, width: cython.longlong, text: cython.uchar
 ) -> cython.bint:
     """Whether all rows of a column are within its buffers, and its texts are valid, including those beneath nulls."""

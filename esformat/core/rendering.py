@@ -189,7 +189,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
             )  # fmt: skip
         return _checked(end)
 
-    def values_at_hand(
+    def cached_values(
         self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, chosen: list[int] | None
     ) -> list[Any] | None:
         """Like `values`, or None if values of strings must be passed for that. Raises CorruptSegmentError."""

@@ -15,7 +15,7 @@ cdef class Entries:
     cdef object _body
     cdef object _offset
     cdef object _name
-    cdef object _made
+    cdef object _handle_class
     cdef bytes _heads
     cdef list _decoded
     cdef array.array _highs

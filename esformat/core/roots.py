@@ -13,7 +13,7 @@ from typing import Any
 import cython
 from cython.cimports.cpython import array
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
-from cython.cimports.esformat.core.footers import made_handle
+from cython.cimports.esformat.core.footers import new_handle
 from cython.cimports.esformat.core.leaves import Leaf
 from cython.cimports.esformat.core.packs import PackHead, fill_numbers, number_of_bits, read_pack_head, whole_words
 
@@ -57,7 +57,7 @@ class Entries:
     _body: object
     _offset: Any
     _name: Any
-    _made: object
+    _handle_class: object
     _heads: bytes  # memory of a PackHead for each column
     _decoded: list[Any]  # the numbers of each column; None if not needed so far and stored uncompressed in the body
     _highs: array.array
@@ -72,7 +72,7 @@ class Entries:
         offset: Any,
         plain: Any,
         framed: Any,
-        made: Any,
+        handle_class: Any,
         name: Any = None,
     ) -> None:
         """Raises CorruptSegmentError if the entries contradict themselves, UnsupportedVersionError.
@@ -81,11 +81,11 @@ class Entries:
         first_row, first_block: numbers of the first row and block.
         offset, name: of the block and the file, for messages.
         plain, framed: decompressors without and with a dictionary.
-        made: the class of handles, named tuples.
+        handle_class: the class of handles, named tuples.
         """
         view: cython.const[cython.uchar][::1] = body
         size: cython.Py_ssize_t = view.shape[0]
-        self._body, self._count, self._offset, self._name, self._made = body, count, offset, name, made
+        self._body, self._count, self._offset, self._name, self._handle_class = body, count, offset, name, handle_class
         if not 0 <= count <= size:  # more than a block of that size can list
             raise CorruptSegmentError("the directory root's count is out of bounds", path=name, offset=offset)
         self.first_keys, at = read_keys(body, at, count, plain, framed)
@@ -236,7 +236,7 @@ class Entries:
             raise self._contradiction()
         if not LEAST_BLOCK_BYTES <= length <= MOST_BLOCK_BYTES:
             check_block_length(length, offset, self._name)
-        return made_handle(self._made, offset, length, self._number(data, _CHECK, entry)), data_offset
+        return new_handle(self._handle_class, offset, length, self._number(data, _CHECK, entry)), data_offset
 
     @cython.cfunc
     def _times(self, entry: cython.Py_ssize_t) -> Any:
@@ -279,7 +279,7 @@ class Root:
         offset: Any,
         plain: Any,
         framed: Any,
-        made: Any,
+        handle_class: Any,
         name: Any = None,
         read: Any = None,
     ) -> None:
@@ -288,7 +288,7 @@ class Root:
         body, count: of a block whose checksum was verified.
         offset, name: of the block and the file, for messages.
         plain, framed: decompressors without and with a dictionary.
-        made: the class of handles, named tuples.
+        handle_class: the class of handles, named tuples.
         read: reads pages, from a list of what `page_place` returns for them.
         """
         view: cython.const[cython.uchar][::1] = body
@@ -296,7 +296,7 @@ class Root:
             raise CorruptSegmentError("the directory root is cut short", path=name, offset=offset)
         data: cython.p_const_uchar = cython.address(view[0])
         self._count = data[0] | data[1] << 8 | data[2] << 16 | cython.cast(cython.ulonglong, data[3]) << 24
-        self._top = top = Entries(body, 4, count, 0, 0, offset, plain, framed, made, name)
+        self._top = top = Entries(body, 4, count, 0, 0, offset, plain, framed, handle_class, name)
         self._paged, self._read, self._of_all = count != self._count, read, {}
         if self._paged and count != (self._count + _EACH - 1) // _EACH:
             raise top._contradiction()

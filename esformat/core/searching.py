@@ -149,18 +149,18 @@ def _rows_with(
     if not count or not wanted.shape[0]:
         return 0
     memory: bytes = PyBytes_FromStringAndSize(cython.NULL, count)  # for each of its numbers, whether it is wanted
-    told: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(memory))
-    if not _find_numbers(column, cython.address(wanted[0]), wanted.shape[0], told):
+    hits: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(memory))
+    if not _find_numbers(column, cython.address(wanted[0]), wanted.shape[0], hits):
         return 0
     if count == rows.rows:
-        memcpy(out, told, count)
+        memcpy(out, hits, count)
         return 1
     shows: bytes = _that_show(rows, variable)
     showing: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(shows))
     for i in range(rows.rows):  # `count` of them show it, as `_count_values` counted
         out[i] = 0
         if showing[rows._codes[i]]:
-            out[i] = told[place]
+            out[i] = hits[place]
             place += 1
     return 1
 
@@ -171,7 +171,7 @@ def _find_numbers(
     column: cython.pointer(Column),
     wanted: cython.pointer(cython.const[cython.longlong]),
     wanted_count: cython.Py_ssize_t,
-    told: cython.p_uchar,
+    hits: cython.p_uchar,
 ) -> cython.bint:
     """Write for each number of a column whether it is among ascending ones; return whether any is."""
     numbers = cython.declare(cython.longlong[256])
@@ -179,7 +179,7 @@ def _find_numbers(
     low: cython.Py_ssize_t
     size: cython.Py_ssize_t
     source: cython.pointer(cython.const[cython.longlong])
-    any_told: cython.uchar = 0
+    any_hit: cython.uchar = 0
     for low in range(0, column.count, 256):
         size = min(column.count - low, 256)
         source = numbers
@@ -192,13 +192,13 @@ def _find_numbers(
                 numbers[i] = column.base
         if wanted_count == 1:
             for i in range(size):
-                told[low + i] = source[i] == wanted[0]
+                hits[low + i] = source[i] == wanted[0]
         else:
             for i in range(size):
-                told[low + i] = _is_among(source[i], wanted, wanted_count)
+                hits[low + i] = _is_among(source[i], wanted, wanted_count)
         for i in range(size):
-            any_told |= told[low + i]
-    return any_told != 0
+            any_hit |= hits[low + i]
+    return any_hit != 0
 
 
 @cython.cfunc
@@ -258,8 +258,8 @@ def mark_texts(
     column: cython.pointer(Column) = rows._columns + variable
     if not column.count:
         return
-    told: bytes = bytes(column.count)  # for each of its strings, whether it contains a text
-    hits: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(told))
+    memory: bytes = bytes(column.count)  # for each of its strings, whether it contains a text
+    hits: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(memory))
     if not _find_texts(rows._held[0], column, texts, plain, framed, hits):
         return
     shows: bytes = _that_show(rows, variable)
@@ -280,9 +280,9 @@ def _find_texts(
     texts: Sequence[bytes],
     plain: object,
     framed: object,
-    told: cython.p_uchar,
+    hits: cython.p_uchar,
 ) -> cython.int:
-    """Set `told` to 1 for strings of a column that contain one of some texts; return whether any does.
+    """Set `hits` to 1 for strings of a column that contain one of some texts; return whether any does.
 
     `end_of_strings` has already checked the node against the body: each frame, and its entry in the frame table, is
     within the body.
@@ -314,7 +314,7 @@ def _find_texts(
         if len(frame) != size:
             raise ValueError("a frame has another size")
         for text in texts:
-            found |= _find_text(frame, text, lengths + first, told + first)
+            found |= _find_text(frame, text, lengths + first, hits + first)
         entry, at = entry + width, at + stored
     return found
 
@@ -346,8 +346,8 @@ def _stored_bytes(entry: cython.pointer(cython.const[cython.uchar]), width: cyth
 
 @cython.cfunc
 @cython.exceptval(-1, check=True)
-def _find_text(frame: bytes, text: bytes, lengths: cython.p_longlong, told: cython.p_uchar) -> cython.int:
-    """Set `told` to 1 for strings of a frame that contain a text; return whether any does.
+def _find_text(frame: bytes, text: bytes, lengths: cython.p_longlong, hits: cython.p_uchar) -> cython.int:
+    """Set `hits` to 1 for strings of a frame that contain a text; return whether any does.
 
     All bytes of the frame belong to its strings.
     """
@@ -360,7 +360,7 @@ def _find_text(frame: bytes, text: bytes, lengths: cython.p_longlong, told: cyth
             edge += lengths[i]
             i += 1
         if hit + len(text) <= edge + lengths[i]:
-            told[i] = found = 1
+            hits[i] = found = 1
             hit = frame.find(text, edge + lengths[i])
         else:  # the text begins in one string and ends in another
             hit = frame.find(text, hit + 1)

@@ -204,30 +204,30 @@ class TemplateColumns:
         self._check_rows(low, high)
         return cython.cast(cython.p_char, self._codes + low)[: 2 * (high - low)]
 
-    def tell(
-        self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, places: Any, of: Any, told: cython.uchar[::1]
+    def look_up(
+        self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, places: Any, values: Any, out: cython.uchar[::1]
     ) -> int:
-        """Look up a byte in `of` for each code, and write it to `told` for rows [low, high), or for those at some
+        """Look up a byte in `values` for each code, and write it to `out` for rows [low, high), or for those at some
         places. Returns the union of the bits. Raises ValueError if a byte or row is missing.
         """
-        table: cython.const[cython.uchar][::1] = of
+        table: cython.const[cython.uchar][::1] = values
         chosen: cython.const[cython.longlong][::1]
         i: cython.Py_ssize_t
         bits: cython.uchar = 0
         self._check_rows(low, high)
-        if table.shape[0] != self._count + 1 or told.shape[0] != (high - low if places is None else len(places)):
+        if table.shape[0] != self._count + 1 or out.shape[0] != (high - low if places is None else len(places)):
             raise ValueError("there is not a byte for each template and each row")
         if places is None:
             for i in range(low, high):
-                told[i - low] = table[self._codes[i]]
+                out[i - low] = table[self._codes[i]]
                 bits |= table[self._codes[i]]
             return bits
         chosen = places
         for i in range(chosen.shape[0]):
             if not 0 <= chosen[i] < self.rows:
                 raise ValueError("fewer rows than asked for")
-            told[i] = table[self._codes[chosen[i]]]
-            bits |= told[i]
+            out[i] = table[self._codes[chosen[i]]]
+            bits |= out[i]
         return bits
 
     def validity(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> bytes | None:

@@ -110,7 +110,7 @@ class FrameValues:
         if edges is not None:
             self._edges = edges
 
-    def values_at_hand(
+    def cached_values(
         self, low: cython.Py_ssize_t, high: cython.Py_ssize_t, chosen: list[int] | None
     ) -> list[Any] | None:
         """Values [low, high), or the ascending places among them that are `chosen`; None if they are not cached.

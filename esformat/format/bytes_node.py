@@ -43,8 +43,8 @@ class BytesNode:
         "_ends",
         "_seen",
         "at",
-        "at_hand",
         "body",
+        "cached_rows",
         "codec",
         "count",
         "edges",
@@ -69,7 +69,7 @@ class BytesNode:
         self.lengths = lengths = read_pack(body, head.at, count)
         self.edges: npt.NDArray[np.int64] | None = None
         self.length_bytes: bytes | None = None
-        self.at_hand: FrameValues | None = None
+        self.cached_rows: FrameValues | None = None
         """Serves later reads without this class. None before the first read, and if the node has nulls."""
         self._seen: bytearray | None = None  # one byte per frame, 1 if a read needed it before
         self.short = lengths.width == 1 and not lengths.base  # lengths below 256, one byte each
@@ -148,9 +148,9 @@ class BytesNode:
             values = cut(self._span(first, last, edges, context, frames), edges, low, high, edges[first * rows])
         if self.head.valid is not None:
             return self._with_nulls(values, range(low, high))
-        if self.at_hand is None:
+        if self.cached_rows is None:
             known = self.length_bytes
-            self.at_hand = FrameValues(frames.shelf, self.key, rows, known, self.edges if known is None else None)
+            self.cached_rows = FrameValues(frames.shelf, self.key, rows, known, self.edges if known is None else None)
         return values
 
     def offsets_and_bytes(

@@ -137,30 +137,30 @@ class DataBlock(Chunks):
 
     def head(self, position: int, decompressor: Decompressor) -> NodeHead:
         """The head of a column's node, cached."""
-        head = self.kept_heads.get(position)
+        head = self.cached_heads.get(position)
         if head is None:
             at = self.chunks[FIRST_COLUMN_CHUNK + position]
-            head = self.kept_heads[position] = read_head(self.body, at, self.row_count, decompressor)
+            head = self.cached_heads[position] = read_head(self.body, at, self.row_count, decompressor)
         return head
 
     def short_codes(self, position: int, decompressor: Decompressor) -> tuple[int, bytes] | None:
         """The codes of a column as a base and one byte per row, cached; None if they are not stored as single bytes."""
         try:
-            return self.kept_codes[position]
+            return self.cached_codes[position]
         except KeyError:
             head = self.head(position, decompressor)
             pack = read_pack(self.body, head.at, self.row_count) if head.shape == Shape.CODES else None
             short = pack is not None and pack.width == 1
             made = (pack.base, plane_bytes(self.body, pack, decompressor)) if pack is not None and short else None
-            self.kept_codes[position] = made
+            self.cached_codes[position] = made
             return made
 
     def pieces(self, chunks: list[int]) -> list[bytes]:
         """Copies of some chunks, created once: every call must ask for the same chunks."""
-        if self.kept_pieces is None:
+        if self.cached_pieces is None:
             at, body = self.chunks, self.body
-            self.kept_pieces = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in chunks]
-        return self.kept_pieces
+            self.cached_pieces = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in chunks]
+        return self.cached_pieces
 
     def has_templates(self, position: int) -> bool:
         """Whether a column is stored as templates."""
@@ -169,21 +169,21 @@ class DataBlock(Chunks):
 
     def template_node(self, position: int, context: DecodeContext, read: tuple[Any, int]) -> TemplateNode:
         """The node of a column stored as templates, cached. `read`: what `read_template_codes` returned for it."""
-        node = self.kept_nodes.get(position)
+        node = self.cached_nodes.get(position)
         if node is None:
             at, key = self.chunks[FIRST_COLUMN_CHUNK + position], (self.offset, position)
-            node = self.kept_nodes[position] = TemplateNode(self.body, at, self.row_count, context, key, read)
+            node = self.cached_nodes[position] = TemplateNode(self.body, at, self.row_count, context, key, read)
         assert isinstance(node, TemplateNode)
         return node
 
     def bytes_node(self, position: int, context: DecodeContext) -> BytesNode | TemplateNode:
         """The node of a column of strings or binary, cached."""
-        node = self.kept_nodes.get(position)
+        node = self.cached_nodes.get(position)
         if node is None:
             at = self.chunks[FIRST_COLUMN_CHUNK + position]
             key = (self.offset, position)
             made = TemplateNode if self.has_templates(position) else BytesNode
-            node = self.kept_nodes[position] = made(self.body, at, self.row_count, context, key)
+            node = self.cached_nodes[position] = made(self.body, at, self.row_count, context, key)
         return node
 
     def column(self, position: int, kind: pa.DataType, context: DecodeContext) -> pa.Array:

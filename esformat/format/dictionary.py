@@ -94,18 +94,18 @@ class StoredDictionary(StoredColumn):
 
     def shared_values(self) -> Values | None:
         """The values by code, starting with the null of code 0; shared by all threads. Raises CorruptSegmentError."""
-        made: Values | None = self.made.get("values")
+        made: Values | None = self.decoded.get("values")
         if made is None and self.count:
             stored = self.node, self.count, self.type, self.offset
             listed = partial(_texts_with_null, *stored) if pt.is_string(self.type) else None
-            made = self.made.setdefault("values", Values(partial(_values_with_null, *stored), listed))
+            made = self.decoded.setdefault("values", Values(partial(_values_with_null, *stored), listed))
         return made
 
     def shared_templates(self, context: DecodeContext) -> Templates | None:
         """The templates, one object for all threads: caches are tied to that object. Raises CorruptSegmentError."""
-        made: Templates | None = self.made.get("templates")
+        made: Templates | None = self.decoded.get("templates")
         if made is None and self.template_count:
-            made = self.made.setdefault("templates", self.templates(context))
+            made = self.decoded.setdefault("templates", self.templates(context))
         return made
 
     def whole(self, context: DecodeContext) -> ColumnDictionary:

@@ -43,7 +43,7 @@ class TemplateNode:
     It contains no decompressor, so threads may share it; its methods take the caller's context.
     """
 
-    __slots__ = ("_body", "_strings", "_templates", "at_hand", "count", "end", "key", "template_rows")
+    __slots__ = ("_body", "_strings", "_templates", "cached_rows", "count", "end", "key", "template_rows")
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TemplateNode:
         self.template_rows = TemplateRows(self._templates, body, end, codes, MAX_NODE_SLOTS)
         self._strings: dict[int, BytesNode] = {}
         self.end = self.template_rows.end
-        self.at_hand = self.template_rows
+        self.cached_rows = self.template_rows
 
     @property
     def codes(self) -> npt.NDArray[np.uint16]:
@@ -131,7 +131,7 @@ class TemplateNode:
         self, low: int, high: int, context: DecodeContext, frames: Cache | None, places: list[int] | None = None
     ) -> list[bytes | None]:
         """Values [low, high) as Python bytes, or only those at the ascending `places` among them."""
-        made = self.template_rows.values_at_hand(low, high, places)
+        made = self.template_rows.cached_values(low, high, places)
         if made is not None:
             return made
         strings = self._strings_of(self.template_rows, low, high, context, frames)
@@ -169,7 +169,7 @@ class TemplateNode:
         all of their templates determine them.
         """
         kinds = np.empty(high - low if places is None else len(places), np.uint8)
-        bits = self.template_rows.tell(low, high, places, known.kinds, kinds)
+        bits = self.template_rows.look_up(low, high, places, known.kinds, kinds)
         if bits & UNKNOWN:
             return None
         if bits & WITH_STRINGS:

@@ -113,7 +113,9 @@ def _dictionaries(reader: Reader) -> Iterator[Part]:
         if kind != BlockKind.DICTIONARY:
             continue
         left = handle.length
-        for stored in open_dictionary(reader.read(handle, BlockKind.DICTIONARY), reader.fields, reader.own()):
+        for stored in open_dictionary(
+            reader.read(handle, BlockKind.DICTIONARY), reader.fields, reader.thread_context()
+        ):
             name = reader.fields[stored.column].name
             again = {"copy": True} if copy else {}
             found = (
@@ -131,9 +133,9 @@ def _dictionaries(reader: Reader) -> Iterator[Part]:
 def _others(reader: Reader) -> Iterator[Part]:
     for kind in (BlockKind.METADATA, BlockKind.DIRECTORY_ROOT, BlockKind.FILTER):
         handles = [handle for (found, _, _), handle in reader.table.items() if found == kind]
-        name, told = ("root", "directory") if kind == BlockKind.DIRECTORY_ROOT else ("", kind.name.lower())
+        name, kind_name = ("root", "directory") if kind == BlockKind.DIRECTORY_ROOT else ("", kind.name.lower())
         if handles:
-            yield Part(told, name, sum(handle.length for handle in handles), len(handles))
+            yield Part(kind_name, name, sum(handle.length for handle in handles), len(handles))
 
 
 def _columns(reader: Reader, data_bytes: int) -> list[ColumnBytes]:

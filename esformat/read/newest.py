@@ -7,7 +7,7 @@ import heapq
 import numpy as np
 import pyarrow as pa
 
-from esformat.core.opened import Stretch
+from esformat.core.cached_segment import RowSpan
 from esformat.format.data_block import I64
 from esformat.read.ask.question import Query
 from esformat.read.blocks.reader import Reader
@@ -35,13 +35,13 @@ def extreme_times(reader: Reader, count: int, *, newest: bool) -> I64:
             for at, end in enumerate(of_blocks):
                 heapq.heappush(queue, (sign * end, number, at))
             continue
-        times = _times(reader, Stretch(number, leaf.block_rows[block], leaf.block_rows[block + 1], -1))
+        times = _times(reader, RowSpan(number, leaf.block_rows[block], leaf.block_rows[block + 1], -1))
         best = np.sort(np.concatenate([best, sign * times]))[:count]
     return sign * best
 
 
-def _times(reader: Reader, stretch: Stretch) -> I64:
+def _times(reader: Reader, row_span: RowSpan) -> I64:
     """The timestamps of the rows of one block."""
     query = Query(columns=("timestamp",))
-    scan = Scan(reader, query, lambda: (stretch,), span=(stretch.first, stretch.last), threads=1)
+    scan = Scan(reader, query, lambda: (row_span,), span=(row_span.first, row_span.last), threads=1)
     return np.concatenate([np.asarray(batch.column(0).cast(pa.int64())) for batch in scan.batches()])

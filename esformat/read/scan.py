@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from esformat.core.cached_segment import MOST_RUN_ROWS, RowSpan, ScanRows, first_of, oldest_first, part_of
 from esformat.core.leaves import BlockSlice
-from esformat.core.opened import MOST_RUN_ROWS, ScanRows, Stretch, first_of, oldest_first, part_of
 from esformat.errors import UsageError
 from esformat.event import Event
 from esformat.format.arrays import TextForm, is_bytes
@@ -25,12 +25,12 @@ from esformat.format.json_values import FOUND
 from esformat.format.schema import DATA_COLUMN
 from esformat.read.answer import Answer
 from esformat.read.blocks.index import Index
-from esformat.read.blocks.plan import Narrowed, block_slices, leaves_with, narrow, slices
+from esformat.read.blocks.plan import IndexMatches, block_slices, leaves_with, match_indexes, slices
 from esformat.read.blocks.prefetch import announce_groups, slices_ahead
 from esformat.read.blocks.runs import by_run, gathered, joined
 from esformat.read.decode.block_events import EventMaker, find_rows
 from esformat.read.decode.block_group import BlockGroup
-from esformat.read.decode.cached_group import KeptGroup
+from esformat.read.decode.cached_group import CachedGroup
 from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.decode.few_rows import MOST_FEW, few_rows
 from esformat.read.decode.matched_rows import GATHERED_ROWS, Held, MatchedRows, Matches, Test, completed, filtered
@@ -44,7 +44,7 @@ FIRST_BLOCKS = 8  # the same for the first group, before the decoded size of a b
 FEW_ROWS = 16  # a block of no more rows may have large ones: it counts twice in the first group; others have <= 1 MiB
 BATCH_STORED_BYTES = 2 << 20
 BATCH_BYTES = 8 << 20  # decoded size of a group, estimated from the previous group
-AT_HAND_BATCHES = 4  # a group is this many times larger if its decoded blocks are cached
+CACHED_BATCHES = 4  # a group is this many times larger if its decoded blocks are cached
 NUMBER_BATCHES = 2  # or if rows are a few numbers; larger groups would take memory from the system each time
 HELD_BATCHES = 4  # or if texts are searched for, which excludes most rows before anything is decoded
 MIN_PARALLEL_BATCHES = 4
@@ -53,7 +53,7 @@ THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer in parallel
 KEYS = frozenset({"space", "grouping"})
 OBJECT_BYTES = 1000  # about the memory that Arrow uses for a column, or a batch, besides its values
 
-Stretches = Callable[[], Iterable[Stretch]]
+RowSpans = Callable[[], Iterable[RowSpan]]
 T = TypeVar("T", bound=Sized)
 _NOTHING = pa.RecordBatch.from_arrays([], names=[])  # stands for a group without matching rows, and is skipped
 
@@ -132,35 +132,35 @@ class Scan(ScanRows, Answer):
     def with_paths(self, columns: Sequence[str], paths: Paths, held: Held | None = None) -> Iterator[pa.RecordBatch]:
         """See `Answer.with_paths`. Of payloads stored by templates, only the values at the paths are decoded."""
         check_payload(self._reader.schema.arrow)
-        narrowed = self._narrow_to_read()
-        if narrowed.nothing:
+        index_matches = self._match_indexes_to_read()
+        if index_matches.nothing:
             return iter(())
-        if self._is_short(narrowed) or self._merged:
+        if self._is_short(index_matches) or self._merged:
             read = list(dict.fromkeys([*columns, DATA_COLUMN]))
             return (with_found(batch, columns, paths) for batch in self._limited(self._read_batches(read)))
         scan = self.__copy__()
         scan._paths = paths
-        groups = scan._groups(scan._wanted(narrowed), narrowed, HELD_BATCHES if held else 1)
+        groups = scan._groups(scan._wanted(index_matches), index_matches, HELD_BATCHES if held else 1)
         fields = [self._reader.schema.arrow.field(name) for name in columns]
         schema = pa.schema([*fields, *(pa.field(path, FOUND) for path in paths)])
-        return scan._gathered(groups, schema, narrowed, Test((), None, held) if held else None)
+        return scan._gathered(groups, schema, index_matches, Test((), None, held) if held else None)
 
     def _count_fields(self, counts: FieldCounts) -> None:
         """Add the fields of all payloads to `counts`; for payloads stored by templates, from the templates."""
         check_payload(self.schema)
-        narrowed = self._narrow_to_read()
-        if self._is_short(narrowed):
+        index_matches = self._match_indexes_to_read()
+        if self._is_short(index_matches):
             super()._count_fields(counts)
             return
-        for group in () if narrowed.nothing else self._groups(self._directed(narrowed), narrowed):
-            rows = self._find(group, narrowed)
+        for group in () if index_matches.nothing else self._groups(self._directed(index_matches), index_matches):
+            rows = self._find(group, index_matches)
             if rows is not None:
                 rows.blocks.count_fields(counts, rows.places)
 
-    def _is_short(self, narrowed: Narrowed) -> bool:
+    def _is_short(self, index_matches: IndexMatches) -> bool:
         """Whether the rows are not read group by group, or not all of them are read."""
         is_run = self._keys is not None and self._span[1] - self._span[0] <= MOST_RUN_ROWS
-        return is_run or self._small is not None or self._query.limit is not None or self._are_few(narrowed)
+        return is_run or self._small is not None or self._query.limit is not None or self._are_few(index_matches)
 
     def times(self) -> Iterator[I64]:
         """The timestamps of the events, µs, as arrays in any order, for counting events by time.
@@ -173,9 +173,9 @@ class Scan(ScanRows, Answer):
             for batch in self._read_batches(("timestamp",)):
                 yield batch.column(0).cast(pa.int64()).to_numpy()
             return
-        narrowed = self._narrow_to_read()
-        for group in () if narrowed.nothing else self._groups(self._directed(narrowed), narrowed):
-            rows = self._find(group, narrowed)
+        index_matches = self._match_indexes_to_read()
+        for group in () if index_matches.nothing else self._groups(self._directed(index_matches), index_matches):
+            rows = self._find(group, index_matches)
             if rows is not None:
                 yield rows.blocks.times_at(rows.places)
 
@@ -186,24 +186,24 @@ class Scan(ScanRows, Answer):
 
     def blocks(self) -> tuple[set[int], int]:
         """The numbers of the data blocks that the scan would read, and how many the segment has. Reads none of them."""
-        narrowed, query = self._narrow(), oldest_first(self._query)
+        index_matches, query = self._match_indexes(), oldest_first(self._query)
         found: set[int] = set()
-        for stretch in () if narrowed.nothing else self._stretches():
-            found.update(part.number for part in slices(self._reader, query, stretch, narrowed))
+        for row_span in () if index_matches.nothing else self._row_spans():
+            found.update(part.number for part in slices(self._reader, query, row_span, index_matches))
         return found, self._reader.root.data_blocks
 
     # ------------------------------------------------------------ events
 
     def __iter__(self) -> Iterator[Event]:
-        near: Iterator[Event] | None = self.near_events(EventMaker, narrow, find_rows)
-        return self._events() if near is None else near
+        fast: Iterator[Event] | None = self.fast_events(EventMaker, match_indexes, find_rows)
+        return self._events() if fast is None else fast
 
     def _events(self) -> Iterator[Event]:
         query = self._query
         parts: Iterable[list[Event]]
         if self._keys is not None and self._direct():
             maker = EventMaker(self._reader, *self._keys, query.reverse, query.columns)
-            parts = run_parts(self._reader, query, self._stretches, self._span, maker)
+            parts = run_parts(self._reader, query, self._row_spans, self._span, maker)
         elif self._small is not None and self._direct():
             return iter(self._small().events(query))
         else:
@@ -225,34 +225,34 @@ class Scan(ScanRows, Answer):
             for batch in self._read_batches(columns):
                 yield from rows_of_batch(batch, schema.indexes).iterators()
             return
-        narrowed = self._narrow_to_read()
-        if narrowed.nothing:
+        index_matches = self._match_indexes_to_read()
+        if index_matches.nothing:
             return
-        if self._are_few(narrowed) and self._direct():
+        if self._are_few(index_matches) and self._direct():
             maker = partial(EventMaker, self._reader, reverse=self._query.reverse, columns=self._query.columns)
-            yield from few_rows(self._reader, self._query, narrowed, self._slices(narrowed), maker)
+            yield from few_rows(self._reader, self._query, index_matches, self._slices(index_matches), maker)
             return
 
-        for group in self._groups(self._wanted(narrowed), narrowed):
-            blocks = self._blocks(group, narrowed)
-            rows = blocks.to_events(columns, blocks.select(self._query, narrowed))
+        for group in self._groups(self._wanted(index_matches), index_matches):
+            blocks = self._blocks(group, index_matches)
+            rows = blocks.to_events(columns, blocks.select(self._query, index_matches))
             self._block_bytes = (0 if rows.data is None else rows.data.nbytes) // len(group)
             yield from rows.iterators(reverse=self._query.reverse)
 
     # ------------------------------------------------------------ reading
 
-    def _directed(self, narrowed: Narrowed) -> Iterable[Stretch]:
-        """The stretches to read, in the query's direction; of a whole file, only leaves with rows that indexes list."""
-        stretches: Iterable[Stretch]
-        if self._whole and narrowed.rows is not None:
-            stretches = leaves_with(self._reader, narrowed.rows)
+    def _directed(self, index_matches: IndexMatches) -> Iterable[RowSpan]:
+        """The row spans to read, in the query's direction; of a whole file, only leaves with rows that indexes list."""
+        row_spans: Iterable[RowSpan]
+        if self._whole and index_matches.rows is not None:
+            row_spans = leaves_with(self._reader, index_matches.rows)
         else:
-            stretches = self._stretches()
-        return reversed(list(stretches)) if self._query.reverse else stretches
+            row_spans = self._row_spans()
+        return reversed(list(row_spans)) if self._query.reverse else row_spans
 
-    def _wanted(self, narrowed: Narrowed) -> Iterable[Stretch]:
-        """The stretches to read, cut at the limit if it is already known which rows that takes."""
-        directed, query = self._directed(narrowed), self._query
+    def _wanted(self, index_matches: IndexMatches) -> Iterable[RowSpan]:
+        """The row spans to read, cut at the limit if it is already known which rows that takes."""
+        directed, query = self._directed(index_matches), self._query
         if query.limit is None or query.filtered:
             return directed
         return _first_of(directed, query.limit, reverse=query.reverse)
@@ -263,22 +263,22 @@ class Scan(ScanRows, Answer):
         query = self._query
         return not query.timed and not query.conditions and KEYS.issuperset(self.column_names)
 
-    def _are_few(self, narrowed: Narrowed) -> bool:
+    def _are_few(self, index_matches: IndexMatches) -> bool:
         """Whether an index lists so few rows that they are read one by one."""
-        return self._whole and narrowed.rows is not None and len(narrowed.rows) <= MOST_FEW
+        return self._whole and index_matches.rows is not None and len(index_matches.rows) <= MOST_FEW
 
-    def _slices(self, narrowed: Narrowed) -> Iterator[BlockSlice]:
-        return slices_ahead(self._reader, self._query, self._directed(narrowed), narrowed)
+    def _slices(self, index_matches: IndexMatches) -> Iterator[BlockSlice]:
+        return slices_ahead(self._reader, self._query, self._directed(index_matches), index_matches)
 
-    def _narrow(self) -> Narrowed:
-        return narrow(self._reader, self._query, *self._span, self._listed)
+    def _match_indexes(self) -> IndexMatches:
+        return match_indexes(self._reader, self._query, *self._span, self._listed)
 
-    def _narrow_to_read(self) -> Narrowed:
+    def _match_indexes_to_read(self) -> IndexMatches:
         """The index matches of the query, and whether it was asked before for the same rows."""
-        narrowed = self._narrow()
-        if narrowed.unconditional or self._listed is not None:
-            return narrowed
-        return narrowed._replace(asked_before=self._reader.asked_before((self._query.conditions, self._span)))
+        index_matches = self._match_indexes()
+        if index_matches.unconditional or self._listed is not None:
+            return index_matches
+        return index_matches._replace(repeated=self._reader.repeated((self._query.conditions, self._span)))
 
     def _limited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self._query.limit is None:
@@ -288,30 +288,30 @@ class Scan(ScanRows, Answer):
     def _read_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if self._keys is not None and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
             made = BatchMaker if self._texts is TextForm.PLAIN else partial(BatchMaker, texts=self._texts)
-            near: Iterable[pa.RecordBatch] | None = self.near_parts(made, columns, narrow, find_rows)
-            if near is None:
+            fast: Iterable[pa.RecordBatch] | None = self.fast_parts(made, columns, match_indexes, find_rows)
+            if fast is None:
                 maker = made(self._reader, *self._keys, self._query.reverse, columns)
-                near = run_parts(self._reader, self._query, self._stretches, self._span, maker)
-            return iter(near)
+                fast = run_parts(self._reader, self._query, self._row_spans, self._span, maker)
+            return iter(fast)
         if self._small is not None:
             batch = self._small().batch(self._query, columns)
             return iter((batch,) if len(batch) else ())
-        narrowed = self._narrow_to_read()
-        if narrowed.nothing:
+        index_matches = self._match_indexes_to_read()
+        if index_matches.nothing:
             return iter(())
         if self._merged:
-            streams = self._merge_sources(columns, narrowed)
+            streams = self._merge_sources(columns, index_matches)
             return union(streams, ["timestamp"], columns, reverse=self._query.reverse, lean=True)
-        if self._are_few(narrowed):
+        if self._are_few(index_matches):
             maker_of = partial(BatchMaker, self._reader, reverse=self._query.reverse, columns=columns)
-            few = list(few_rows(self._reader, self._query, narrowed, self._slices(narrowed), maker_of))
+            few = list(few_rows(self._reader, self._query, index_matches, self._slices(index_matches), maker_of))
             return iter(few if len(few) < 2 else (pa.concat_batches(few),))
         times = NUMBER_BATCHES if self._are_numbers(columns) else 1
-        groups = self._groups(self._wanted(narrowed), narrowed, times)
+        groups = self._groups(self._wanted(index_matches), index_matches, times)
         if self._query.limit is not None or self._page:
-            batches = (self._read_group(group, columns, narrowed) for group in groups)
+            batches = (self._read_group(group, columns, index_matches) for group in groups)
             return (batch for batch in batches if len(batch))
-        return self._gathered(groups, self._reader.schema.select(columns), narrowed)
+        return self._gathered(groups, self._reader.schema.select(columns), index_matches)
 
     def _are_numbers(self, columns: Sequence[str]) -> bool:
         """Whether all columns are numbers, or codes that are returned as dictionaries."""
@@ -321,16 +321,18 @@ class Scan(ScanRows, Answer):
         return all(p is not None and (p in coded or not is_bytes(reader.fields[p].type)) for p in places)
 
     def _read_lazily(
-        self, groups: Iterator[list[BlockSlice]], columns: Sequence[str], narrowed: Narrowed
+        self, groups: Iterator[list[BlockSlice]], columns: Sequence[str], index_matches: IndexMatches
     ) -> Iterator[pa.RecordBatch]:
         """The rows of groups, decoded block by block, so that a merge keeps only one block of each run in memory."""
         for group in groups:
             for part in group:
-                batch = self._read_group([part], columns, narrowed)
+                batch = self._read_group([part], columns, index_matches)
                 if len(batch):
                     yield batch
 
-    def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed, times: int = 1) -> Iterator[list[BlockSlice]]:
+    def _groups(
+        self, row_spans: Iterable[RowSpan], index_matches: IndexMatches, times: int = 1
+    ) -> Iterator[list[BlockSlice]]:
         """Groups of block slices, in the query's direction, to read and decode together.
 
         With a limit, which may end the scan soon, groups have one block, then two, then four, …: never many more than
@@ -342,9 +344,9 @@ class Scan(ScanRows, Answer):
         stored = unsure = 0
         most = min(FIRST_BLOCKS, BATCH_BLOCKS) if self._query.limit is None else 1
         found = block_slices if self._of_keys else slices_ahead
-        for part in found(self._reader, self._query, stretches, narrowed):
-            if not group and narrowed.asked_before and self._query.limit is None:
-                times = AT_HAND_BATCHES if self._reader.is_at_hand(part.number) else 1
+        for part in found(self._reader, self._query, row_spans, index_matches):
+            if not group and index_matches.repeated and self._query.limit is None:
+                times = CACHED_BATCHES if self._reader.is_block_cached(part.number) else 1
             group.append(part)
             stored += part.end - part.offset
             if not self._block_bytes:
@@ -357,34 +359,38 @@ class Scan(ScanRows, Answer):
         if group:
             yield group
 
-    def _blocks(self, group: list[BlockSlice], narrowed: Narrowed) -> BlockGroup:
+    def _blocks(self, group: list[BlockSlice], index_matches: IndexMatches) -> BlockGroup:
         """The blocks of slices; if the query was asked before, the decoded data is cached."""
-        kind = KeptGroup if narrowed.asked_before else BlockGroup
+        kind = CachedGroup if index_matches.repeated else BlockGroup
         blocks = kind(self._reader, group[::-1] if self._query.reverse else group)
         blocks.texts, blocks.paths = self._texts, self._paths
         return blocks
 
-    def _read_group(self, group: list[BlockSlice], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
+    def _read_group(
+        self, group: list[BlockSlice], columns: Sequence[str], index_matches: IndexMatches
+    ) -> pa.RecordBatch:
         rows = group[0].first, group[-1].last, tuple(columns), self._texts
         batch: pa.RecordBatch | None = self._reader.pages.find(rows) if self._page else None
         if batch is None:
-            batch = self._decoded(group, columns, narrowed)
+            batch = self._decoded(group, columns, index_matches)
             if self._page:
                 self._reader.pages.keep(rows, batch, batch.get_total_buffer_size() + OBJECT_BYTES * (1 + len(columns)))
         self._block_bytes = batch.get_total_buffer_size() // len(group)
         return batch
 
-    def _decoded(self, group: list[BlockSlice], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
+    def _decoded(self, group: list[BlockSlice], columns: Sequence[str], index_matches: IndexMatches) -> pa.RecordBatch:
         schema = self._reader.schema.select(columns)
-        rows = self._find(group, narrowed)
+        rows = self._find(group, index_matches)
         if rows is None:
             return pa.RecordBatch.from_pylist([], schema)
         return rows.complete(schema, reverse=self._query.reverse)
 
-    def _find(self, group: list[BlockSlice], narrowed: Narrowed, test: Test | None = None) -> MatchedRows | None:
+    def _find(
+        self, group: list[BlockSlice], index_matches: IndexMatches, test: Test | None = None
+    ) -> MatchedRows | None:
         """The rows of a group that match the query; None if there are none. Decodes no block without such rows."""
-        blocks = self._blocks(group, narrowed)
-        places = blocks.select(self._query, narrowed)
+        blocks = self._blocks(group, index_matches)
+        places = blocks.select(self._query, index_matches)
         all_hold = False
         if test is not None and test.held and (places is None or len(places)):
             places, all_hold = blocks.that_may_hold(test.held, places)
@@ -408,7 +414,11 @@ class Scan(ScanRows, Answer):
         return MatchedRows(blocks, places, seen)
 
     def _gathered(
-        self, groups: Iterator[list[BlockSlice]], schema: pa.Schema, narrowed: Narrowed, test: Test | None = None
+        self,
+        groups: Iterator[list[BlockSlice]],
+        schema: pa.Schema,
+        index_matches: IndexMatches,
+        test: Test | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The matching rows in the columns of a schema; if few rows match, those of several groups together."""
         reverse = self._query.reverse
@@ -416,10 +426,10 @@ class Scan(ScanRows, Answer):
 
         def read(group: list[BlockSlice]) -> MatchedRows | pa.RecordBatch:
             self._passed_rows = group[-1].last
-            rows = self._find(group, narrowed, test)
+            rows = self._find(group, index_matches, test)
             if rows is None:
                 return _NOTHING
-            alone = enough or rows.places is None or narrowed.asked_before
+            alone = enough or rows.places is None or index_matches.repeated
             if not alone and self._row_bytes and not rows.fills(self._most_gathered()):
                 return rows
             batch = rows.complete(schema, reverse=reverse)
@@ -435,8 +445,8 @@ class Scan(ScanRows, Answer):
         return min(GATHERED_ROWS, self._batch_bytes // max(1, self._row_bytes))
 
     def _read_matching(self, test: Test) -> Iterator[pa.RecordBatch]:
-        wanted, narrowed = self.column_names, self._narrow_to_read()
-        if narrowed.nothing:
+        wanted, index_matches = self.column_names, self._match_indexes_to_read()
+        if index_matches.nothing:
             return iter(())
         if self._merged:
             every = self.__copy__()  # without the limit, which counts only the rows found
@@ -444,10 +454,10 @@ class Scan(ScanRows, Answer):
             if test.matches is None:
                 return every._read_batches(wanted)
             return filtered(every._read_batches(tuple(dict.fromkeys([*wanted, *test.columns]))), wanted, test)
-        groups = self._groups(self._directed(narrowed), narrowed, HELD_BATCHES if test.held else 1)
+        groups = self._groups(self._directed(index_matches), index_matches, HELD_BATCHES if test.held else 1)
         if self._query.limit is None:
-            return self._gathered(groups, self.schema, narrowed, test)
-        found = (self._find(group, narrowed, test) for group in groups)
+            return self._gathered(groups, self.schema, index_matches, test)
+        found = (self._find(group, index_matches, test) for group in groups)
         return (rows.complete(self.schema, reverse=self._query.reverse) for rows in found if rows)
 
     def _in_parallel(self, groups: Iterator[list[BlockSlice]], read: Callable[[list[BlockSlice]], T]) -> Iterator[T]:
@@ -474,41 +484,41 @@ class Scan(ScanRows, Answer):
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _merge_sources(self, columns: Sequence[str], narrowed: Narrowed) -> Iterator[Stream]:
+    def _merge_sources(self, columns: Sequence[str], index_matches: IndexMatches) -> Iterator[Stream]:
         """Streams in time order: one for each long run, and one for each group of short runs, which are sorted."""
         query = self._query
         read = list(dict.fromkeys([*columns, "timestamp"]))
-        groups = list(gathered(by_run(self._stretches(), self._reader), self._reader))
+        groups = list(gathered(by_run(self._row_spans(), self._reader), self._reader))
         announce_groups(self._reader, query, groups)
         for number, runs in enumerate(groups):
             low, high = self._time_bounds(runs)
-            stretches = [stretch for run in runs for stretch in run]
+            row_spans = [row_span for run in runs for row_span in run]
 
-            def batches(stretches: list[Stretch] = stretches, sort: bool = len(runs) > 1) -> Iterator[pa.RecordBatch]:
+            def batches(row_spans: list[RowSpan] = row_spans, sort: bool = len(runs) > 1) -> Iterator[pa.RecordBatch]:
                 if sort:
-                    return self._read_sorted(stretches, read, narrowed)
-                ordered = stretches[::-1] if query.reverse else stretches
-                return self._read_lazily(self._groups(ordered, narrowed), read, narrowed)
+                    return self._read_sorted(row_spans, read, index_matches)
+                ordered = row_spans[::-1] if query.reverse else row_spans
+                return self._read_lazily(self._groups(ordered, index_matches), read, index_matches)
 
             yield Stream((high if query.reverse else low,), number, batches)
 
-    def _time_bounds(self, runs: list[list[Stretch]]) -> tuple[int, int]:
+    def _time_bounds(self, runs: list[list[RowSpan]]) -> tuple[int, int]:
         """The earliest and the latest timestamp of some runs, or bounds of them, from the directory."""
         low, high = [], []
-        for stretch in chain.from_iterable(runs):
-            leaf = self._reader.leaf(stretch.leaf, keys=False)
-            blocks = slice(leaf.block_of(stretch.first), leaf.block_of(stretch.last - 1) + 1)
+        for row_span in chain.from_iterable(runs):
+            leaf = self._reader.leaf(row_span.leaf, keys=False)
+            blocks = slice(leaf.block_of(row_span.first), leaf.block_of(row_span.last - 1) + 1)
             low.append(min(leaf.block_min[blocks]))
             high.append(max(leaf.block_max[blocks]))
         return min(low), max(high)
 
     def _read_sorted(
-        self, stretches: list[Stretch], columns: Sequence[str], narrowed: Narrowed
+        self, row_spans: list[RowSpan], columns: Sequence[str], index_matches: IndexMatches
     ) -> Iterator[pa.RecordBatch]:
         """The rows of several short runs as one batch in time order."""
-        forward = Scan(self._reader, oldest_first(self._query), lambda: joined(stretches), span=self._span)
-        groups = forward._groups(forward._stretches(), narrowed)
-        batches = [forward._read_group(group, columns, narrowed) for group in groups]
+        forward = Scan(self._reader, oldest_first(self._query), lambda: joined(row_spans), span=self._span)
+        groups = forward._groups(forward._row_spans(), index_matches)
+        batches = [forward._read_group(group, columns, index_matches) for group in groups]
         table = pa.Table.from_batches(batches, schema=pa.schema([self._reader.schema.arrow.field(c) for c in columns]))
         order = np.argsort(np.asarray(table["timestamp"].cast(pa.int64()).to_numpy()), kind="stable")
         ordered = table.take(pa.array(order[::-1] if self._query.reverse else order)).combine_chunks()
@@ -519,34 +529,34 @@ class Scan(ScanRows, Answer):
             ((name, value),) = self._query.conditions
             posting = Index(self._reader, name).find(value)
             return 0 if posting is None else posting.count
-        narrowed = self._narrow_to_read()
-        if narrowed.nothing:
+        index_matches = self._match_indexes_to_read()
+        if index_matches.nothing:
             return 0
         if not self._query.filtered:
-            return sum(stretch.last - stretch.first for stretch in self._stretches())
+            return sum(row_span.last - row_span.first for row_span in self._row_spans())
         found = slices_ahead(
             self._reader,
             oldest_first(self._query),
-            self._stretches(),
-            narrowed,
-            lambda p: not self._is_known(p, narrowed),
+            self._row_spans(),
+            index_matches,
+            lambda p: not self._is_known(p, index_matches),
         )
-        return sum(self._count_slice(part, narrowed) for part in found)
+        return sum(self._count_slice(part, index_matches) for part in found)
 
-    def _is_known(self, part: BlockSlice, narrowed: Narrowed) -> bool:
+    def _is_known(self, part: BlockSlice, index_matches: IndexMatches) -> bool:
         """Whether the directory and the indexes determine which rows of a slice match."""
-        return not narrowed.unmet and self._query.covers(part.min_timestamp, part.max_timestamp)
+        return not index_matches.unmet and self._query.covers(part.min_timestamp, part.max_timestamp)
 
-    def _count_slice(self, part: BlockSlice, narrowed: Narrowed) -> int:
-        if self._is_known(part, narrowed):
+    def _count_slice(self, part: BlockSlice, index_matches: IndexMatches) -> int:
+        if self._is_known(part, index_matches):
             return part.last - part.first if part.rows is None else len(part.rows)
         if part.run_start >= 0 and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
             block = self._reader.data_block(part.leaf, part.block)
             with self._reader.named:
-                few = find_rows(self._reader, self._query, part, block, narrowed)
+                few = find_rows(self._reader, self._query, part, block, index_matches)
             return part.last - part.first if few is None else len(few)
-        group = self._blocks([part], narrowed)
-        rows = group.select(self._query, narrowed)
+        group = self._blocks([part], index_matches)
+        rows = group.select(self._query, index_matches)
         return group.row_count if rows is None else len(rows)
 
 
@@ -555,14 +565,14 @@ def passed_rows(scan: Scan) -> int:
     return scan._passed_rows
 
 
-def _first_of(stretches: Iterable[Stretch], count: int, *, reverse: bool) -> Iterator[Stretch]:
-    """The first `count` rows of directed stretches; with `reverse`, a stretch that is cut keeps its last rows."""
-    for stretch in stretches:
+def _first_of(row_spans: Iterable[RowSpan], count: int, *, reverse: bool) -> Iterator[RowSpan]:
+    """The first `count` rows of directed row spans; with `reverse`, a row span that is cut keeps its last rows."""
+    for row_span in row_spans:
         if not count:
             return
-        size = min(count, stretch.last - stretch.first)
-        first = stretch.last - size if reverse else stretch.first
-        yield part_of(stretch, first, first + size)
+        size = min(count, row_span.last - row_span.first)
+        first = row_span.last - size if reverse else row_span.first
+        yield part_of(row_span, first, first + size)
         count -= size
 
 

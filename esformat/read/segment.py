@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from esformat.base.notebook import html_facts, html_time
+from esformat.core.cached_segment import RowSpan, find_history, find_space
 from esformat.core.caches import Budgets
-from esformat.core.opened import Stretch, find_history, find_space
 from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, UsageError
 from esformat.event import Event, to_key
 from esformat.format.arrays import TextForm
@@ -21,8 +21,8 @@ from esformat.io.location import Options, Target, lasting_source, located
 from esformat.io.source import ClosedSource, explained
 from esformat.read.ask.question import Checks, Query
 from esformat.read.blocks.index import Index
-from esformat.read.blocks.plan import narrow
-from esformat.read.blocks.prefetch import announce_stretches, leaves_ahead
+from esformat.read.blocks.plan import match_indexes
+from esformat.read.blocks.prefetch import announce_row_spans, leaves_ahead
 from esformat.read.blocks.reader import SHARED_CACHE, Reader
 from esformat.read.counts import Counts
 from esformat.read.decode.block_events import EventMaker, find_rows
@@ -69,7 +69,7 @@ def opening_bytes(segment: Segment) -> int:
     return segment._reader.opening_bytes
 
 
-def near_history(
+def fast_history(
     segment: Segment,
     space: str | bytes,
     grouping: bytes | None,
@@ -84,7 +84,7 @@ def near_history(
     query = reader.checks.query(None, None, reverse, limit, columns)
     if query is None:
         return None
-    events: list[Event] | None = find_history(reader, space, query, grouping, EventMaker, narrow, find_rows)
+    events: list[Event] | None = find_history(reader, space, query, grouping, EventMaker, match_indexes, find_rows)
     return events
 
 
@@ -97,11 +97,11 @@ def announce_space(segment: Segment, space: str | bytes, *, wait: bool) -> bool:
     reader, key = segment._reader, to_key(space)
     if not wait and not reader.root.has_pages_for(key):
         return False
-    if not wait and any(reader.known_leaf(number) is None for number in reader.root.leaves_of(key)):
+    if not wait and any(reader.cached_leaf(number) is None for number in reader.root.leaves_of(key)):
         return False
     found = segment.find(space)
     if found is not None:
-        announce_stretches(reader, found._stretches, ANNOUNCED_BYTES)
+        announce_row_spans(reader, found._row_spans, ANNOUNCED_BYTES)
     return True
 
 
@@ -291,7 +291,7 @@ class Segment(Opened[Scan, Space]):
         leaves: Iterable[int] | None = None
         if reader.announce is not None:
             leaves = reader.root.leaves_of(to_key(space))
-            if any(reader.known_leaf(number) is None for number in leaves):
+            if any(reader.cached_leaf(number) is None for number in leaves):
                 leaves = leaves_ahead(reader, leaves, together=True)
         found: Space | None = find_space(reader, space, Space, leaves)
         return found
@@ -359,7 +359,7 @@ class Segment(Opened[Scan, Space]):
         reader = self._reader
         root = reader.root
 
-        def stretches() -> Iterator[Stretch]:
+        def row_spans() -> Iterator[RowSpan]:
             if query.timed or query.reverse or query.limit is None:
                 reader.expect_all_leaves()
             numbers: Sequence[int] = range(len(root))
@@ -368,12 +368,12 @@ class Segment(Opened[Scan, Space]):
             if grouping is None:
                 for number in numbers:
                     first, last = root.rows_of(number)
-                    yield Stretch(number, first, last, -1)
+                    yield RowSpan(number, first, last, -1)
                 return
             for number in leaves_ahead(reader, numbers):
                 leaf = reader.leaf(number)
                 for run, key in enumerate(leaf.groupings):
                     if key == grouping:
-                        yield Stretch(number, leaf.run_rows[run], leaf.run_rows[run + 1], -1)
+                        yield RowSpan(number, leaf.run_rows[run], leaf.run_rows[run + 1], -1)
 
-        return Scan(reader, query, stretches, span=(0, root.events), whole=grouping is None)
+        return Scan(reader, query, row_spans, span=(0, root.events), whole=grouping is None)

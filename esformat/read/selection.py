@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from esformat.core.cached_segment import RowSpan, SpaceRows, find_space, part_of
 from esformat.core.leaves import Leaf
-from esformat.core.opened import SpaceRows, Stretch, find_space, part_of
 from esformat.core.roots import Root
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.format.data_block import I64
@@ -25,7 +25,7 @@ PAGE_ROWS = 1 << 14
 SHORT_ROWS = 1024
 """A space of no more rows is read block by block: the fixed cost of a group of blocks would be most of the work."""
 MANY_SPACES = 64
-"""From this many spaces on, their rows are listed instead of stretches."""
+"""From this many spaces on, their rows are listed instead of row spans."""
 MOST_LISTED_ROWS = 1 << 22
 ONE_SPACE = {"space"}
 
@@ -79,16 +79,16 @@ def select(
             return Scan(reader, query, lambda: leaves, span=span, listed=listed, threads=threads)
     first, last = (0, reader.root.events) if rows is None else rows
 
-    def stretches() -> Iterator[Stretch]:
-        for stretch in _stretches(reader, query, spaces, groupings):
-            if stretch.first < last and stretch.last > first:
-                yield part_of(stretch, first, last)
+    def row_spans() -> Iterator[RowSpan]:
+        for row_span in _row_spans(reader, query, spaces, groupings):
+            if row_span.first < last and row_span.last > first:
+                yield part_of(row_span, first, last)
 
     if spaces is None:
         plain = not (query.filtered or query.reverse) and groupings is None and listed is None
         page = plain and last - first <= PAGE_ROWS
-        return Scan(reader, query, stretches, span=(first, last), listed=listed, threads=threads, page=page)
-    found = list(stretches())
+        return Scan(reader, query, row_spans, span=(first, last), listed=listed, threads=threads, page=page)
+    found = list(row_spans())
     span = (found[0].first, found[-1].last) if found else (0, 0)
     return Scan(reader, query, lambda: found, span=span, listed=listed, threads=threads)
 
@@ -126,8 +126,8 @@ def _rows_of_many(reader: Reader, query: Query, spaces: Domain | None) -> I64 | 
     return np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(count)
 
 
-def _stretches(reader: Reader, query: Query, spaces: Domain | None, groupings: Domain | None) -> Iterator[Stretch]:
-    """Stretches of rows whose space and grouping are within bounds, in leaves that overlap the query's time range."""
+def _row_spans(reader: Reader, query: Query, spaces: Domain | None, groupings: Domain | None) -> Iterator[RowSpan]:
+    """Row spans whose space and grouping are within bounds, in leaves that overlap the query's time range."""
     root = reader.root
     keys = None if spaces is None or spaces.listed is None else sorted(spaces.listed)
     for number in _leaves(root, spaces, keys):
@@ -135,12 +135,12 @@ def _stretches(reader: Reader, query: Query, spaces: Domain | None, groupings: D
             continue
         if spaces is None and groupings is None:
             first, last = root.rows_of(number)
-            yield Stretch(number, first, last, -1)
+            yield RowSpan(number, first, last, -1)
             continue
         leaf = reader.leaf(number)
         for first, last in _runs(leaf, spaces, keys):
             for begin, end in _runs_with(leaf, groupings, first, last):
-                yield Stretch(number, leaf.run_rows[begin], leaf.run_rows[end], -1)
+                yield RowSpan(number, leaf.run_rows[begin], leaf.run_rows[end], -1)
 
 
 def _leaves(root: Root, spaces: Domain | None, keys: list[bytes] | None) -> Iterable[int]:

@@ -100,9 +100,9 @@ def _counted(reader: Reader, names: Sequence[str], *, timed: bool) -> Iterator[t
 
 def _groups(reader: Reader) -> Iterator[list[BlockSlice]]:
     scan = select(reader, UNBOUNDED, ["timestamp"])
-    narrowed = scan._narrow()
+    index_matches = scan._match_indexes()
     group: list[BlockSlice] = []
-    for part in scan._slices(narrowed):
+    for part in scan._slices(index_matches):
         group.append(part)
         if len(group) == GROUP_BLOCKS:
             yield group

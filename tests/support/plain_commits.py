@@ -6,7 +6,7 @@ import errno
 import os
 import time
 
-from esformat.core.commits import HOLDING, LOOKING, LOOKING_AGAIN, MARKED, MARKING, SYNCING, WRITING
+from esformat.core.commits import CHECKING, CHECKING_TIME, MARKED, MARKING, RECHECKING, SYNCING, WRITING
 
 
 class PlainCommits:
@@ -21,7 +21,7 @@ class PlainCommits:
         return self.failed
 
     def _commit(self, files, buffers, mark, end, sync, lock, until):
-        self.reached = LOOKING
+        self.reached = CHECKING
         log, noted = files
         try:
             if not _is_ours(log, lock):
@@ -33,10 +33,10 @@ class PlainCommits:
             self.reached = SYNCING
             if sync:
                 os.fdatasync(log)
-            self.reached = LOOKING_AGAIN
+            self.reached = RECHECKING
             if not _is_ours(log, lock):
                 return 0
-            self.reached = HOLDING
+            self.reached = CHECKING_TIME
             if time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) > until:
                 return 0
             self.reached = MARKING

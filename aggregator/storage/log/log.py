@@ -35,7 +35,7 @@ from aggregator.storage.log.file import MARK_NAME, LogFile, Marks, encode_mark, 
 from aggregator.storage.log.frame import FILE_HEADER_BYTES, encode_file_header
 from aggregator.storage.log.group_commit import GroupCommit
 from esformat import ClosedError
-from esformat.parts import HOLDING, LOOKING_AGAIN, MARKED, SYNCING, Commits, sync_directory, sync_file
+from esformat.parts import CHECKING_TIME, MARKED, RECHECKING, SYNCING, Commits, sync_directory, sync_file
 
 
 class Guard(Protocol):
@@ -285,11 +285,11 @@ class Log(GroupCommit):
             reached = self._commits.reached
             if reached == MARKED:
                 return True
-            if reached == HOLDING:
+            if reached == CHECKING_TIME:
                 return False
             self._check_ownership()  # raises unless the lock could be taken again
             lock = None
-            if reached == LOOKING_AGAIN:  # everything but the mark is done
+            if reached == RECHECKING:  # everything but the mark is done
                 buffers, sync = [], False
 
     def _check_alone(self) -> None:

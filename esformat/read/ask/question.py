@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from esformat.core.opened import KnownParts, Query
+from esformat.core.cached_segment import CheckedQueries, Query
 from esformat.errors import UnknownIndexError, UsageError
 from esformat.event import to_bound
 from esformat.format.schema import EventSchema
@@ -18,7 +18,7 @@ from esformat.format.schema import EventSchema
 __all__ = ["Checks", "Query", "can_hold", "conditions_of", "index_type", "make_query"]
 
 
-class Checks(KnownParts):
+class Checks(CheckedQueries):
     """The columns and indexes that queries may name."""
 
     def __init__(self, name: str, schema: EventSchema) -> None:
@@ -77,7 +77,7 @@ def _checked_columns(checks: Checks, columns: Any) -> tuple[str, ...]:
         text = "the text " if isinstance(columns, str) else ""
         raise UsageError(f"columns must be a list of names, not {text}{columns!r}")
     checked = tuple(columns)
-    if checks.knows_columns(checked):
+    if checks.has_columns(checked):
         return checked
     if not checked:
         raise UsageError("columns must name at least one column", hint="to count events use scan().count()")

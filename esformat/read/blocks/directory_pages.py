@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from esformat.core.opened import NamedErrors
+from esformat.core.cached_segment import NamedErrors
 from esformat.core.roots import Entries
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.format.codec import Decompressor
@@ -34,17 +34,17 @@ class DirectoryPages:
         adjacent = all(one.end == two.offset for one, two in pairwise(handles))
         source, pages = self.source, []
         try:
-            for stretch in [handles] if adjacent else [[handle] for handle in handles]:
-                start = stretch[0].offset
-                if stretch[-1].end > source.size:
-                    raise CorruptSegmentError("a page reaches beyond the end of the file", offset=stretch[-1].offset)
-                stored = memoryview(source.read_at(start, stretch[-1].end - start))
-                for handle in stretch:
+            for group in [handles] if adjacent else [[handle] for handle in handles]:
+                start = group[0].offset
+                if group[-1].end > source.size:
+                    raise CorruptSegmentError("a page reaches beyond the end of the file", offset=group[-1].offset)
+                stored = memoryview(source.read_at(start, group[-1].end - start))
+                for handle in group:
                     framed = stored[handle.offset - start : handle.end - start]
                     pages.append(decode_block(framed, BlockKind.DIRECTORY_PAGE, handle.check, handle.offset))
         except EsdbError as error:
             raise explained(error, source) from None
-        own = getattr(self._threads, "own", None)
+        own = getattr(self._threads, "context", None)
         if own is None:
             plain = Decompressor()
             own = DecodeContext(plain, plain)

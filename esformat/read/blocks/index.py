@@ -63,7 +63,7 @@ class Index:
         return numbers[a:b]
 
     def _chunks(self, posting: Posting, low: int, high: int) -> Iterator[I64]:
-        context, chunks = self._reader.own(), self._chunk_table(posting)
+        context, chunks = self._reader.thread_context(), self._chunk_table(posting)
         firsts = [chunk.first for chunk in chunks]
         for chunk in chunks[max(0, bisect_right(firsts, low) - 1) : bisect_left(firsts, high)]:
             block = self._reader.read(chunk.handle, BlockKind.POSTINGS)
@@ -73,7 +73,7 @@ class Index:
 
     def _chunk_table(self, posting: Posting) -> list[Chunk]:
         with self._reader.named:
-            return decode_chunk_table(memoryview(posting.stored), self._reader.own())
+            return decode_chunk_table(memoryview(posting.stored), self._reader.thread_context())
 
     def values(self) -> Iterator[tuple[Any, int]]:
         """Every value in ascending order, with its number of events."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from esformat.core.cached_segment import RowSpan
 from esformat.core.leaves import BlockSlice
-from esformat.core.opened import Stretch
 from esformat.format.data_block import I64
 from esformat.format.postings import CHUNKED, Posting
 from esformat.read.ask.question import Query
@@ -21,8 +21,8 @@ MANY_CONDITIONS = 1000  # maximum conditions remembered as occurring in every da
 FEW_BLOCKS = 4  # up to this many blocks are searched without reading a long posting list
 
 
-class Narrowed(NamedTuple):
-    """The index matches of a query's conditions in rows [low, high): see `narrow`."""
+class IndexMatches(NamedTuple):
+    """The index matches of a query's conditions in rows [low, high): see `match_indexes`."""
 
     rows: I64 | None
     """Rows that satisfy the conditions that have row lists; None if no condition has one."""
@@ -32,7 +32,7 @@ class Narrowed(NamedTuple):
     """Conditions that must still be checked against the blocks' columns."""
     nothing: bool = False
     """Whether no row can satisfy the conditions."""
-    asked_before: bool = False
+    repeated: bool = False
     """Whether the query was asked before, so that the data it reads is worth caching."""
 
     @property
@@ -41,18 +41,18 @@ class Narrowed(NamedTuple):
         return self.rows is None and self.blocks is None and not self.unmet
 
 
-UNCONDITIONAL = Narrowed(None, None, ())
-NOTHING = Narrowed(None, None, (), nothing=True)
+UNCONDITIONAL = IndexMatches(None, None, ())
+NOTHING = IndexMatches(None, None, (), nothing=True)
 
 
-def narrow(reader: Reader, query: Query, low: int, high: int, listed: I64 | None = None) -> Narrowed:
+def match_indexes(reader: Reader, query: Query, low: int, high: int, listed: I64 | None = None) -> IndexMatches:
     """Look up the query's conditions in the indexes, for rows [low, high), or only the `listed` ones."""
     if low >= high or query.limit == 0:
         return NOTHING
-    known: Narrowed | None = reader.everywhere.get(query.conditions)
+    known: IndexMatches | None = reader.everywhere.get(query.conditions)
     if known is not None and listed is None:
         return known
-    found = UNCONDITIONAL if listed is None else _narrowed(listed, None)
+    found = UNCONDITIONAL if listed is None else _index_matches(listed, None)
     for name, value in query.conditions:
         if found.nothing:
             break
@@ -62,10 +62,10 @@ def narrow(reader: Reader, query: Query, low: int, high: int, listed: I64 | None
     return found
 
 
-def _equal(reader: Reader, name: str, value: Any, low: int, high: int) -> Narrowed:
+def _equal(reader: Reader, name: str, value: Any, low: int, high: int) -> IndexMatches:
     """The index matches, among rows [low, high), of a column with one value."""
     itself = ((name, value),)
-    known: Narrowed | None = reader.everywhere.get(itself)
+    known: IndexMatches | None = reader.everywhere.get(itself)
     if known is not None:
         return known
     index = Index(reader, name)
@@ -73,12 +73,12 @@ def _equal(reader: Reader, name: str, value: Any, low: int, high: int) -> Narrow
     if posting is None:
         return NOTHING
     if _is_everywhere(reader, index, value, posting):
-        return Narrowed(None, None, itself)
+        return IndexMatches(None, None, itself)
     if posting.form & CHUNKED and _are_few_blocks(reader, low, high):
-        return Narrowed(None, None, itself)  # reading the blocks' column costs less than the list
+        return IndexMatches(None, None, itself)  # reading the blocks' column costs less than the list
     if not posting.names_blocks:
-        return _narrowed(index.numbers(value, posting, low, high), None)
-    return _narrowed(None, index.numbers(value, posting, *block_span(reader, low, high)), itself)
+        return _index_matches(index.numbers(value, posting, low, high), None)
+    return _index_matches(None, index.numbers(value, posting, *block_span(reader, low, high)), itself)
 
 
 def _is_everywhere(reader: Reader, index: Index, value: Any, posting: Posting) -> bool:
@@ -89,7 +89,7 @@ def _is_everywhere(reader: Reader, index: Index, value: Any, posting: Posting) -
     if not posting.names_blocks or not index.everywhere(value, posting):
         return False
     if len(reader.everywhere) < MANY_CONDITIONS:
-        reader.everywhere[itself] = Narrowed(None, None, itself)
+        reader.everywhere[itself] = IndexMatches(None, None, itself)
     return True
 
 
@@ -101,7 +101,7 @@ def _are_few_blocks(reader: Reader, low: int, high: int) -> bool:
     return last - first <= FEW_BLOCKS
 
 
-def _one_of(reader: Reader, name: str, values: frozenset[Any], low: int, high: int) -> Narrowed:
+def _one_of(reader: Reader, name: str, values: frozenset[Any], low: int, high: int) -> IndexMatches:
     """The index matches of a column with one of several values; the blocks may also contain rows with other values."""
     index = Index(reader, name)
     rows: list[I64] = []
@@ -118,10 +118,10 @@ def _one_of(reader: Reader, name: str, values: frozenset[Any], low: int, high: i
             blocks.append(index.numbers(value, posting, *block_span(reader, low, high)))
     listed = np.sort(np.concatenate(rows)) if any(map(len, rows)) else None
     if not blocks:
-        return NOTHING if listed is None else Narrowed(listed, None, ())
+        return NOTHING if listed is None else IndexMatches(listed, None, ())
     if listed is not None:
         blocks.append(_blocks_of(reader, listed))
-    return _narrowed(None, np.unique(np.concatenate(blocks)))
+    return _index_matches(None, np.unique(np.concatenate(blocks)))
 
 
 def _blocks_of(reader: Reader, rows: I64) -> I64:
@@ -135,11 +135,11 @@ def _blocks_of(reader: Reader, rows: I64) -> I64:
     return np.concatenate(parts)
 
 
-def _both(one: Narrowed, two: Narrowed) -> Narrowed:
+def _both(one: IndexMatches, two: IndexMatches) -> IndexMatches:
     """The index matches of both conditions together."""
     if one is UNCONDITIONAL or two.nothing:
         return two
-    return _narrowed(_common(one.rows, two.rows), _common(one.blocks, two.blocks), one.unmet + two.unmet)
+    return _index_matches(_common(one.rows, two.rows), _common(one.blocks, two.blocks), one.unmet + two.unmet)
 
 
 def _common(one: I64 | None, two: I64 | None) -> I64 | None:
@@ -148,10 +148,10 @@ def _common(one: I64 | None, two: I64 | None) -> I64 | None:
     return np.intersect1d(one, two, assume_unique=True)
 
 
-def _narrowed(rows: I64 | None, blocks: I64 | None, unmet: tuple[tuple[str, Any], ...] = ()) -> Narrowed:
+def _index_matches(rows: I64 | None, blocks: I64 | None, unmet: tuple[tuple[str, Any], ...] = ()) -> IndexMatches:
     """The matches with some rows and blocks; `NOTHING` if either list is empty."""
     empty = (rows is not None and not len(rows)) or (blocks is not None and not len(blocks))
-    return NOTHING if empty else Narrowed(_int64(rows), _int64(blocks), unmet)
+    return NOTHING if empty else IndexMatches(_int64(rows), _int64(blocks), unmet)
 
 
 def _int64(numbers: npt.NDArray[np.integer] | None) -> I64 | None:
@@ -170,34 +170,34 @@ def block_span(reader: Reader, low: int, high: int) -> tuple[int, int]:
     return begin, leaf.first_block + leaf.block_of(high - 1) + 1
 
 
-def slices(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed) -> list[BlockSlice]:
-    """The block slices of a stretch that can contain matching events, in the query's direction."""
-    leaf = reader.leaf(stretch.leaf, keys=False)
-    first, last, run_start = stretch.first, stretch.last, stretch.run_start
+def slices(reader: Reader, query: Query, row_span: RowSpan, index_matches: IndexMatches) -> list[BlockSlice]:
+    """The block slices of a row span that can contain matching events, in the query's direction."""
+    leaf = reader.leaf(row_span.leaf, keys=False)
+    first, last, run_start = row_span.first, row_span.last, row_span.run_start
     found: list[BlockSlice] = leaf.slices(
-        first, last, run_start, narrowed.blocks, narrowed.rows, query.start, query.end
+        first, last, run_start, index_matches.blocks, index_matches.rows, query.start, query.end
     )
     return found[::-1] if query.reverse else found
 
 
-def leaves_with(reader: Reader, rows: I64) -> list[Stretch]:
-    """The leaves that contain some rows of the segment, as stretches; the rows must be ascending."""
+def leaves_with(reader: Reader, rows: I64) -> list[RowSpan]:
+    """The leaves that contain some rows of the segment, as row spans; the rows must be ascending."""
     edges = reader.root.rows
     numbers = np.diff(np.searchsorted(rows, edges)).nonzero()[0].tolist()
-    return [Stretch(number, edges[number], edges[number + 1], -1) for number in numbers]
+    return [RowSpan(number, edges[number], edges[number + 1], -1) for number in numbers]
 
 
-def touched(reader: Reader, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterable[Stretch]:
-    """The stretches that contain index matches. Not even the leaves of the others are read."""
-    if narrowed.rows is None and narrowed.blocks is None:
-        return stretches
-    rows, blocks = (None if some is None else some.data for some in (narrowed.rows, narrowed.blocks))
+def touched(reader: Reader, row_spans: Iterable[RowSpan], index_matches: IndexMatches) -> Iterable[RowSpan]:
+    """The row spans that contain index matches. Not even the leaves of the others are read."""
+    if index_matches.rows is None and index_matches.blocks is None:
+        return row_spans
+    rows, blocks = (None if some is None else some.data for some in (index_matches.rows, index_matches.blocks))
     blocks_of = reader.root.blocks_of
     return (
-        stretch
-        for stretch in stretches
-        if (rows is None or _any_within(rows, stretch.first, stretch.last))
-        and (blocks is None or _any_within(blocks, *blocks_of(stretch.leaf)))
+        row_span
+        for row_span in row_spans
+        if (rows is None or _any_within(rows, row_span.first, row_span.last))
+        and (blocks is None or _any_within(blocks, *blocks_of(row_span.leaf)))
     )
 
 
@@ -207,12 +207,12 @@ def _any_within(numbers: Sequence[int], first: int, last: int) -> bool:
 
 
 def block_slices(
-    reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed
+    reader: Reader, query: Query, row_spans: Iterable[RowSpan], index_matches: IndexMatches
 ) -> Iterator[BlockSlice]:
-    """The block slices of stretches in the query's direction: one per block, however many stretches it contains."""
+    """The block slices of row spans in the query's direction: one per block, however many row spans it contains."""
     held: list[BlockSlice] = []  # of one block
-    for stretch in stretches:
-        parts = slices(reader, query, stretch, narrowed)
+    for row_span in row_spans:
+        parts = slices(reader, query, row_span, index_matches)
         if held and parts and parts[0].number != held[0].number:
             yield _one_slice(held)
             held = []

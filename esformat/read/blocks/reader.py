@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from esformat.core.cached_segment import CachedSegment
 from esformat.core.caches import Budgets, Cache
 from esformat.core.footers import read_trailer
 from esformat.core.leaves import BlockSlice, Leaf, open_data_blocks
-from esformat.core.opened import Opened
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.format.checksum import checksum64
 from esformat.format.codec import Decompressor
@@ -41,7 +41,7 @@ REMEMBERED_BYTES, MOST_REMEMBERED_BYTES = 4 << 20, 64 << 10
 """Maximum bytes of cached dictionaries of closed files, in total; and of the buffer that one of them was read in."""
 READ_GAP_BYTES = 16 << 10
 """Blocks at most this far apart are read together with the gap, such as a leaf between them or a pruned block."""
-MANY_QUESTIONS = 1000  # maximum index queries remembered, so that the data read by a repeated one is cached
+MAX_QUERIES = 1000  # maximum index queries remembered, so that the data read by a repeated one is cached
 _FOOTER, _METADATA, _ROOT, _LEAF, _DICTIONARY = map(  # as int: opening compares them often, and enum members are slow
     int,
     (BlockKind.FOOTER, BlockKind.METADATA, BlockKind.DIRECTORY_ROOT, BlockKind.DIRECTORY, BlockKind.DICTIONARY),
@@ -104,8 +104,8 @@ def _remember(handle: BlockHandle, schema: EventSchema, body: memoryview, column
     """Cache a dictionary and its templates for the next opening of the file."""
     size = len(body.obj) + len(body)  # type: ignore[arg-type]  # bytes
     for column in columns:
-        column.made.pop("values", None)  # users keep their own reference
-        size += sum(map(len, column.made["templates"].memory)) if "templates" in column.made else 0
+        column.decoded.pop("values", None)  # users keep their own reference
+        size += sum(map(len, column.decoded["templates"].memory)) if "templates" in column.decoded else 0
     _remembered.keep(handle, _Remembered(schema, body.tobytes(), columns), size)
 
 
@@ -123,7 +123,7 @@ def _is_foreign(source: Source, tail: bytes) -> bool:
     return source.read_at(0, len(HEADER_MAGIC)) != HEADER_MAGIC
 
 
-class Reader(Opened):
+class Reader(CachedSegment):
     """Reads, verifies, decodes and caches the parts of an open segment. Thread-safe."""
 
     def __init__(self, source: Source, budgets: Budgets = SHARED_CACHE) -> None:
@@ -153,9 +153,11 @@ class Reader(Opened):
         self.attribute_chunks = self.schema.attribute_chunks
         self.shown_type = bytes if self.schema.binary_keys else str
         self.checks = Checks(self.name, self.schema)
-        self._asked: set[Hashable] = set()
+        self._queries: set[Hashable] = set()
         self._pages = DirectoryPages(source, _threads)
-        self.root = open_root(tail.block(self.table[_ROOT, 0, 0], _ROOT), self.own(), self._pages.read, self.name)
+        self.root = open_root(
+            tail.block(self.table[_ROOT, 0, 0], _ROOT), self.thread_context(), self._pages.read, self.name
+        )
         if self.root.events != self.statistics.events or self.root.data_blocks != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
         self._opening = tail  # also has small blocks, as stored, which the opening read included
@@ -199,14 +201,14 @@ class Reader(Opened):
         except EsdbError as error:
             raise explained(error, self.source) from None
 
-    def _missing_own(self) -> DecodeContext:
+    def _new_thread_context(self) -> DecodeContext:
         plain = Decompressor()
         made = DecodeContext(plain, plain)
-        _threads.own = made
+        _threads.context = made
         return made
 
     def _missing_contexts(self, number: int) -> list[DecodeContext]:
-        own = self.own()
+        own = self.thread_context()
         contexts = [own] * len(self.fields)
         for column in self._stored_dictionary(number) if number else ():
             zstd = zstd_of(column)
@@ -249,7 +251,7 @@ class Reader(Opened):
 
     def dictionary(self, number: int) -> list[ColumnDictionary]:
         """The columns of a dictionary block; from its spare copy if the first is damaged."""
-        own = self.own()
+        own = self.thread_context()
         return [column.whole(own) for column in self._stored_dictionary(number)]
 
     def _stored_dictionary(self, number: int) -> list[StoredDictionary]:
@@ -269,7 +271,7 @@ class Reader(Opened):
                     known: _Remembered | None = _remembered.find(self.table[key]) if self._remembers else None
                     if known is not None and known.fits(self.schema, block.body):
                         return known.columns
-                    columns = open_dictionary(block, self.fields, self.own())
+                    columns = open_dictionary(block, self.fields, self.thread_context())
                     if self._remembers and not copy and len(block.body.obj) <= MOST_REMEMBERED_BYTES:  # type: ignore[arg-type]
                         self._dictionary_bodies[number] = block.body
                     return columns
@@ -281,7 +283,7 @@ class Reader(Opened):
         return self._tables.get((0, number), lambda: self._read_leaf(number, keys))
 
     def _read_leaf(self, number: int, keys: bool) -> Leaf:
-        root, own = self.root, self.own()
+        root, own = self.root, self.thread_context()
         handle, data_offset = root.place(number)
         block = self.read(handle, _LEAF)
         with self.named:
@@ -293,7 +295,7 @@ class Reader(Opened):
     def with_keys(self, leaf: Leaf) -> Leaf:
         """The same leaf with the keys of its runs."""
         if leaf.spaces is None:
-            number, own = self.root.leaf_of_row(leaf.first_row), self.own()
+            number, own = self.root.leaf_of_row(leaf.first_row), self.thread_context()
             offset = self.root.handle(number).offset
             with self.named:
                 open_keys(leaf, offset, own)
@@ -320,7 +322,7 @@ class Reader(Opened):
         if key not in self.table:
             raise CorruptSegmentError(f"the index on {self.fields[place].name!r} is missing", path=self.name)
         with self.named:
-            return IndexRoot(self._small_block(key), self.fields[place].type, self.own())
+            return IndexRoot(self._small_block(key), self.fields[place].type, self.thread_context())
 
     def index_page(self, place: int, number: int) -> Page:
         """A page of the index on a column."""
@@ -328,7 +330,7 @@ class Reader(Opened):
         def make() -> Page:
             block = self.read(self.index_root(place).handles[number], BlockKind.INDEX)
             with self.named:
-                return Page(block, self.fields[place].type, self.own())
+                return Page(block, self.fields[place].type, self.thread_context())
 
         return self._tables.get((2, place, number), make)
 
@@ -337,7 +339,7 @@ class Reader(Opened):
 
         def make() -> Numbers:
             with self.named:
-                numbers = decode_chunk(memoryview(posting.stored), self.own())
+                numbers = decode_chunk(memoryview(posting.stored), self.thread_context())
             return Numbers(numbers, posting.names_blocks and len(numbers) == self.root.data_blocks)
 
         return self._tables.get((4, place, value), make)
@@ -354,18 +356,18 @@ class Reader(Opened):
             self._blocks.keep(part.number, block, block.size_bytes)
         return list(found.values())
 
-    def asked_before(self, question: Hashable) -> bool:
-        """Whether a query was asked before, so that the data it reads is worth caching; False without a cache."""
+    def repeated(self, query: Hashable) -> bool:
+        """Whether a query was made before, so that the data it reads is worth caching; False without a cache."""
         if not self.frames.keeps:
             return False
-        if question in self._asked:
+        if query in self._queries:
             return True
-        if len(self._asked) >= MANY_QUESTIONS:
-            self._asked.clear()
-        self._asked.add(question)
+        if len(self._queries) >= MAX_QUERIES:
+            self._queries.clear()
+        self._queries.add(query)
         return False
 
-    def kept_data_blocks(self, parts: Sequence[BlockSlice]) -> list[DataBlock]:
+    def cached_data_blocks(self, parts: Sequence[BlockSlice]) -> list[DataBlock]:
         """The data blocks of ascending slices. Those not cached are read, and cached if there is room."""
         found: list[Any] = [self._blocks.find(part.number) for part in parts]
         missing = [n for n, block in enumerate(found) if block is None]
@@ -404,7 +406,7 @@ class Reader(Opened):
         for column in self._stored_dictionary(dictionary) if dictionary else ():
             if column.column == place and column.count:
                 with self.named:
-                    return column.values(self.own())
+                    return column.values(self.thread_context())
         raise CorruptSegmentError(f"column {self.fields[place].name!r} has codes but no dictionary", path=self.name)
 
 

@@ -1,31 +1,31 @@
-"""Group stretches of rows into runs: the rows of one space and grouping, which are in the order of time."""
+"""Group row spans into runs: the rows of one space and grouping, which are in the order of time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from esformat.core.opened import Stretch
+from esformat.core.cached_segment import RowSpan
 from esformat.read.blocks.reader import Reader
 
 SORTED_ROWS = 8192  # short runs with up to this many rows in total are sorted together, not merged
 SORTED_BLOCKS = 16  # and with up to this many data blocks: a few MiB, however large rows are
 
 
-def by_run(stretches: Iterable[Stretch], reader: Reader) -> Iterator[list[Stretch]]:
-    """Group stretches into runs: a run that crosses leaves has several stretches."""
-    group: list[Stretch] = []
-    for stretch in stretches:
-        if group and not (stretch.first == group[-1].last and _same_run(reader, group[-1], stretch)):
+def by_run(row_spans: Iterable[RowSpan], reader: Reader) -> Iterator[list[RowSpan]]:
+    """Group row spans into runs: a run that crosses leaves has several row spans."""
+    group: list[RowSpan] = []
+    for row_span in row_spans:
+        if group and not (row_span.first == group[-1].last and _same_run(reader, group[-1], row_span)):
             yield group
             group = []
-        group.append(stretch)
+        group.append(row_span)
     if group:
         yield group
 
 
-def gathered(runs: Iterable[list[Stretch]], reader: Reader) -> Iterator[list[list[Stretch]]]:
+def gathered(runs: Iterable[list[RowSpan]], reader: Reader) -> Iterator[list[list[RowSpan]]]:
     """Group consecutive short runs, up to SORTED_ROWS and SORTED_BLOCKS per group."""
-    group: list[list[Stretch]] = []
+    group: list[list[RowSpan]] = []
     rows = blocks = 0
     for run in runs:
         count, spanned = run[-1].last - run[0].first, _blocks_of(run, reader)
@@ -38,27 +38,27 @@ def gathered(runs: Iterable[list[Stretch]], reader: Reader) -> Iterator[list[lis
         yield group
 
 
-def _blocks_of(run: list[Stretch], reader: Reader) -> int:
+def _blocks_of(run: list[RowSpan], reader: Reader) -> int:
     """The number of blocks that end within a run, so that the counts of consecutive runs add up."""
     ends = 0
-    for stretch in run:
-        leaf = reader.leaf(stretch.leaf, keys=False)
-        ends += leaf.block_of(stretch.last) - leaf.block_of(stretch.first)
+    for row_span in run:
+        leaf = reader.leaf(row_span.leaf, keys=False)
+        ends += leaf.block_of(row_span.last) - leaf.block_of(row_span.first)
     return ends
 
 
-def joined(stretches: list[Stretch]) -> list[Stretch]:
-    """Join adjacent stretches of the same leaf, so that no block is read twice."""
-    joined: list[Stretch] = []
-    for stretch in stretches:
-        if joined and joined[-1].leaf == stretch.leaf and joined[-1].last == stretch.first:
-            joined[-1] = Stretch(stretch.leaf, joined[-1].first, stretch.last, -1)
+def joined(row_spans: list[RowSpan]) -> list[RowSpan]:
+    """Join adjacent row spans of the same leaf, so that no block is read twice."""
+    joined: list[RowSpan] = []
+    for row_span in row_spans:
+        if joined and joined[-1].leaf == row_span.leaf and joined[-1].last == row_span.first:
+            joined[-1] = RowSpan(row_span.leaf, joined[-1].first, row_span.last, -1)
         else:
-            joined.append(stretch)
+            joined.append(row_span)
     return joined
 
 
-def _same_run(reader: Reader, before: Stretch, after: Stretch) -> bool:
+def _same_run(reader: Reader, before: RowSpan, after: RowSpan) -> bool:
     if before.leaf == after.leaf:
         return False
     left, right = reader.leaf(before.leaf), reader.leaf(after.leaf)

@@ -48,12 +48,12 @@ class CollectionEvents:
         """At least the events within bounds, file by file, in the order of each file."""
         fields = [self.arrow.field(name) for name in columns]
         for member in self._members.all:
-            narrowed = self._narrowed(bounds, member)
-            if admits_nothing(narrowed):
+            narrower = self._member_bounds(bounds, member)
+            if admits_nothing(narrower):
                 continue
             there = [name for name in columns if name in KEY_COLUMNS or name in member.schema.positions]
             segment = self._members.segment(member.number)
-            scan = select(segment._reader, narrowed, there or ROWS_ALONE, lazily=lazily)
+            scan = select(segment._reader, narrower, there or ROWS_ALONE, lazily=lazily)
             for batch in scan.with_texts(self._texts).candidates(self._held):
                 yield fit(batch, fields)
 
@@ -73,9 +73,9 @@ class CollectionEvents:
         for member in self._members.all:
             reader = self._members.segment(member.number)._reader
             blocks += reader.root.data_blocks
-            narrowed = self._narrowed(bounds, member)
-            if not admits_nothing(narrowed):
-                read += len(select(reader, narrowed, ["timestamp"]).blocks()[0])
+            narrower = self._member_bounds(bounds, member)
+            if not admits_nothing(narrower):
+                read += len(select(reader, narrower, ["timestamp"]).blocks()[0])
         return read, blocks
 
     def extreme_times(self, count: int, *, newest: bool) -> I64:
@@ -97,17 +97,17 @@ class CollectionEvents:
             tables.append(found)
         return pa.concat_tables(tables) if tables else None
 
-    def _narrowed(self, bounds: Bounds, member: Member) -> Bounds:
+    def _member_bounds(self, bounds: Bounds, member: Member) -> Bounds:
         """The bounds without the times and spaces that a file cannot contain. Reads little or nothing of the file."""
         if not member.statistics.events or not all(
             name in KEY_COLUMNS or name in member.schema.positions for name in bounds
         ):
             return {**bounds, "": Domain(frozenset())}  # a missing column is null, which no bound admits
-        narrowed = dict(bounds)
+        narrower = dict(bounds)
         low, high = member.statistics.min_timestamp, member.statistics.max_timestamp
         if "timestamp" in bounds and high is not None:
-            narrowed["timestamp"] = bounds["timestamp"].meet(Domain(None, low, high + 1))
+            narrower["timestamp"] = bounds["timestamp"].meet(Domain(None, low, high + 1))
         spaces = bounds.get("space", Domain()).listed
-        if spaces is not None and not admits_nothing(narrowed):
-            narrowed["space"] = Domain(frozenset(key for key in spaces if self._members.may_contain(member, key)))
-        return narrowed
+        if spaces is not None and not admits_nothing(narrower):
+            narrower["space"] = Domain(frozenset(key for key in spaces if self._members.may_contain(member, key)))
+        return narrower

@@ -8,7 +8,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from esformat.core.opened import first_of, oldest_first
+from esformat.core.cached_segment import first_of, oldest_first
 from esformat.event import Event
 from esformat.format.json_fields import FieldCounts
 from esformat.format.json_values import FOUND

@@ -27,16 +27,18 @@ from esformat.format.node import DecodeContext, Shape, read_head
 from esformat.format.packing import decode_ints, plane_bytes, read_pack
 from esformat.format.schema import Field
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed
+from esformat.read.blocks.plan import IndexMatches
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.event_rows import python_values
 
 
-def find_rows(reader: Reader, query: Query, part: BlockSlice, block: DataBlock, narrowed: Narrowed) -> list[int] | None:
+def find_rows(
+    reader: Reader, query: Query, part: BlockSlice, block: DataBlock, index_matches: IndexMatches
+) -> list[int] | None:
     """Rows of a block slice within one run that match the query; None for all of the slice."""
     low, high = part.first - part.origin, part.last - part.origin
     rows: list[int] | None = None if part.rows is None else (part.rows - part.origin).tolist()
-    for name, value in narrowed.unmet:
+    for name, value in index_matches.unmet:
         equal: list[int] | None = reader.rows_with(block, name, value, low, high)
         if equal is None:
             equal = _rows_equal(reader, block, name, value, low, high)
@@ -44,7 +46,7 @@ def find_rows(reader: Reader, query: Query, part: BlockSlice, block: DataBlock, 
         if not rows:
             return rows
     if query.timed and not query.covers(part.min_timestamp, part.max_timestamp):
-        times = block.run_times(part.run_row, low, high, reader.own().plain)
+        times = block.run_times(part.run_row, low, high, reader.thread_context().plain)
         a = 0 if query.start is None else bisect_left(times, query.start)
         b = len(times) if query.end is None else bisect_left(times, query.end)
         rows = list(range(low + a, low + b)) if rows is None else [row for row in rows if low + a <= row < low + b]
@@ -53,7 +55,7 @@ def find_rows(reader: Reader, query: Query, part: BlockSlice, block: DataBlock, 
 
 def _rows_equal(reader: Reader, block: DataBlock, name: str, value: Any, low: int, high: int) -> list[int]:
     """The rows among [low, high) of a block that have `value` in an indexed column."""
-    place, plain = reader.positions[name], reader.own().plain
+    place, plain = reader.positions[name], reader.thread_context().plain
     if block.short_codes(place, plain) is not None:
         return reader.rows_with(block, name, value, low, high) or []
     body = block.body

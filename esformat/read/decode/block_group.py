@@ -47,7 +47,7 @@ from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
 from esformat.format.template_node import Decoded, TemplateNode, rendered, text_array
 from esformat.format.template_search import Places
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed
+from esformat.read.blocks.plan import IndexMatches
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_events import NO_COLUMNS, block_columns
 from esformat.read.decode.event_rows import EventRows, Keys, batch_columns
@@ -90,11 +90,11 @@ class BlockGroup:
 
     # ------------------------------------------------------------ row selection
 
-    def select(self, query: Query, narrowed: Narrowed) -> I64 | None:
+    def select(self, query: Query, index_matches: IndexMatches) -> I64 | None:
         """Rows that match the query; None for all."""
         mask = self._slice_mask()
         with self._reader.named:
-            for name, value in narrowed.unmet:
+            for name, value in index_matches.unmet:
                 mask = _both(mask, self._equal(name, value))
             if query.timed and not all(query.covers(part.min_timestamp, part.max_timestamp) for part in self._parts):
                 times = self.timestamps()
@@ -166,7 +166,7 @@ class BlockGroup:
             return [each.possible.tobytes() for each in found]
 
         chunk = FIRST_COLUMN_CHUNK + place
-        codes = codes_that_may(self.blocks, chunk, possible, self._reader.own().plain)
+        codes = codes_that_may(self.blocks, chunk, possible, self._reader.thread_context().plain)
         if codes.count(None) == len(codes):
             return None, False
         mask = np.zeros(self.row_count, np.bool_)
@@ -238,7 +238,7 @@ class BlockGroup:
         """Timestamps of all rows, µs."""
         if self._times is None:
             packs = packs_of(self.blocks, TIMESTAMPS_CHUNK, 0)
-            times: I64 = decode_many(packs, self._reader.own().plain).astype(np.int64, copy=False)
+            times: I64 = decode_many(packs, self._reader.thread_context().plain).astype(np.int64, copy=False)
             starts, _, bases = self._run_starts()
             sum_runs(times, starts, bases)
             self._times = times
@@ -402,8 +402,8 @@ class BlockGroup:
 
         as_declared: whether all blocks have the shape of the column's type.
         """
-        told = without_values(self.blocks, FIRST_COLUMN_CHUNK + place) if as_declared else b""
-        empty = set(compress(map(id, self.blocks), told))
+        flags = without_values(self.blocks, FIRST_COLUMN_CHUNK + place) if as_declared else b""
+        empty = set(compress(map(id, self.blocks), flags))
         arrays: list[pa.Array] = []
         for is_empty, members in groupby(self._holding(places), lambda held: id(held[0]) in empty):
             if is_empty:
@@ -427,7 +427,7 @@ class BlockGroup:
         """The packed numbers of a column without nulls: as bytes if they are stored as bytes, else as int64."""
         if place not in self._numbers:
             packs = packs_of(self.blocks, FIRST_COLUMN_CHUNK + place, NODE_BYTES)
-            self._numbers[place] = decode_many(packs, self._reader.own().plain)
+            self._numbers[place] = decode_many(packs, self._reader.thread_context().plain)
         return self._numbers[place]
 
     def _bytes(self, place: int, kind: pa.DataType, places: I64 | None) -> pa.Array:
@@ -516,7 +516,7 @@ class BlockGroup:
             for b in self.blocks
         ]
         parts = [(node.body, node.lengths) for node in nodes]
-        lengths = check_lengths(decode_many(parts, self._reader.own().plain))
+        lengths = check_lengths(decode_many(parts, self._reader.thread_context().plain))
         frame_starts = np.concatenate(
             [np.arange(start, start + node.count, node.rows) for start, node in zip(self._starts, nodes, strict=True)]
         )

@@ -23,13 +23,13 @@ from esformat.read.decode.block_group import BlockGroup
 SCATTERED_ROWS = 8  # if at most one row in this many is wanted, values are read one by one, and their frames cached
 
 
-class KeptGroup(BlockGroup):
+class CachedGroup(BlockGroup):
     """A group of blocks that reads and fills the caches of decoded data."""
 
     def __init__(self, reader: Reader, parts: Sequence[BlockSlice], blocks: list[DataBlock] | None = None) -> None:
         """Raises CorruptSegmentError, ClosedError."""
         if blocks is None:
-            blocks = reader.kept_data_blocks(parts)
+            blocks = reader.cached_data_blocks(parts)
         super().__init__(reader, parts, blocks)
 
     def timestamps(self) -> I64:
@@ -53,7 +53,7 @@ class KeptGroup(BlockGroup):
 
     def _ints(self, place: int) -> npt.NDArray[np.integer[Any]]:
         if place not in self._numbers:
-            plain = self._reader.own().plain
+            plain = self._reader.thread_context().plain
             short = [codes for block in self.blocks if (codes := block.short_codes(place, plain)) is not None]
             if len(short) == len(self.blocks) and not any(base for base, _ in short):
                 self._numbers[place] = np.frombuffer(b"".join([stored for _, stored in short]), np.uint8)

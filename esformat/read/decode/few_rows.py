@@ -11,7 +11,7 @@ import numpy as np
 
 from esformat.core.leaves import BlockSlice, Leaf
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed
+from esformat.read.blocks.plan import IndexMatches
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_events import find_rows
 from esformat.read.decode.run_events import Made, Maker
@@ -24,14 +24,14 @@ MakerOf = Callable[[str | bytes, str | bytes], Maker[Made]]
 
 
 def few_rows(
-    reader: Reader, query: Query, narrowed: Narrowed, found: Iterable[BlockSlice], maker_of: MakerOf[Made]
+    reader: Reader, query: Query, index_matches: IndexMatches, found: Iterable[BlockSlice], maker_of: MakerOf[Made]
 ) -> Iterator[Made]:
     """The makers' results for the rows that match the query, among those listed in block slices, in its direction."""
     for whole in found:
         block = reader.data_block(whole.leaf, whole.block)
         for part, run in _by_run(whole, reverse=query.reverse):
             with reader.named:
-                rows = find_rows(reader, query, part, block, narrowed)
+                rows = find_rows(reader, query, part, block, index_matches)
             if rows:
                 yield maker_of(*_keys(reader, part.leaf, run)).picked(block, part.run_row, rows)
 

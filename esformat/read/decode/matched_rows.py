@@ -41,7 +41,7 @@ class Test(NamedTuple):
 
 def filtered(batches: Iterable[pa.RecordBatch], columns: Sequence[str], test: Test) -> Iterator[pa.RecordBatch]:
     """The rows of batches that a test wants, with some columns."""
-    assert test.matches is not None, "rows are told by their columns"
+    assert test.matches is not None, "rows are chosen by their columns"
     for batch in batches:
         found = batch.select(columns).filter(test.matches(batch.select(test.columns)))
         if len(found):

@@ -38,7 +38,7 @@ class BatchMaker:
         self._schema = reader.schema.select(columns)
         self._texts = texts
 
-    def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
+    def consecutive(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
         """Rows [low, high) of a block; their run begins at its row `run_start`."""
         batch = self._of_run(block, run_start, low, high)
         return batch.take(pa.array(np.arange(high - low - 1, -1, -1))) if self._reverse else batch
@@ -69,7 +69,7 @@ class BatchMaker:
 
     def _of_run(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
         with self._reader.named:
-            times = np.asarray(block.run_times(run_start, low, high, self._reader.own().plain))
+            times = np.asarray(block.run_times(run_start, low, high, self._reader.thread_context().plain))
             arrays = [self._array(name, block, times, low, high) for name in self._schema.names]
         if self._texts is TextForm.PLAIN:
             return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Protocol, TypeVar
 
+from esformat.core.cached_segment import RowSpan
 from esformat.core.leaves import BlockSlice
-from esformat.core.opened import Stretch
 from esformat.format.data_block import DataBlock
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import narrow, slices
-from esformat.read.blocks.prefetch import each_ahead, stretches_ahead
+from esformat.read.blocks.plan import match_indexes, slices
+from esformat.read.blocks.prefetch import each_ahead, row_spans_ahead
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_events import find_rows
 
@@ -23,7 +23,7 @@ Made = TypeVar("Made", covariant=True)
 class Maker(Protocol[Made]):
     """Converts rows of one run, in one direction, to results."""
 
-    def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> Made:
+    def consecutive(self, block: DataBlock, run_start: int, low: int, high: int) -> Made:
         """The result for rows [low, high) of a block; their run begins at its row `run_start`."""
         ...
 
@@ -35,34 +35,34 @@ class Maker(Protocol[Made]):
 def run_parts(
     reader: Reader,
     query: Query,
-    stretches: Callable[[], Iterable[Stretch]],
+    row_spans: Callable[[], Iterable[RowSpan]],
     span: tuple[int, int],
     maker: Maker[Made],
 ) -> Iterable[Made]:
     """The maker's results for the matching rows of each block that has any. If the query filters rows, its limit is not
     applied.
 
-    stretches: returns the rows of a run, in row order. span: the rows [low, high) of the run.
+    row_spans: returns the rows of a run, in row order. span: the rows [low, high) of the run.
     """
-    known = [*stretches()]
+    known = [*row_spans()]
     if query.filtered:
         return _filtered(reader, query, known[::-1] if query.reverse else known, span, maker)
     return _every(reader, query, known[::-1] if query.reverse else known, maker)
 
 
-def _every(reader: Reader, query: Query, stretches: Sequence[Stretch], maker: Maker[Made]) -> Iterator[Made]:
+def _every(reader: Reader, query: Query, row_spans: Sequence[RowSpan], maker: Maker[Made]) -> Iterator[Made]:
     """Every event, or the first `limit`; which rows these are is known before anything is read."""
     reverse, left = query.reverse, query.limit
-    for stretch in stretches_ahead(reader, query, stretches):
-        first, last = stretch.first, stretch.last
+    for row_span in row_spans_ahead(reader, query, row_spans):
+        first, last = row_span.first, row_span.last
         if left is not None:
             if not left:
                 return
             first, last = (max(first, last - left), last) if reverse else (first, min(last, first + left))
             left -= last - first
-        found = reader.leaf(stretch.leaf, keys=False).slices(first, last, stretch.run_start)
+        found = reader.leaf(row_span.leaf, keys=False).slices(first, last, row_span.run_start)
         for part, block in _opened(reader, found[::-1] if reverse else found):
-            yield maker.stretch(block, part.run_row, part.first - part.origin, part.last - part.origin)
+            yield maker.consecutive(block, part.run_row, part.first - part.origin, part.last - part.origin)
 
 
 def _opened(reader: Reader, parts: Sequence[BlockSlice]) -> Iterator[tuple[BlockSlice, DataBlock]]:
@@ -73,18 +73,18 @@ def _opened(reader: Reader, parts: Sequence[BlockSlice]) -> Iterator[tuple[Block
 
 
 def _filtered(
-    reader: Reader, query: Query, stretches: Sequence[Stretch], span: tuple[int, int], maker: Maker[Made]
+    reader: Reader, query: Query, row_spans: Sequence[RowSpan], span: tuple[int, int], maker: Maker[Made]
 ) -> Iterator[Made]:
     """The rows that satisfy the query's time range and conditions."""
-    narrowed = narrow(reader, query, *span)
-    if narrowed.nothing:
+    index_matches = match_indexes(reader, query, *span)
+    if index_matches.nothing:
         return
-    found = chain.from_iterable(slices(reader, query, stretch, narrowed) for stretch in stretches)
+    found = chain.from_iterable(slices(reader, query, row_span, index_matches) for row_span in row_spans)
     for part in each_ahead(reader, query, found):
         block = reader.data_block(part.leaf, part.block)
         with reader.named:
-            rows = find_rows(reader, query, part, block, narrowed)
+            rows = find_rows(reader, query, part, block, index_matches)
         if rows is None:
-            yield maker.stretch(block, part.run_row, part.first - part.origin, part.last - part.origin)
+            yield maker.consecutive(block, part.run_row, part.first - part.origin, part.last - part.origin)
         elif rows:
             yield maker.picked(block, part.run_row, rows)

@@ -9,16 +9,16 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
+from esformat.core.cached_segment import RowSpan, oldest_first
 from esformat.core.events import Event
-from esformat.core.opened import Stretch, oldest_first
 from esformat.format.data_block import I64, DataBlock
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import narrow, slices
+from esformat.read.blocks.plan import match_indexes, slices
 from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_events import EventMaker, RunPart, find_rows
 from esformat.read.decode.run_batches import BatchMaker
 
-Run = tuple[str | bytes, Stretch]
+Run = tuple[str | bytes, RowSpan]
 """The rows of one grouping within a leaf."""
 
 
@@ -54,20 +54,20 @@ class SmallSpace:
 
     def _parts(self, query: Query) -> Iterator[RunPart]:
         """The rows that can be in the answer, in the order of the file; per block and run at most the limit."""
-        reader, plain, limit = self._reader, self._reader.own().plain, query.limit
-        narrowed = narrow(reader, query, *self._span)
-        if narrowed.nothing:
+        reader, plain, limit = self._reader, self._reader.thread_context().plain, query.limit
+        index_matches = match_indexes(reader, query, *self._span)
+        if index_matches.nothing:
             return
         blocks: dict[int, DataBlock] = {}
         forward, filtered = oldest_first(query), query.filtered
-        for grouping, stretch in self._runs:
-            for part in slices(reader, forward, stretch, narrowed):
+        for grouping, row_span in self._runs:
+            for part in slices(reader, forward, row_span, index_matches):
                 block = blocks.get(part.number)
                 if block is None:
                     block = blocks[part.number] = reader.data_block(part.leaf, part.block)
                 low, high, start = part.first - part.origin, part.last - part.origin, part.run_row
                 with reader.named:
-                    rows = find_rows(reader, query, part, block, narrowed) if filtered else None
+                    rows = find_rows(reader, query, part, block, index_matches) if filtered else None
                     if rows is not None:
                         rows = rows if limit is None else rows[-limit:] if query.reverse else rows[:limit]
                         if rows:

@@ -14,11 +14,11 @@ import pytest
 from plain_commits import PlainCommits
 
 from esformat.core.commits import (
-    HOLDING,
-    LOOKING,
-    LOOKING_AGAIN,
+    CHECKING,
+    CHECKING_TIME,
     MARKED,
     MARKING,
+    RECHECKING,
     SYNCING,
     WRITING,
     Commits,
@@ -72,8 +72,8 @@ def test_all_that_is_given_is_written(tmp_path, files, count, sync):
 
 
 CASES = {
-    "no log": (-1, 1, 0, LOOKING),
-    "a log without a name": ("unlinked", 1, 0, LOOKING),
+    "no log": (-1, 1, 0, CHECKING),
+    "a log without a name": ("unlinked", 1, 0, CHECKING),
     "a full disk": ("/dev/full", 1, errno.ENOSPC, WRITING),
     "a log that is read only": ("read only", 1, errno.EBADF, WRITING),
     "what cannot be synced": ("pipe", 1, errno.EINVAL, SYNCING),
@@ -118,7 +118,7 @@ def test_a_lock_that_is_not_there(tmp_path, files):
         (path, device, number + 1),
     ):
         for kind in BOTH:
-            assert come_of(kind, descriptors, [b"abc"], b"mark", 5, True, wrong, inf) == (0, LOOKING, -1)
+            assert come_of(kind, descriptors, [b"abc"], b"mark", 5, True, wrong, inf) == (0, CHECKING, -1)
     assert (tmp_path / "log").read_bytes() == (tmp_path / "mark").read_bytes() == b""
 
 
@@ -140,7 +140,7 @@ def test_a_lock_that_goes_meanwhile(tmp_path, files):
             watch.join()
             assert os.fstat(log).st_size == size
             os.truncate(path, 0)
-        assert found == (0, LOOKING_AGAIN, -1)
+        assert found == (0, RECHECKING, -1)
 
 
 @pytest.mark.parametrize("late", [True, False])
@@ -150,7 +150,7 @@ def test_a_mark_that_comes_too_late(tmp_path, files, late):
         log, mark = tmp_path / f"{kind.__name__}.log", tmp_path / f"{kind.__name__}.mark"
         until = now_s() + (-0.001 if late else 3600)
         found = come_of(kind, (files(log), files(mark)), [b"ab", b"c"], b"mark", 5, True, None, until)
-        assert found == ((0, HOLDING, -1) if late else (0, MARKED, 5))
+        assert found == ((0, CHECKING_TIME, -1) if late else (0, MARKED, 5))
         assert (log.read_bytes(), mark.read_bytes()) == (b"abc", b"" if late else b"mark")
 
 
@@ -160,7 +160,7 @@ def test_the_time_may_run_out_meanwhile(tmp_path, files):
         descriptors = files(tmp_path / f"{kind.__name__}.log"), files(tmp_path / "mark")
         buffers = [bytes(1 << 16)] * (64 << 4)
         found = come_of(kind, descriptors, buffers, b"mark", 5, True, None, now_s() + 0.001)
-        assert found == (0, HOLDING, -1)
+        assert found == (0, CHECKING_TIME, -1)
         assert os.fstat(descriptors[0]).st_size == 64 << 20
 
 
@@ -170,7 +170,7 @@ def test_no_time_at_all(tmp_path, files):
         found = come_of(
             Commits, (files(tmp_path / "log"), files(tmp_path / "mark")), [b"a"], b"m", 5, False, None, until
         )
-        assert found == (0, HOLDING, -1)
+        assert found == (0, CHECKING_TIME, -1)
 
 
 def test_the_clock():

@@ -98,7 +98,7 @@ def test_shortened_templates(data):
         assert parts == expected[first:]
     table_of = np.arange(len(short) + 1, dtype=np.uint8)
     told = np.zeros(len(rows), np.uint8)
-    assert whole.tell(0, len(rows), None, table_of, told) == int(np.bitwise_or.reduce(told, initial=0))
+    assert whole.look_up(0, len(rows), None, table_of, told) == int(np.bitwise_or.reduce(told, initial=0))
     assert told.tolist() == codes_of(rows).tolist()
 
 
@@ -144,7 +144,7 @@ def test_tell_outside(low, high, places, table, told):
     rows, _ = opened_rows(made, [(np.array([0], I64), b"")], np.array([1, 1], I64))
     places = None if places is None else np.array(places, I64)
     with pytest.raises(ValueError, match=r"not a byte|fewer rows"):
-        rows.tell(low, high, places, bytes(table), np.zeros(told, np.uint8))
+        rows.look_up(low, high, places, bytes(table), np.zeros(told, np.uint8))
 
 
 def test_rows_side_by_side():

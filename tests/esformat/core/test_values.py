@@ -151,7 +151,7 @@ def test_too_much():
 
 @examples(200)
 @given(st.lists(st.binary(max_size=9), min_size=1, max_size=12), st.integers(1, 5), st.booleans(), st.data())
-def test_values_at_hand(held, rows, short, data):
+def test_cached_values(held, rows, short, data):
     """Values of one cached frame are returned; None if another frame is needed."""
     frames = Shelf()
     kept = data.draw(st.sets(st.integers(0, (len(held) - 1) // rows)))
@@ -163,9 +163,9 @@ def test_values_at_hand(held, rows, short, data):
         st.tuples(st.integers(0, len(held)), st.integers(0, len(held))).filter(lambda span: span[0] < span[1])
     )
     places = sorted(data.draw(st.sets(st.integers(low, high - 1), min_size=1)))
-    at_hand = low // rows == (high - 1) // rows and low // rows in kept
-    assert node.values_at_hand(low, high, None) == (held[low:high] if at_hand else None)
-    assert node.values_at_hand(low, high, places) == ([held[place] for place in places] if at_hand else None)
+    cached = low // rows == (high - 1) // rows and low // rows in kept
+    assert node.cached_values(low, high, None) == (held[low:high] if cached else None)
+    assert node.cached_values(low, high, places) == ([held[place] for place in places] if cached else None)
 
 
 @pytest.mark.parametrize("short", [True, False])
@@ -174,14 +174,14 @@ def test_values_at_hand(held, rows, short, data):
     [(0, 0, None), (-1, 1, None), (0, 4, None), (1, 0, None), (0, 1, [1]), (1, 2, [0]), (0, 2, [-1]), (0, 2, [5]),
      (0, 3, None), (2, 3, None)],
 )  # fmt: skip
-def test_values_at_hand_outside(short, low, high, places):
+def test_cached_values_outside(short, low, high, places):
     """Positions outside the frame, which ends early here, are refused."""
     frames = Shelf()
     frames.values["key", 0] = b"abc"
     lengths, edges = b"\1\1\2", np.array([0, 1, 2, 4])
     node = FrameValues(frames, "key", 8, lengths if short else None, None if short else edges)
     with pytest.raises(ValueError, match=r"end early|fewer"):
-        node.values_at_hand(low, high, places)
+        node.cached_values(low, high, places)
 
 
 def test_places_out_of_order():
@@ -190,7 +190,7 @@ def test_places_out_of_order():
     frames.values["key", 0] = b"abc"
     node = FrameValues(frames, "key", 8, b"\1\1\1", None)
     with pytest.raises(ValueError, match="fewer"):
-        node.values_at_hand(0, 3, [2, 1])
+        node.cached_values(0, 3, [2, 1])
     with pytest.raises(ValueError, match="lengths or edges"):
         FrameValues(frames, "key", 8, None, None)
     with pytest.raises(ValueError, match="lengths or edges"):

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat.core.opened import Stretch
+from esformat.core.cached_segment import RowSpan
 from esformat.read.decode.block_group import BlockGroup
 from esformat.read.scan import _first_of
 from esformat.write.block_encoder import BLOCK_ROWS
@@ -452,8 +452,8 @@ def test_types_of_the_clicks_are_all_there(clicks):
 def test_rows_up_to_a_limit(sizes, count, reverse):
     """Without a filter, blocks beyond the limit are not considered."""
     edges = [0, *accumulate(sizes)]
-    stretches = [Stretch(n, a, b, a) for n, (a, b) in enumerate(pairwise(edges))]
-    directed = stretches[::-1] if reverse else stretches
+    row_spans = [RowSpan(n, a, b, a) for n, (a, b) in enumerate(pairwise(edges))]
+    directed = row_spans[::-1] if reverse else row_spans
     rows = range(edges[-1])
     expected = rows[::-1][:count] if reverse else rows[:count]
     found = [range(s.first, s.last) for s in _first_of(directed, count, reverse=reverse)]

@@ -29,7 +29,7 @@ from esformat.errors import (
     UnknownIndexError,
     UsageError,
 )
-from esformat.parts import near_history
+from esformat.parts import fast_history
 
 ROWS = [
     (
@@ -554,7 +554,7 @@ def test_near_histories(write, options):
     ]
     with write(rows, **options) as segment:
         names = tuple(segment.schema.names)
-        assert near_history(segment, "s07", None, False, None, names) is None  # not used before
+        assert fast_history(segment, "s07", None, False, None, names) is None  # not used before
         for columns in (names, ("timestamp", "data"), None):
             list(segment["s07"].scan(columns=columns))
             for turn in itertools.product(
@@ -562,30 +562,30 @@ def test_near_histories(write, options):
             ):
                 _, reverse, limit, space = turn  # the second and third query find cached what the one before left
                 found = segment.find(space)
-                near = near_history(segment, space, None, reverse, limit, columns)
+                near = fast_history(segment, space, None, reverse, limit, columns)
                 if found is not None and found.num_groupings > 1:
                     assert near is None
-                    assert near_history(segment, space, b"b", reverse, limit, columns) is None
+                    assert fast_history(segment, space, b"b", reverse, limit, columns) is None
                     continue
                 scan = () if found is None else found.scan(reverse=reverse, limit=limit, columns=columns)
                 assert list(map(event_facts, near)) == list(map(event_facts, scan))
-        assert [event.data for event in near_history(segment, "s07", b"a", False, 1, None)] == [b"7"]
-        assert near_history(segment, "s07", b"b", False, 1, None) is None
-        assert near_history(segment, "s07", None, False, None, ("timestamp",)) is None
+        assert [event.data for event in fast_history(segment, "s07", b"a", False, 1, None)] == [b"7"]
+        assert fast_history(segment, "s07", b"b", False, 1, None) is None
+        assert fast_history(segment, "s07", None, False, None, ("timestamp",)) is None
         with pytest.raises(UsageError):
-            near_history(segment, 7, None, False, None, None)
+            fast_history(segment, 7, None, False, None, None)
         assert {segment[f"s{n:02d}"].num_groupings for n in (7, 60, 61, 89)} == {1, 2}
         segment.close()
         with pytest.raises(ClosedError):
-            near_history(segment, "s08", None, False, None, None)
+            fast_history(segment, "s08", None, False, None, None)
 
 
 def test_far_histories_are_not_near(write):
     """Sources with announcements and histories of many blocks do not take the short path."""
     rows = [("one", b"%d" % n, n, "", {}) for n in range(20_000)] + [("two", b"", 1, "", {})]
     with write(rows) as segment:
-        assert near_history(segment, "one", None, False, None, None) is None
-        assert [event.data for event in near_history(segment, "one", None, True, 2, None)] == [b"19999", b"19998"]
-        assert len(near_history(segment, "two", None, False, None, None)) == 1
+        assert fast_history(segment, "one", None, False, None, None) is None
+        assert [event.data for event in fast_history(segment, "one", None, True, 2, None)] == [b"19999", b"19998"]
+        assert len(fast_history(segment, "two", None, False, None, None)) == 1
         segment._reader.announce = lambda *ranges: None
-        assert near_history(segment, "two", None, False, None, None) is None
+        assert fast_history(segment, "two", None, False, None, None) is None

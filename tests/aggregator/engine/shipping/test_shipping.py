@@ -29,7 +29,7 @@ from aggregator.storage.files.store_note import read_note
 from aggregator.storage.log.file import Marks
 from aggregator.storage.store.client import Store
 from aggregator.storage.store.lease import Lease, new_terms, read_lease
-from esformat.core.commits import HOLDING
+from esformat.core.commits import CHECKING_TIME
 
 if TYPE_CHECKING:
     from benchmarks.s3_endpoint import S3Endpoint
@@ -273,7 +273,7 @@ def test_a_sync_that_outlasts_the_lease(tmp_path: Path, s3: S3Endpoint, bucket: 
         monkeypatch.setattr(shipper, "admit", lambda: None)
         appending = Thread(target=topic.append, args=(events(10),))
         appending.start()
-        until(lambda: catalog._backend.log._commits.reached == HOLDING)
+        until(lambda: catalog._backend.log._commits.reached == CHECKING_TIME)
         appending.join(0.3)
         assert appending.is_alive()
         assert Marks.read(log).position == marked

@@ -11,7 +11,7 @@ from broken_writer import BROKEN
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat.core.opened import NamedErrors
+from esformat.core.cached_segment import NamedErrors
 from esformat.core.values import gather
 from tests.fuzz.segment import QUESTIONS
 

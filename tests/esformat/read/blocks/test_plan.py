@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import esformat
-from esformat.core.opened import Stretch
+from esformat.core.cached_segment import RowSpan
 from esformat.read.ask.question import Query
-from esformat.read.blocks.plan import Narrowed, slices
+from esformat.read.blocks.plan import IndexMatches, slices
 
 
 @pytest.fixture
@@ -28,13 +28,13 @@ def leaf(tmp_path):
 
 def asked(leaf, rows: list[int] | None, first: int, last: int, **query: object) -> list[tuple[int, int, int, object]]:
     reader, _ = leaf
-    narrowed = Narrowed(None if rows is None else np.array(rows), None, ())
-    found = slices(reader, Query(**query), Stretch(0, first, last, -1), narrowed)
+    index_matches = IndexMatches(None if rows is None else np.array(rows), None, ())
+    found = slices(reader, Query(**query), RowSpan(0, first, last, -1), index_matches)
     return [(p.block, p.first, p.last, None if p.rows is None else p.rows.tolist()) for p in found]
 
 
 def test_blocks_of_listed_rows(leaf):
-    """Each block has its own rows, within the stretch, in both directions."""
+    """Each block has its own rows, within the row span, in both directions."""
     edges = leaf[1].block_rows
     first, last = edges[2] + 5, edges[9] - 5
     rows = [edges[2] + 4, edges[2] + 5, edges[3] - 1, edges[3], edges[8], edges[9] - 6, edges[9] - 5, edges[20]]

@@ -71,7 +71,7 @@ def test_a_history_within_one_block_is_read_at_once(far: Far) -> None:
         assert not far.announced
 
 
-def test_beginning_announces_only_what_is_not_at_hand(far: Far) -> None:
+def test_beginning_announces_only_what_is_not_local(far: Far) -> None:
     with esformat.open(far) as segment:
         assert parts.announce_space(segment, "s009", wait=True)
         announced = far.announced[-1]

@@ -122,19 +122,19 @@ def test_nothing_is_forgotten_for_a_scan(direct):
         for kind in ("kind-1", "kind-2", "kind-3"):
             for _ in range(2):
                 segment.scan_index("kind", kind).to_table()
-        assert not reader.is_at_hand(reader.leaf(3).first_block)  # there was no memory for it
+        assert not reader.is_block_cached(reader.leaf(3).first_block)  # there was no memory for it
         assert reader.data_block(reader.leaf(0), 0) is block
         assert all(reader.frames.find(key) is frame for key, frame in frames.items())
 
 
-def test_a_question_asked_once_keeps_nothing(direct):
+def test_a_query_made_once_caches_nothing(direct):
     """A single index scan caches no blocks; a second one does."""
     with esformat.open(direct, cache_bytes=64 << 20) as segment:
         reader = segment._reader
         segment.scan_index("kind", "kind-1").to_table()
-        assert not reader.is_at_hand(0)
+        assert not reader.is_block_cached(0)
         segment.scan_index("kind", "kind-1").to_table()
-        assert reader.is_at_hand(0)
+        assert reader.is_block_cached(0)
 
 
 def test_frames_of_small_answers_are_kept_from_the_second_time_on(direct):

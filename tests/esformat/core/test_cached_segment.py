@@ -17,20 +17,20 @@ from hypothesis import strategies as st
 
 import esformat
 from esformat.core.blocks import Chunks
-from esformat.core.caches import Shelf
-from esformat.core.leaves import Leaf
-from esformat.core.opened import (
-    KnownParts,
-    Opened,
+from esformat.core.cached_segment import (
+    CachedSegment,
+    CheckedQueries,
     Query,
+    RowSpan,
     ScanRows,
     SpaceRows,
-    Stretch,
     find_space,
     first_of,
     oldest_first,
     part_of,
 )
+from esformat.core.caches import Shelf
+from esformat.core.leaves import Leaf
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.data_block import Runs
 from esformat.format.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, open_leaf, open_root
@@ -59,11 +59,11 @@ def block_of(codes: bytes, base: int) -> Chunks:
     body = struct.pack("<qII3I", 0, 1, 3, 0, 0, 0)
     stored = encode_block(BlockKind.DATA, body, count=len(codes), dictionary=1)
     block = Chunks(decode_block(stored, BlockKind.DATA, None, 0), 1)
-    block.kept_codes[0] = base, codes
+    block.cached_codes[0] = base, codes
     return block
 
 
-class Held(Opened):
+class Held(CachedSegment):
     """A reader with leaves of three blocks, each with the codes of a column minus a base."""
 
     def __init__(self, codes: bytes = bytes(10), base: int = 0, groupings: Any = (b"", b"g")) -> None:
@@ -91,17 +91,17 @@ class Rows:
     def __init__(self, *of: Any) -> None:
         assert of[1:] == ("s", "", of[3], ("data",))
 
-    def stretch(self, block: Any, run_start: int, low: int, high: int) -> Any:
+    def consecutive(self, block: Any, run_start: int, low: int, high: int) -> Any:
         return (run_start, list(range(low, high)))
 
     def picked(self, block: Any, run_start: int, rows: list[int]) -> Any:
         return (run_start, rows)
 
 
-def parts_of(reader: Held, query: Query, first: int, last: int, narrow: Any = None) -> Any:
+def parts_of(reader: Held, query: Query, first: int, last: int, match_indexes: Any = None) -> Any:
     """The result of a query for rows [first, last) of one run; None if the short path does not apply."""
-    scan = ScanRows(reader, query, [Stretch(0, first, last, first)], (first, last), ("s", ""))
-    made = scan.near_parts(Rows, ("data",), narrow, None)
+    scan = ScanRows(reader, query, [RowSpan(0, first, last, first)], (first, last), ("s", ""))
+    made = scan.fast_parts(Rows, ("data",), match_indexes, None)
     return None if made is None else list(made)
 
 
@@ -158,7 +158,7 @@ def test_rows_that_a_block_lacks(low, high):
     reader = Held()
     with pytest.raises(ValueError, match="does not have the rows"):
         reader.rows_with(reader.stored[0], "type", "a", low, high)
-    reader.stored[0].kept_codes.clear()
+    reader.stored[0].cached_codes.clear()
     assert reader.rows_with(reader.stored[0], "type", "a", 0, 4) is None
 
 
@@ -177,18 +177,23 @@ def test_rows_of_one_block(first, last, limit, reverse, found):
 
 
 def test_rows_elsewhere():
-    """Several runs or stretches do not take the short path, nor do sources that announce the blocks to read."""
+    """Several runs or row spans do not take the short path, nor do sources that announce the blocks to read."""
     query = Query()
     reader = Held()
     reader.announce = print
     assert parts_of(reader, query, 4, 9) == parts_of(Held(), query, 4, 9)  # one block: nothing to announce
     assert parts_of(reader, Query(None, None, False, None, None, (("type", "a"),)), 3, 9) is None
-    stretch = Stretch(0, 4, 9, 4)
-    for rows, keys in (([stretch], None), ([stretch] * 2, ("s", "")), ([], ("s", "")), (lambda: [stretch], ("s", ""))):
+    row_span = RowSpan(0, 4, 9, 4)
+    for rows, keys in (
+        ([row_span], None),
+        ([row_span] * 2, ("s", "")),
+        ([], ("s", "")),
+        (lambda: [row_span], ("s", "")),
+    ):
         scan = ScanRows(Held(), query, rows, (4, 9), keys)
-        assert scan.near_parts(Rows, ("data",), None, None) is None
-        assert scan.near_events(Rows, None, None) is None
-        assert list(scan._stretches()) == (rows if isinstance(rows, list) else rows())
+        assert scan.fast_parts(Rows, ("data",), None, None) is None
+        assert scan.fast_events(Rows, None, None) is None
+        assert list(scan._row_spans()) == (rows if isinstance(rows, list) else rows())
 
 
 @examples(200)
@@ -196,31 +201,31 @@ def test_rows_elsewhere():
     st.binary(min_size=10, max_size=10), st.integers(0, 10), st.integers(0, 10), st.booleans(),
     st.none() | st.integers(0, 3), st.sampled_from("abq"), st.booleans(),
 )  # fmt: skip
-@example(codes=b"\1" * 10, one=1, two=10, reverse=True, limit=None, value="a", at_hand=True)
-@example(codes=b"\1" * 10, one=1, two=10, reverse=False, limit=None, value="a", at_hand=False)
-@example(codes=b"\1" * 10, one=4, two=9, reverse=True, limit=2, value="a", at_hand=True)
-def test_matching_rows(codes, one, two, reverse, limit, value, at_hand):
+@example(codes=b"\1" * 10, one=1, two=10, reverse=True, limit=None, value="a", cached=True)
+@example(codes=b"\1" * 10, one=1, two=10, reverse=False, limit=None, value="a", cached=False)
+@example(codes=b"\1" * 10, one=4, two=9, reverse=True, limit=2, value="a", cached=True)
+def test_matching_rows(codes, one, two, reverse, limit, value, cached):
     """Matching rows come from each block that has some, in the query's direction. For a single block that was read
     before, the index is not read, and no more rows than the limit are made.
     """
     first, last = min(one, two), max(one, two)
     codes = bytes(code % 3 for code in codes)
-    narrowed = SimpleNamespace(unmet=(("type", value),), rows=None, blocks=None, nothing=False)
+    index_matches = SimpleNamespace(unmet=(("type", value),), rows=None, blocks=None, nothing=False)
     reader, asked = Held(codes), []
-    if at_hand:
+    if cached:
         reader.blocks_shelf.values.update(enumerate(reader.stored))
     query = Query(None, None, reverse, limit, None, (("type", value),))
-    found = parts_of(reader, query, first, last, lambda *_: asked.append(1) or narrowed)
+    found = parts_of(reader, query, first, last, lambda *_: asked.append(1) or index_matches)
     model = []
     within = sum(a < last and first < b for a, b in itertools.pairwise(BLOCKS))
     for a, b in itertools.pairwise(BLOCKS):
         rows = [row - a for row in range(max(a, first), min(b, last)) if codes[row] == "ab".find(value) + 1 > 0]
-        if limit is not None and at_hand and within == 1:
+        if limit is not None and cached and within == 1:
             rows = rows[max(len(rows) - limit, 0) :] if reverse else rows[:limit]
         model += [(max(first - a, 0), rows)] if rows else []
     assert found == ([] if limit == 0 else model[::-1] if reverse else model)
     if first < last and limit != 0:
-        assert len(asked) == (0 if at_hand and within == 1 else 1)
+        assert len(asked) == (0 if cached and within == 1 else 1)
 
 
 def test_several_values():
@@ -237,9 +242,9 @@ def test_several_values():
 @pytest.mark.parametrize(("first", "last"), [(-1, 3), (3, 11), (10, 12), (MOST - 1, MOST)])
 def test_matching_rows_outside(first, last):
     """Rows outside the leaf are refused."""
-    narrowed = SimpleNamespace(unmet=(("type", "a"),), rows=None, blocks=None, nothing=False)
+    index_matches = SimpleNamespace(unmet=(("type", "a"),), rows=None, blocks=None, nothing=False)
     with pytest.raises(ValueError, match="does not hold the rows"):
-        parts_of(Held(), Query(conditions=(("type", "a"),)), first, last, lambda *_: narrowed)
+        parts_of(Held(), Query(conditions=(("type", "a"),)), first, last, lambda *_: index_matches)
 
 
 def test_runs_of_a_space():
@@ -249,7 +254,7 @@ def test_runs_of_a_space():
     found = find_space(reader, "s", SpaceRows, [0, 1])
     assert (found.key, found.key_bytes, found.num_events) == ("s", b"s", 13)
     assert found._groupings == [(b"", 3), (b"g", 10)]
-    held = [(s.leaf, s.first, s.last, s.run_start) for s in found._stretches]
+    held = [(s.leaf, s.first, s.last, s.run_start) for s in found._row_spans]
     assert held == [(0, 0, 3, 0), (0, 3, 10, 3), (1, 10, 13, 3)]
     other = find_space(reader, b"t", SpaceRows, [1])
     assert (other.key, other._groupings) == ("t", [(b"", 7)])
@@ -335,7 +340,7 @@ def test_what_was_asked_for_last():
 )  # fmt: skip
 def test_parts_that_were_checked(limit, columns, name, value, known):
     """Only arguments that were checked before are accepted without a check."""
-    parts = KnownParts()
+    parts = CheckedQueries()
     parts.remember(("data",), "type", "a")
     parts.remember(None, "id", 1)
     query = parts.query(None, None, 1, limit, columns, name, value)
@@ -360,9 +365,9 @@ def test_other_questions_of_a_query():
     )
 
 
-def test_part_of_a_stretch():
-    """A part of a stretch differs only in its rows."""
-    part = part_of(Stretch(4, 10, 20, 5), 12, 99)
+def test_part_of_a_row_span():
+    """A part of a row span differs only in its rows."""
+    part = part_of(RowSpan(4, 10, 20, 5), 12, 99)
     assert (part.leaf, part.first, part.last, part.run_start) == (4, 12, 20, 5)
 
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=True
 """Cached data of an open segment, looked up by compiled code because every read of a space does so several times.
 
-Nothing is read here: the subclass of `Opened` provides data that is not cached.
+Nothing is read here: the subclass of `CachedSegment` provides data that is not cached.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ from cython.cimports.esformat.core.roots import Root
 
 from esformat.errors import CorruptSegmentError, EsdbError
 
-MANY_PARTS = 100
+MAX_CHECKED = 100
 """Most lists of columns, and most conditions, that are cached as checked."""
-MANY_CONTEXTS = 100
+MAX_CONTEXTS = 100
 """Most pairs of thread and dictionary whose contexts are cached."""
 MOST_RUN_ROWS = 8192
 """Most rows of a run that is read block by block; longer runs are read many blocks at a time."""
@@ -124,7 +124,7 @@ def first_of(query: Query, limit: Any, columns: Any) -> Query:
 
 
 @cython.cclass
-class KnownParts:
+class CheckedQueries:
     """Parts of queries that were checked before: the same columns and conditions are often used again."""
 
     _columns: set[Any]
@@ -133,15 +133,15 @@ class KnownParts:
     def __cinit__(self) -> None:
         self._columns, self._conditions = set(), {}
 
-    def knows_columns(self, columns: Any) -> bool:
+    def has_columns(self, columns: Any) -> bool:
         """Whether a tuple of columns is known."""
         return columns in self._columns
 
     def remember(self, columns: Any, name: Any, value: Any) -> None:
         """Remember a tuple of columns, and a condition of text, each None for none, if there are few so far."""
-        if columns is not None and len(self._columns) < MANY_PARTS:
+        if columns is not None and len(self._columns) < MAX_CHECKED:
             self._columns.add(columns)
-        if type(name) is str and type(value) is str and len(self._conditions) < MANY_PARTS:
+        if type(name) is str and type(value) is str and len(self._conditions) < MAX_CHECKED:
             self._conditions[name, value] = ((name, value),)
 
     def query(
@@ -165,7 +165,7 @@ class KnownParts:
 @cython.final
 @cython.freelist(64)
 @cython.cclass
-class Stretch:
+class RowSpan:
     """Rows [first, last) of the segment, all in one leaf. `run_start`: where their run begins, -1 for several runs."""
 
     leaf = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
@@ -179,13 +179,13 @@ class Stretch:
         self.leaf, self.first, self.last, self.run_start = leaf, first, last, run_start
 
 
-def part_of(stretch: Stretch, first: int, last: int) -> Stretch:
-    """The part of a stretch within rows [first, last)."""
-    return Stretch(stretch.leaf, max(stretch.first, first), min(stretch.last, last), stretch.run_start)
+def part_of(row_span: RowSpan, first: int, last: int) -> RowSpan:
+    """The part of a row span within rows [first, last)."""
+    return RowSpan(row_span.leaf, max(row_span.first, first), min(row_span.last, last), row_span.run_start)
 
 
 @cython.cclass
-class Opened:
+class CachedSegment:
     """Directory leaves and data blocks of an open segment, by number, and the contexts in which threads decode them."""
 
     announce = cython.declare(object, visibility="public")  # type: Any
@@ -218,7 +218,9 @@ class Opened:
     _codes_place: cython.Py_ssize_t
 
     def use(self, name: str, leaves: Shelf, blocks: Shelf, threads: Any) -> None:
-        """Initialize with these shelves. name: of the file. threads: has, for each thread, `own` for all segments."""
+        """Initialize with these shelves. name: of the file. threads: has, for each thread, `context` for all
+        segments.
+        """
         self.name, self.named, self.everywhere, self._contexts = name, NamedErrors(name), {}, {}
         self._leaves, self._data, self._threads = leaves, blocks, threads
 
@@ -227,12 +229,12 @@ class Opened:
         self._leaf = None
         self._codes = None
 
-    def own(self) -> Any:
+    def thread_context(self) -> Any:
         """The context in which this thread decodes everything except columns."""
         try:
-            return self._threads.own
+            return self._threads.context
         except AttributeError:
-            return self._missing_own()
+            return self._new_thread_context()
 
     @cython.ccall
     def shown(self, key: bytes) -> object:
@@ -255,7 +257,7 @@ class Opened:
             self._leaf, self._leaf_number = leaf, number
         return self.with_keys(leaf) if keys and leaf.spaces is None else leaf
 
-    def known_leaf(self, number: int) -> Any:
+    def cached_leaf(self, number: int) -> Any:
         """A directory leaf, if it is cached."""
         return self._leaves._find((0, number))
 
@@ -265,7 +267,7 @@ class Opened:
         block: Chunks = self._data._find(leaf.first_block + number)
         return self._missing_block(leaf, number) if block is None else block
 
-    def is_at_hand(self, number: int) -> bool:
+    def is_block_cached(self, number: int) -> bool:
         """Whether a data block of the segment is cached."""
         return self._data._find(number) is not None
 
@@ -274,7 +276,7 @@ class Opened:
         key = (PyThread_get_thread_ident(), dictionary)  # if a thread ended, the next one may reuse its entries
         found = self._contexts.get(key)
         if found is None:
-            if len(self._contexts) >= MANY_CONTEXTS:  # of ended threads; running ones keep their own contexts
+            if len(self._contexts) >= MAX_CONTEXTS:  # of ended threads; running ones keep their own contexts
                 self._contexts.clear()
             found = self._contexts[key] = self._missing_contexts(dictionary)
         return found
@@ -298,7 +300,7 @@ class Opened:
         Raises ValueError for rows that the block does not have.
         """
         place: cython.Py_ssize_t = self.positions[name]
-        known = block.kept_codes.get(place)
+        known = block.cached_codes.get(place)
         if known is None:
             return None
         base, held = cython.cast(tuple, known)
@@ -320,31 +322,31 @@ class Opened:
                     rows.append(row)  # noqa: PERF401 - a comprehension is a function call, and no faster
         return rows
 
-    def matching(self, query: Query, stretch: Stretch, narrowed: Any, maker: Any, find: Any) -> Iterator[Any]:
-        """Yield what `maker` creates from the rows of a stretch, all of one run, that satisfy the one condition."""
-        ((name, value),) = narrowed.unmet
-        leaf: Leaf = self.leaf(stretch.leaf, False)
+    def matching(self, query: Query, row_span: RowSpan, index_matches: Any, maker: Any, find: Any) -> Iterator[Any]:
+        """Yield what `maker` creates from the rows of a span, all of one run, that satisfy the one condition."""
+        ((name, value),) = index_matches.unmet
+        leaf: Leaf = self.leaf(row_span.leaf, False)
         edges: array.array = leaf.block_rows
-        begin: cython.Py_ssize_t = leaf._block_of(stretch.first)
-        end: cython.Py_ssize_t = leaf._block_of(stretch.last - 1) + 1
+        begin: cython.Py_ssize_t = leaf._block_of(row_span.first)
+        end: cython.Py_ssize_t = leaf._block_of(row_span.last - 1) + 1
         if not 0 <= begin < end <= leaf.block_count:
             raise ValueError("a leaf does not hold the rows that are asked for")
         i: cython.Py_ssize_t
         for i in range(end - begin):
             at: cython.Py_ssize_t = end - 1 - i if query.reverse else begin + i
             origin: cython.longlong = edges.data.as_longlongs[at]
-            low: cython.longlong = max(stretch.first, origin) - origin
-            high: cython.longlong = min(stretch.last, edges.data.as_longlongs[at + 1]) - origin
+            low: cython.longlong = max(row_span.first, origin) - origin
+            high: cython.longlong = min(row_span.last, edges.data.as_longlongs[at + 1]) - origin
             block: Chunks = self.data_block(leaf, at)
             with self.named:
                 rows = self.rows_with(block, name, value, low, high)
                 if rows is None:
-                    part = leaf.slices(low + origin, high + origin, stretch.run_start)[0]
-                    rows = find(self, query, part, block, narrowed)
+                    part = leaf.slices(low + origin, high + origin, row_span.run_start)[0]
+                    rows = find(self, query, part, block, index_matches)
             if rows is None:
-                yield maker.stretch(block, max(stretch.run_start - origin, 0), low, high)
+                yield maker.consecutive(block, max(row_span.run_start - origin, 0), low, high)
             elif rows:
-                yield maker.picked(block, max(stretch.run_start - origin, 0), rows)
+                yield maker.picked(block, max(row_span.run_start - origin, 0), rows)
 
 
 _Rows = cython.struct(  # rows [first, last) of a leaf's block; the row of it at which their run begins or continues
@@ -357,12 +359,12 @@ _Rows = cython.struct(  # rows [first, last) of a leaf's block; the row of it at
 
 
 @cython.cfunc
-def _instance(made: object) -> object:
+def _instance(class_: object) -> object:
     """An instance of a class, without calling its `__init__`."""
-    if not isinstance(made, type):
-        raise TypeError("what is made has a class")
-    kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), made)
-    return kind.tp_new(cython.cast(type, made), cython.cast(cython.pointer(PyObject), _NOTHING), cython.NULL)
+    if not isinstance(class_, type):
+        raise TypeError("an instance needs a class")
+    kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), class_)
+    return kind.tp_new(cython.cast(type, class_), cython.cast(cython.pointer(PyObject), _NOTHING), cython.NULL)
 
 
 @cython.auto_pickle(False)
@@ -370,14 +372,14 @@ def _instance(made: object) -> object:
 class SpaceRows:
     """The rows of a segment that are the events of a space."""
 
-    _reader = cython.declare(Opened, visibility="readonly")  # type: Any
+    _reader = cython.declare(CachedSegment, visibility="readonly")  # type: Any
     key = cython.declare(object, visibility="readonly")  # type: str | bytes
     """The space's key."""
     key_bytes = cython.declare(bytes, visibility="readonly")  # type: bytes
     num_events = cython.declare(cython.longlong, visibility="readonly")  # type: int
     """The number of its events."""
-    _stretches = cython.declare(list, visibility="readonly")  # type: list[Stretch]
-    """The rows of each of its runs, in file order; a run that crosses leaves has a stretch in each leaf."""
+    _row_spans = cython.declare(list, visibility="readonly")  # type: list[RowSpan]
+    """The rows of each of its runs, in file order; a run that crosses leaves has a row span in each leaf."""
     _groupings = cython.declare(list, visibility="readonly")  # type: list[tuple[bytes, int]]
     """Its groupings, with the number of events of each."""
 
@@ -403,42 +405,42 @@ class SpaceRows:
             start: cython.longlong = edges.data.as_longlongs[run]
             count: cython.longlong = edges.data.as_longlongs[run + 1] - start
             self.num_events += count
-            self._stretches.append(Stretch(number, start, start + count, start))
+            self._row_spans.append(RowSpan(number, start, start + count, start))
             if self._groupings and self._groupings[len(self._groupings) - 1][0] == grouping:
                 before: cython.longlong = self._groupings.pop()[1]
-                added: Stretch = self._stretches[len(self._stretches) - 1]
+                added: RowSpan = self._row_spans[len(self._row_spans) - 1]
                 added.run_start = start - before
                 count += before
             self._groupings.append((grouping, count))
             run += 1
         return None
 
-    def of_one_run(self, query: Query, grouping: Any, made: Any) -> Any:
-        """A scan, of class `made`, for a query of the space's only grouping; None if the space has several, or if the
-        query is for another one.
+    def of_one_run(self, query: Query, grouping: Any, scan_class: Any) -> Any:
+        """A scan, of class `scan_class`, for a query of the space's only grouping; None if the space has several, or
+        if the query is for another one.
         """
         if self._groupings is None or len(self._groupings) != 1:
             return None
         stored: bytes = self._groupings[0][0]
         if grouping is not None and grouping != stored:
             return None
-        scan: ScanRows = cython.cast(ScanRows, _instance(made), typecheck=True)
-        first: Stretch = self._stretches[0]
-        last: Stretch = self._stretches[len(self._stretches) - 1]
-        scan._reader, scan._query, scan._given = self._reader, query, self._stretches
+        scan: ScanRows = cython.cast(ScanRows, _instance(scan_class), typecheck=True)
+        first: RowSpan = self._row_spans[0]
+        last: RowSpan = self._row_spans[len(self._row_spans) - 1]
+        scan._reader, scan._query, scan._given = self._reader, query, self._row_spans
         scan._low, scan._high = first.first, last.last
         scan._keys = (self.key, "" if not stored and self._reader.shown_type is str else self._reader.shown(stored))
         return scan
 
 
-def find_space(reader: Opened, asked: Any, made: Any, leaves: Any = None) -> Any:
-    """The space, of class `made`, that a caller asked for; None if the segment has no event of it.
+def find_space(reader: CachedSegment, key: Any, space_class: Any, leaves: Any = None) -> Any:
+    """The space with a key, as an instance of `space_class`; None if the segment has no event of it.
 
     leaves: numbers of the leaves that can contain it, ascending; None to look them up. Raises UsageError for other
     types, CorruptSegmentError.
     """
-    space: SpaceRows = cython.cast(SpaceRows, _instance(made), typecheck=True)
-    space._reader, space.key_bytes, space._stretches, space._groupings = reader, to_key(asked), [], []
+    space: SpaceRows = cython.cast(SpaceRows, _instance(space_class), typecheck=True)
+    space._reader, space.key_bytes, space._row_spans, space._groupings = reader, to_key(key), [], []
     number: cython.Py_ssize_t
     first = cython.declare(cython.Py_ssize_t)
     last = cython.declare(cython.Py_ssize_t)
@@ -451,26 +453,26 @@ def find_space(reader: Opened, asked: Any, made: Any, leaves: Any = None) -> Any
             space._add_runs_of(number)
     if not space.num_events:
         return None
-    space.key = asked if type(asked) is reader.shown_type else reader.shown(space.key_bytes)
+    space.key = key if type(key) is reader.shown_type else reader.shown(space.key_bytes)
     return space
 
 
 def find_history(
-    reader: Opened, asked: Any, query: Query, grouping: Any, make: Any, narrow: Any, find: Any
+    reader: CachedSegment, key: Any, query: Query, grouping: Any, make: Any, match_indexes: Any, find: Any
 ) -> list[Any] | None:
     """The events of a space that a query returns, if they are of one run within one block of a local file; None if they
-    need a full scan. Parameters as in `find_space` and `ScanRows.near_parts`.
+    need a full scan. Parameters as in `find_space` and `ScanRows.fast_parts`.
     """
     if reader.announce is not None:
         return None
-    found = find_space(reader, asked, SpaceRows)
+    found = find_space(reader, key, SpaceRows)
     if found is None:
         return []
     space: SpaceRows = found
     scan: ScanRows = space.of_one_run(query, grouping, ScanRows)
     if scan is None or not scan._direct():
         return None
-    parts = scan.near_parts(make, query.columns, narrow, find)
+    parts = scan.fast_parts(make, query.columns, match_indexes, find)
     if type(parts) is not tuple:
         return None
     return parts[0] if parts else []
@@ -481,7 +483,7 @@ def find_history(
 class ScanRows:
     """Which rows a scan reads, and how: see `Scan`."""
 
-    _reader = cython.declare(Opened, visibility="readonly")  # type: Any
+    _reader = cython.declare(CachedSegment, visibility="readonly")  # type: Any
     _query = cython.declare(Query, visibility="public")  # type: Query
     _keys = cython.declare(tuple, visibility="readonly")  # type: tuple[str | bytes, str | bytes] | None
     _small = cython.declare(object, visibility="public")  # type: Any
@@ -495,13 +497,13 @@ class ScanRows:
     _high: cython.longlong
 
     def __init__(
-        self, reader: Opened, query: Query, stretches: Any, span: tuple[int, int], keys: Any = None,
+        self, reader: CachedSegment, query: Query, row_spans: Any, span: tuple[int, int], keys: Any = None,
         whole: bool = False, merged: bool = False, small: Any = None, listed: Any = None, threads: int = 0,
         page: bool = False,
     ) -> None:  # fmt: skip
         """Created by methods of Segment and Space.
 
-        stretches: of rows to read, in row order: a list, or a function that returns them.
+        row_spans: of rows to read, in row order: a list, or a function that returns them.
         span: the rows [low, high) that contain them.
         keys: space and grouping if all rows are of one run.
         whole: whether they are all rows of the segment, apart from limits of time.
@@ -512,17 +514,17 @@ class ScanRows:
         page: whether these are a few rows read as a whole, which other callers may soon read too.
         """
         self._low, self._high = span
-        self._reader, self._query, self._given, self._keys = reader, query, stretches, keys
+        self._reader, self._query, self._given, self._keys = reader, query, row_spans, keys
         self._whole, self._merged, self._small, self._listed = whole, merged, small, listed
         self._threads, self._page = threads, page
 
     @property
     def _span(self) -> tuple[int, int]:
-        """The rows [low, high) that contain the stretches."""
+        """The rows [low, high) that contain the row spans."""
         return self._low, self._high
 
-    def _stretches(self) -> Any:
-        """The stretches of rows to read, in row order."""
+    def _row_spans(self) -> Any:
+        """The row spans to read, in row order."""
         return iter(self._given) if type(self._given) is list else self._given()
 
     @cython.ccall
@@ -543,9 +545,9 @@ class ScanRows:
         """
         if type(self._given) is not list or len(self._given) != 1:
             return False
-        stretch: Stretch = self._given[0]
-        first: cython.longlong = stretch.first
-        last: cython.longlong = stretch.last
+        row_span: RowSpan = self._given[0]
+        first: cython.longlong = row_span.first
+        last: cython.longlong = row_span.last
         most: cython.longlong
         if self._query.limit is not None and not self._query.filtered:
             most = self._query.limit
@@ -554,13 +556,13 @@ class ScanRows:
         rows.first = rows.last = 0
         if first >= last or self._query.limit == 0:
             return True
-        leaf: Leaf = self._reader.leaf(stretch.leaf, False)
+        leaf: Leaf = self._reader.leaf(row_span.leaf, False)
         at: cython.Py_ssize_t = leaf._block_of(first)
         if not 0 <= at < leaf.block_count or last > leaf.block_rows.data.as_longlongs[at + 1]:
             return False
         origin: cython.longlong = leaf.block_rows.data.as_longlongs[at]
-        rows.leaf, rows.block, rows.first, rows.last = stretch.leaf, at, first - origin, last - origin
-        rows.run_row = max(stretch.run_start - origin, 0)
+        rows.leaf, rows.block, rows.first, rows.last = row_span.leaf, at, first - origin, last - origin
+        rows.run_row = max(row_span.run_start - origin, 0)
         return True
 
     @cython.cfunc
@@ -582,16 +584,16 @@ class ScanRows:
             return rows[len(rows) - limit :] if query.reverse else rows[:limit]
         return rows
 
-    def near_parts(self, make: Any, columns: Any, narrow: Any, find: Any) -> Any:
+    def fast_parts(self, make: Any, columns: Any, match_indexes: Any, find: Any) -> Any:
         """What a maker creates from the rows of one run, block by block, if they are in one block, or in one leaf of a
         local file; otherwise None.
 
         make: returns a maker for rows, with some columns; called only if there are rows.
-        narrow: looks the conditions up in the indexes.
+        match_indexes: looks the conditions up in the indexes.
         find: finds the rows of a block if cached codes do not suffice.
         """
         query: Query = self._query
-        reader: Opened = self._reader
+        reader: CachedSegment = self._reader
         rows = cython.declare(_Rows)
         block: Chunks
         picked: list[int] | None
@@ -605,7 +607,7 @@ class ScanRows:
             if not query.filtered:
                 block = reader.data_block(leaf, rows.block)
                 maker = make(reader, space, grouping, query.reverse, columns)
-                return (maker.stretch(block, rows.run_row, rows.first, rows.last),)
+                return (maker.consecutive(block, rows.run_row, rows.first, rows.last),)
             block = reader._data._find(leaf.first_block + rows.block)
             picked = None if block is None else self._picked(block, rows.first, rows.last)
             if picked is not None:
@@ -617,22 +619,27 @@ class ScanRows:
             return None
         if len(self._given) != 1 or reader.announce is not None:
             return None
-        narrowed = reader.everywhere.get(query.conditions)
-        if narrowed is None:
-            narrowed = narrow(reader, query, self._low, self._high)
-        if narrowed.nothing:
+        index_matches = reader.everywhere.get(query.conditions)
+        if index_matches is None:
+            index_matches = match_indexes(reader, query, self._low, self._high)
+        if index_matches.nothing:
             return ()
-        if query.timed or len(narrowed.unmet) != 1 or narrowed.rows is not None or narrowed.blocks is not None:
+        if (
+            query.timed
+            or len(index_matches.unmet) != 1
+            or index_matches.rows is not None
+            or index_matches.blocks is not None
+        ):
             return None
         maker = make(reader, space, grouping, query.reverse, columns)
-        return reader.matching(query, self._given[0], narrowed, maker, find)
+        return reader.matching(query, self._given[0], index_matches, maker, find)
 
-    def near_events(self, make: Any, narrow: Any, find: Any) -> Any:
-        """An iterator of the events, if `near_parts` returns them; else None."""
+    def fast_events(self, make: Any, match_indexes: Any, find: Any) -> Any:
+        """An iterator of the events, if `fast_parts` returns them; else None."""
         query: Query = self._query
         if not self._direct():
             return None
-        parts = self.near_parts(make, query.columns, narrow, find)
+        parts = self.fast_parts(make, query.columns, match_indexes, find)
         if parts is None:
             return None
         if type(parts) is tuple:
