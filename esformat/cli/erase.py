@@ -104,7 +104,7 @@ def _lines(report: EraseReport, file: str) -> Iterator[str]:
         yield f"  index {name}: {entries:,} entries gone, {words}"
     if report.dictionary_values:
         yield f"  dictionaries: {count(report.dictionary_values, 'value')} overwritten"
-    if report.encoded_anew:
+    if report.reencoded:
         yield "  all blocks re-encoded: the compression dictionary might have held text of erased events"
     yield f"  {count(report.copied_blocks, 'block')} copied, {report.encoded_blocks:,} re-encoded"
     yield "checked in the new file:"

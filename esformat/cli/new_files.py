@@ -15,7 +15,7 @@ from esformat.cli.params import several
 from esformat.cli.program import expected_errors, one_line
 from esformat.cli.segments import is_one, places
 from esformat.convert.formats import format_by_name, without_extension
-from esformat.io.location import SUFFIX, Place, locate, name_below, name_of, within
+from esformat.io.location import SUFFIX, Place, join_path, locate, name_below, name_of
 from esformat.io.publish import STDOUT
 
 Find: TypeAlias = Callable[[Sequence[str]], Sequence[Place]]
@@ -51,7 +51,7 @@ def make_files(
     """
     if is_one(files):
         (source,) = find(files)
-        target = str(within(out, rename(PurePath(name_of(source)).name))) if _is_directory(out) else out
+        target = str(join_path(out, rename(PurePath(name_of(source)).name))) if _is_directory(out) else out
         told = make(source, target)
         tell = teller(target)
         say_json(told.facts, tell) if as_json else _say_lines(told.lines, tell)
@@ -97,7 +97,7 @@ def _pairs(files: Sequence[str], out: str, find: Find, rename: Rename) -> Iterat
     made: dict[str, str] = {}
     for file, place in reversed(named.values()):
         below = name_below(file, place)
-        target, stem = str(within(out, rename(below))), without_extension(below)
+        target, stem = str(join_path(out, rename(below))), without_extension(below)
         if _identity(locate(target)) in inputs:
             raise click.UsageError(f"{target} is an input or holds one: choose another directory")
         if stem in made:

@@ -54,7 +54,7 @@ class Handles:
             while len(self._open) > count:
                 self._open.popitem(last=False)  # closes when the last read of it ends
 
-    def give_up(self) -> None:
+    def close_half(self) -> None:
         """Close half of the files, because the process cannot open any more."""
         self._keep(len(self._open) // 2)
 
@@ -78,7 +78,7 @@ def _opened(path: str) -> FileSource:
         if error.errno != errno.EMFILE:
             raise
     for handles in list(_all):
-        handles.give_up()
+        handles.close_half()
     return FileSource(path)
 
 

@@ -57,7 +57,7 @@ Place = str | StoredAt
 """A local path, or a place in a store."""
 
 
-def located(storage_options: Options, *targets: Any) -> list[Any]:
+def apply_options(storage_options: Options, *targets: Any) -> list[Any]:
     """The targets as a list; with options, each URI is replaced by the place that fsspec opens with them.
 
     Raises UsageError for options without a URI.
@@ -66,7 +66,7 @@ def located(storage_options: Options, *targets: Any) -> list[Any]:
         return list(targets)
     if not isinstance(storage_options, Mapping):
         raise UsageError(f"storage_options must be a mapping, not {type(storage_options).__name__}")
-    targets = tuple(_spelled(target) if isinstance(target, str) else target for target in targets)
+    targets = tuple(_normalised(target) if isinstance(target, str) else target for target in targets)
     schemes = [_URI.match(target) if isinstance(target, str) else None for target in targets]
     named = [None if found is None else found[1].lower() for found in schemes]
     if targets and not any(named):
@@ -97,20 +97,20 @@ def locate(target: Any) -> Place:
         raise UsageError(f"no file can be called {path!r}", hint="its name has a NUL in it")
     if ":" not in path or not isinstance(target, str):  # URIs have one
         return path
-    path = _spelled(path)
+    path = _normalised(path)
     found = _URI.match(path)
     return path if found is None else _in_uri(path, found[1].lower())
 
 
 def local_path(location: str, otherwise: str) -> str:
     """The local path that a location names. Raises UsageError with the message `otherwise` if it is in a store."""
-    path = _spelled(location)
+    path = _normalised(location)
     if _URI.match(path):
         raise UsageError(otherwise, path=location)
     return path
 
 
-def _spelled(location: str) -> str:
+def _normalised(location: str) -> str:
     """Normalise a location to a local path or `scheme://…`. Spark and Hadoop have other spellings for both.
 
     Raises UsageError if the location is invalid.
@@ -131,7 +131,7 @@ def _spelled(location: str) -> str:
     return f"{_SAME_STORE.get(scheme, scheme)}://{authority}/{path}"
 
 
-def lasting(target: Any) -> Any:
+def portable(target: Any) -> Any:
     """The target by a name that is valid in other processes, too: a local path becomes absolute."""
     place = locate(target) if isinstance(target, _PATHS) else None
     return _from_root(place) if isinstance(place, str) else target
@@ -143,11 +143,11 @@ def _from_root(path: str) -> str:
 
 def source_of(target: Any) -> Source:
     """A source of the bytes that `target` names: see `locate`. A Source is returned unchanged. Raises OSError."""
-    return lasting_source(target)[0]
+    return portable_source(target)[0]
 
 
-def lasting_source(target: Any) -> tuple[Source, Any]:
-    """Like `source_of`, and the target by a name that is valid in other processes: see `lasting`. Raises OSError."""
+def portable_source(target: Any) -> tuple[Source, Any]:
+    """Like `source_of`, and the target by a name that is valid in other processes: see `portable`. Raises OSError."""
     if type(target) not in _LOCAL:
         if isinstance(target, (SharedFile, FileSource, RemoteSource)):  # fast, unlike a check for a protocol
             return target, target
@@ -173,7 +173,7 @@ def folder_at(target: Any) -> CommitFolder:
     return StoredFolder(place.store, place.path.rstrip("/")) if isinstance(place, StoredAt) else LocalFolder(place)
 
 
-def within(directory: Any, name: str) -> Path | str | tuple[Any, str] | StoredAt:
+def join_path(directory: Any, name: str) -> Path | str | tuple[Any, str] | StoredAt:
     """A target for the file `name` in a directory, below a URI, or in a pair of filesystem and directory.
 
     Raises UsageError.
@@ -181,7 +181,7 @@ def within(directory: Any, name: str) -> Path | str | tuple[Any, str] | StoredAt
     if isinstance(directory, tuple):
         filesystem, path = directory
         return filesystem, "/".join([*filter(None, [os.fsdecode(path).rstrip("/")]), name])
-    directory = _spelled(directory) if isinstance(directory, str) else directory
+    directory = _normalised(directory) if isinstance(directory, str) else directory
     if isinstance(directory, str) and _URI.match(directory):
         uri, *query = _QUERY.split(directory, maxsplit=1)
         return "?".join([f"{uri.rstrip('/')}/{name}", *query])
@@ -278,7 +278,7 @@ def _for_adlfs(uri: str, scheme: str, options: Mapping[str, Any]) -> tuple[str, 
 # ------------------------------------------------------------ many files
 
 
-def each_of(targets: Any) -> list[Any]:
+def as_list(targets: Any) -> list[Any]:
     """A single target, or several, as a list."""
     one = (
         isinstance(targets, (*_PATHS, StoredAt, Source))
@@ -302,7 +302,7 @@ def files_at(
 ) -> Iterator[Place | Source]:
     """Like `segments_at`, for files of any kind. wanted: selects files of a directory by name. what: names the kind."""
     seen: set[str] = set()
-    for target in located(storage_options, *each_of(targets)):
+    for target in apply_options(storage_options, *as_list(targets)):
         if target == "-" and not Path(target).exists():
             raise UsageError(
                 f"a {what} cannot be read from standard input, as it is not read from its beginning to its end",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from esformat.errors import UsageError
-from esformat.io.stale_files import open_partial, remove_leftovers
+from esformat.io.stale_files import open_partial, remove_stale_files
 
 
 class Publication:
@@ -35,7 +35,7 @@ class Publication:
         self.path = _behind_links(path)
         if not overwrite and path.exists():
             raise self._exists()
-        remove_leftovers(self.path.parent)
+        remove_stale_files(self.path.parent)
         try:
             self._partial, self.file = open_partial(self.path)
         except FileNotFoundError:

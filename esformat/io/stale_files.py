@@ -58,7 +58,7 @@ class _WrittenEarly(io.FileIO):
         return written
 
 
-def remove_leftovers(directory: Path) -> None:
+def remove_stale_files(directory: Path) -> None:
     """Remove hidden files in `directory` whose writers are dead. Files that cannot be removed stay."""
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         found = [Path(entry.path) for entry in entries if entry.name[0] == "." and _OWN.fullmatch(entry.name)]

@@ -17,7 +17,7 @@ from esformat.format.arrays import TextForm
 from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
 from esformat.format.checksum import checksum64
 from esformat.format.layout import BlockKind
-from esformat.io.location import Options, Target, lasting_source, located
+from esformat.io.location import Options, Target, apply_options, portable_source
 from esformat.io.source import ClosedSource, explained
 from esformat.read.ask.question import Checks, Query
 from esformat.read.blocks.index import Index
@@ -46,8 +46,8 @@ def open_segment(path: Target, *, cache_bytes: int | None = None, storage_option
         …); the URI is then opened with fsspec, whatever its scheme.
     Raises OSError (no such file …), UsageError, CorruptSegmentError, UnsupportedVersionError.
     """
-    (target,) = located(storage_options, path)
-    source, name = lasting_source(target)
+    (target,) = apply_options(storage_options, path)
+    source, name = portable_source(target)
     try:
         reader = Reader(source, SHARED_CACHE if cache_bytes is None else Budgets.of(cache_bytes))
     except EsdbError as error:

@@ -3,7 +3,7 @@
 from esformat.tools.diff import DiffReport, SpaceDiff, diff
 from esformat.tools.erase import Check, EraseReport, erase
 from esformat.tools.merge import merge
-from esformat.tools.new_segment import Made
+from esformat.tools.new_segment import NewSegment
 from esformat.tools.recompress import recompress
 from esformat.tools.reindex import reindex
 from esformat.tools.repair import RepairReport, repair
@@ -13,7 +13,7 @@ __all__ = [
     "Check",
     "DiffReport",
     "EraseReport",
-    "Made",
+    "NewSegment",
     "RepairReport",
     "SpaceDiff",
     "diff",

@@ -24,11 +24,11 @@ from esformat.format.dictionary import ColumnDictionary
 from esformat.format.frame import Block
 from esformat.format.metadata import Metadata
 from esformat.tools.column_indexes import ColumnIndexes
+from esformat.tools.interleave import Copied, CopiedLeaf, Merged, Piece
 from esformat.tools.number_map import NumberMap
 from esformat.tools.original import BlockRef, Original, open_data_block
 from esformat.tools.rows import Key, Rows, join, sorted_rows
 from esformat.tools.selection import KeptLeaf
-from esformat.tools.sweep import Copied, CopiedLeaf, Merged, Piece
 from esformat.write.block_encoder import (
     BLOCK_ROWS,
     NULL,
@@ -67,7 +67,7 @@ class AssemblyPlan:
 
 
 class Assembly:
-    """Takes the pieces of a sweep, in order. After `finish_blocks`, the builder is ready for indexes."""
+    """Takes the pieces of `interleave`, in order. After `finish_blocks`, the builder is ready for indexes."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Assembly:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def add(self, piece: Piece) -> None:
-        """Take the next piece of a sweep."""
+        """Take the next piece of `interleave`."""
         if isinstance(piece, CopiedLeaf):
             numbers = self._plan.numbers[piece.origin]
             if self._indexes.places or any(old != new for old, new in numbers.items()):
@@ -150,8 +150,8 @@ class Assembly:
             stored, check = bytes(piece), ref.handle.check
             if number != block.dictionary:
                 stored, check = _with_number(stored, number)
-            self.rows[origin].add_stretch(ref.first_row, self.row_count, ref.rows)
-            self.blocks[origin].add_stretch(ref.number, self.block_count, 1)
+            self.rows[origin].add_range(ref.first_row, self.row_count, ref.rows)
+            self.blocks[origin].add_range(ref.number, self.block_count, 1)
             self._add_block(EncodedBlock(stored, ref.span(check), ref.runs, ref.first_key == self._last_key))
             self._last_key = ref.last_key
             self.row_count += ref.rows
@@ -171,8 +171,8 @@ class Assembly:
         original, number = kept.original, kept.number
         leaf = original.reader.leaf(number)
         first, last = leaf.first_row, leaf.last_row
-        self.rows[origin].add_stretch(first, self.row_count, last - first)
-        self.blocks[origin].add_stretch(leaf.first_block, self.block_count, leaf.block_count)
+        self.rows[origin].add_range(first, self.row_count, last - first)
+        self.blocks[origin].add_range(leaf.first_block, self.block_count, leaf.block_count)
         first_key = leaf.spaces[0], leaf.groupings[0]
         self.builder.add_leaf(
             original.leaf_entry(number),

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from esformat.format.schema import changed_type
-from esformat.io.location import Options, each_of, located, segments_at
+from esformat.io.location import Options, apply_options, as_list, segments_at
 from esformat.read.collection.collection import Collection, open_many
 from esformat.read.segment import Segment, open_segment
 from esformat.tools.new_segment import Progress
@@ -61,8 +61,8 @@ def diff(left: Any, right: Any, *, progress: Progress | None = None, storage_opt
     progress: called from time to time with the number of events done and in total. storage_options: as for `merge`.
     Raises UsageError, CorruptSegmentError, OSError.
     """
-    lefts, rights = each_of(left), each_of(right)
-    places = located(storage_options, *lefts, *rights)
+    lefts, rights = as_list(left), as_list(right)
+    places = apply_options(storage_options, *lefts, *rights)
     with _open(places[: len(lefts)]) as one, _open(places[len(lefts) :]) as other:
         types = _types(one), _types(other)
         schema = tuple(_schema_lines(*types))

@@ -11,7 +11,7 @@ from typing import Any
 from esformat.errors import SpaceNotFoundError, UsageError
 from esformat.format.dictionary import ColumnDictionary
 from esformat.format.metadata import Statistics, check_properties
-from esformat.io.location import Options, Target, located
+from esformat.io.location import Options, Target, apply_options
 from esformat.io.publish import Publication
 from esformat.io.source import FileSource
 from esformat.io.upload import Upload
@@ -25,10 +25,10 @@ from esformat.tools.new_segment import (
     reader_of,
 )
 from esformat.tools.original import OpenOriginal
-from esformat.tools.plan import plan_anew, plan_assembly
+from esformat.tools.plan import plan_assembly, plan_reencoded
+from esformat.tools.residue import Erased, examine_erased, shared_with_kept, values_to_overwrite, without_values
 from esformat.tools.selection import Selection, rows_outside
-from esformat.tools.template_traces import templates_gone, without_templates
-from esformat.tools.traces import Erased, examine_erased, shared_with_kept, values_gone, without_values
+from esformat.tools.template_residue import templates_to_overwrite, without_templates
 
 Key = str | bytes
 SEARCH_BYTES = 8 << 20
@@ -51,7 +51,7 @@ class EraseReport:
     erased: the number of erased events by space; absent: requested spaces that the segment did not have.
     index_entries, index_values: for each index, the removed entries, and the values that no event has any more.
     dictionary_values: the number of values overwritten in dictionaries of coded columns, and of texts in templates.
-    encoded_anew: whether all blocks were re-encoded because the compression dictionary might have contained text of
+    reencoded: whether all blocks were re-encoded because the compression dictionary might have contained text of
     erased events. stored_matches: how often the bytes of a space's key still occur in the new file as stored; other
     keys and events may contain the same bytes.
     """
@@ -62,7 +62,7 @@ class EraseReport:
     index_entries: dict[str, int]
     index_values: dict[str, int]
     dictionary_values: int
-    encoded_anew: bool
+    reencoded: bool
     copied_blocks: int
     encoded_blocks: int
     stored_matches: dict[Key, int]
@@ -99,40 +99,40 @@ def erase(
     progress, storage_options: as for `merge`. Raises SpaceNotFoundError if the segment has none of the spaces,
     UsageError, CorruptSegmentError, OSError; nothing appears at `out` then.
     """
-    path, out = located(storage_options, path, out)
+    path, out = apply_options(storage_options, path, out)
     if isinstance(spaces, str | bytes) or not spaces:
         raise UsageError("erase needs a list of at least one space")
     check_output(out, [path])
     with opened([path]) as (original,):
         rows = {space: _rows_of(original, _key_bytes(space)) for space in dict.fromkeys(spaces)}
         counts = {space: last - first for space, (first, last) in rows.items()}
-        stretches = sorted({stretch for stretch in rows.values() if stretch[0] < stretch[1]})
-        if not stretches:
+        ranges = sorted({(first, last) for first, last in rows.values() if first < last})
+        if not ranges:
             raise SpaceNotFoundError(f"no space {spaces[0]!r}", path=original.name)
-        selection = rows_outside(stretches, original.row_count)
-        erased = examine_erased(original, stretches)
-        gone = values_gone(original, selection, erased)
+        selection = rows_outside(ranges, original.row_count)
+        erased = examine_erased(original, ranges)
+        removed = values_to_overwrite(original, selection, erased)
         stored = original.metadata.properties | check_properties(properties)
         metadata = replace(original.metadata, properties=stored, statistics=None)
-        encoded_anew = not shared_with_kept(original, selection, erased)
-        dictionaries, overwritten = _without(original, selection, erased, gone, leave_places=not encoded_anew)
-        if encoded_anew:
-            plan, copied = plan_anew([original], metadata, [selection], [dictionaries]), [False]
+        reencoded = not shared_with_kept(original, selection, erased)
+        dictionaries, overwritten = _without(original, selection, erased, removed, keep_codes=not reencoded)
+        if reencoded:
+            plan, copied = plan_reencoded([original], metadata, [selection], [dictionaries]), [False]
         else:
             plan, copied = plan_assembly([original], metadata, [dictionaries])
         with published(out, overwrite=overwrite) as publication:
             made = make_segment(publication, [original], [selection], plan, copied, progress=progress)
             before = original.metadata.statistics
             assert before is not None
-            stored_matches, checks = _looked_at(publication, counts, before, erased)
+            stored_matches, checks = _check_output(publication, counts, before, erased)
     return EraseReport(
         path=publication.name,
         erased={space: count for space, count in counts.items() if count},
         absent=tuple(space for space, count in counts.items() if not count),
         index_entries=erased.entries,
-        index_values=_values_fewer(before, made.statistics, erased.entries),
+        index_values=_removed_values(before, made.statistics, erased.entries),
         dictionary_values=overwritten,
-        encoded_anew=encoded_anew,
+        reencoded=reencoded,
         copied_blocks=made.copied_blocks,
         encoded_blocks=made.encoded_blocks,
         stored_matches=stored_matches,
@@ -140,18 +140,18 @@ def erase(
     )
 
 
-def _values_fewer(before: Statistics, after: Statistics, names: Iterable[str]) -> dict[str, int]:
+def _removed_values(before: Statistics, after: Statistics, names: Iterable[str]) -> dict[str, int]:
     return {name: before.indexes[name]["values"] - after.indexes[name]["values"] for name in names}
 
 
 def _without(
-    original: OpenOriginal, selection: Selection, erased: Erased, gone: dict[int, set[Any]], *, leave_places: bool
+    original: OpenOriginal, selection: Selection, erased: Erased, removed: dict[int, set[Any]], *, keep_codes: bool
 ) -> tuple[dict[int, list[ColumnDictionary]], int]:
     """The dictionaries without the values and texts that only erased events had, and how many these were."""
-    dictionaries, values = without_values(original.dictionaries(), gone, leave_places=leave_places)
-    if not leave_places:
+    dictionaries, values = without_values(original.dictionaries(), removed, keep_codes=keep_codes)
+    if not keep_codes:
         return dictionaries, values
-    made, texts = without_templates(dictionaries, templates_gone(original, selection, erased.templates))
+    made, texts = without_templates(dictionaries, templates_to_overwrite(original, selection, erased.templates))
     return made, values + texts
 
 
@@ -177,7 +177,7 @@ def _rows_of(original: OpenOriginal, key: bytes) -> tuple[int, int]:
 # ---------------------------------------------------------------- checks of the new file
 
 
-def _looked_at(
+def _check_output(
     publication: Publication | Upload, counts: dict[Key, int], before: Statistics, erased: Erased
 ) -> tuple[dict[Key, int], tuple[Check, ...]]:
     """Matches of the spaces' keys in the new file, and the checks. Also syncs the file, so that publishing is fast."""
@@ -202,11 +202,11 @@ def _checks(after: Segment, counts: dict[Key, int], before: Statistics, erased: 
         "space filter", not set(admitted) & set(found), f"admits {_named(admitted)}{wrongly}" if admitted else "says no"
     )
     keys = {_key_bytes(space) for space in counts}
-    runs = held = 0
+    runs = found_runs = 0
     for leaf in OpenOriginal(reader_of(after)).leaves():
         runs += len(leaf.spaces)
-        held += sum(map(keys.__contains__, leaf.spaces))
-    yield Check("directory", not held, f"{held} of {runs} runs are of them")
+        found_runs += sum(map(keys.__contains__, leaf.spaces))
+    yield Check("directory", not found_runs, f"{found_runs} of {runs} runs are of them")
     expected = before.events - sum(counts.values())
     yield Check("events", after.num_events == expected, f"{after.num_events} of {before.events}, expected {expected}")
     for name in after.indexes:

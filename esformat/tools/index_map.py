@@ -116,9 +116,9 @@ class _CommonValues:
         found = [(v, p) for v, p in _all_postings(source) if p.names_blocks]
         self._codes = {value: code for code, (value, _) in enumerate(found)}
         self._stated = np.array([posting.count for _, posting in found], dtype=np.int64)
-        self._gone = np.zeros(len(found), dtype=np.int64)
-        rows_gone = source.original.row_count - source.rows.count
-        self._surely_common = self._stated - rows_gone >= len(block_starts)
+        self._removed = np.zeros(len(found), dtype=np.int64)
+        removed_rows = source.original.row_count - source.rows.count
+        self._surely_common = self._stated - removed_rows >= len(block_starts)
         self._found = _Found(max(source.original.row_count, 1 << 32))
         if found:
             self._decode(self._blocks_to_decode(found))
@@ -147,10 +147,10 @@ class _CommonValues:
             self._add(codes[rows], source.rows.find(rows + ref.first_row), copied=bool(copied[ref.number]))
 
     def _add(self, codes: npt.NDArray[Any], rows: I64, *, copied: bool) -> None:
-        gone = rows < 0
-        if gone.any():
-            self._gone += np.bincount(codes[gone], minlength=len(self._gone))
-            codes, rows = codes[~gone], rows[~gone]
+        removed = rows < 0
+        if removed.any():
+            self._removed += np.bincount(codes[removed], minlength=len(self._removed))
+            codes, rows = codes[~removed], rows[~removed]
         common = self._surely_common[codes]
         self._found.add(codes[~common], rows[~common])
         if not copied:  # for a copied block, the list already says that it contains the value
@@ -160,7 +160,7 @@ class _CommonValues:
     def part(self, value: Any, blocks: I64) -> _Part:
         """The original's share of one of these values. blocks: the value's list."""
         code = self._codes[value]
-        count = int(self._stated[code] - self._gone[code])
+        count = int(self._stated[code] - self._removed[code])
         found = self._found.of(code)
         if not self._surely_common[code]:
             return _Part(value, count, found, names_blocks=False)

@@ -11,9 +11,9 @@ import pyarrow as pa
 from esformat.errors import UsageError
 from esformat.format.metadata import Metadata, check_properties
 from esformat.format.schema import KEY_COLUMNS
-from esformat.io.location import Options, Target, located
+from esformat.io.location import Options, Target, apply_options
 from esformat.read.collection.collection import open_many
-from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
+from esformat.tools.new_segment import NewSegment, Progress, check_output, make_segment, opened, published
 from esformat.tools.original import OpenOriginal
 from esformat.tools.plan import plan_assembly
 from esformat.tools.selection import everything
@@ -29,7 +29,7 @@ def merge(
     overwrite: bool = False,
     progress: Progress | None = None,
     storage_options: Options = None,
-) -> Made:
+) -> NewSegment:
     """Merge segments into a new segment at `out`. The originals are not changed.
 
     If their columns or indexes differ, the new segment has all columns, as `open_many` does, null for events of a
@@ -48,7 +48,7 @@ def merge(
     """
     if isinstance(paths, str | bytes) or not paths:
         raise UsageError("merge needs a list of at least one segment")
-    *paths, out = located(storage_options, *paths, out)
+    *paths, out = apply_options(storage_options, *paths, out)
     check_output(out, paths)
     with opened(paths) as originals:
         metadata = _metadata(originals, check_properties(properties))
@@ -62,7 +62,9 @@ def merge(
             return make_segment(publication, originals, selections, plan, copied, progress=progress)
 
 
-def _united(paths: Sequence[Any], out: Any, metadata: Metadata, *, overwrite: bool, progress: Progress | None) -> Made:
+def _united(
+    paths: Sequence[Any], out: Any, metadata: Metadata, *, overwrite: bool, progress: Progress | None
+) -> NewSegment:
     """Re-encode the events of segments with different columns or indexes, as `open_many` reads them."""
     done = 0
     with open_many(list(paths)) as collection:
@@ -82,7 +84,7 @@ def _united(paths: Sequence[Any], out: Any, metadata: Metadata, *, overwrite: bo
                     progress(done, total)
     with opened([out]) as (made,):
         assert made.metadata.statistics is not None, "every writer keeps them"
-        return Made(made.metadata.statistics, 0, made.block_count)
+        return NewSegment(made.metadata.statistics, 0, made.block_count)
 
 
 def _metadata(originals: Sequence[OpenOriginal], given: dict[str, str]) -> Metadata:

@@ -1,4 +1,6 @@
-"""Write originals to a new segment: sweep, assemble, convert the indexes, publish. All tools except `diff` use this."""
+"""Write originals to a new segment: interleave, assemble, convert the indexes, publish. All tools except `diff` use
+this.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ from esformat.read.segment import Segment, open_segment
 from esformat.tools.assembly import Assembly, AssemblyPlan
 from esformat.tools.column_indexes import ColumnIndexes
 from esformat.tools.index_map import IndexSource, mapped_lists
+from esformat.tools.interleave import interleave
 from esformat.tools.original import OpenOriginal, Original
 from esformat.tools.selection import AnyKept, Selection
-from esformat.tools.sweep import sweep
 
 _COPY_BYTES = 8 << 20
 Progress = Callable[[int, int], None]
@@ -31,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class NewSegment:
     """A new segment: its statistics, and the numbers of data blocks that were copied and re-encoded."""
 
     statistics: Statistics
@@ -95,7 +97,7 @@ def make_segment(
     *,
     built: Sequence[str] = (),
     progress: Progress | None = None,
-) -> Made:
+) -> NewSegment:
     """Write the selected parts of the originals to a publication's file; the caller commits it.
 
     copied: for each original, whether its blocks may be copied. built: indexes to build from their columns; the other
@@ -122,7 +124,7 @@ def make_segment(
         write_behind(publication.file) as sink,
         Assembly(sink, plan, originals, indexes) as assembly,
     ):
-        for piece in sweep(originals, [counted(selection) for selection in selections], copied):
+        for piece in interleave(originals, [counted(selection) for selection in selections], copied):
             assembly.add(piece)
         assembly.finish_blocks()
         for place, field in enumerate(fields):
@@ -135,7 +137,7 @@ def make_segment(
         statistics = assembly.builder.finish()
     if progress:
         progress(total, total)
-    return Made(statistics, assembly.copied_blocks, assembly.encoded_blocks)
+    return NewSegment(statistics, assembly.copied_blocks, assembly.encoded_blocks)
 
 
 def _index_sources(assembly: Assembly, originals: Sequence[Original], name: str) -> list[IndexSource]:

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 I64 = npt.NDArray[np.int64]
 
-SPILL_STRETCHES = 1 << 20
+SPILL_RANGES = 1 << 20
 """Maximum number of ranges (24 MiB) kept in memory; more go to a temporary file."""
 _FIELDS = 3  # of a range: first old number, first new number, count
 
 
 class NumberMap:
-    """Maps old numbers to new ones. Add them in ascending order with `add` and `add_stretch`, then look up with `find`.
+    """Maps old numbers to new ones. Add them in ascending order with `add` and `add_range`, then look up with `find`.
 
     Numbers that were never added are gone. Memory is bounded: the many ranges of a merge of interleaved originals, at
     worst one for each row, go to a temporary file.
@@ -27,11 +27,11 @@ class NumberMap:
         self._held: list[I64] = []
         self._held_count = 0
         self._file: BinaryIO | None = None
-        self._stretches: I64 | None = None
+        self._ranges: I64 | None = None
         self.count = 0
         """How many numbers were added."""
 
-    def add_stretch(self, old: int, new: int, count: int) -> None:
+    def add_range(self, old: int, new: int, count: int) -> None:
         """Map old numbers [old, old + count) to [new, new + count)."""
         self.count += count
         if self._open is not None:
@@ -51,19 +51,19 @@ class NumberMap:
         counts = np.diff(np.append(starts, len(old)))
         if len(starts) <= 2:
             for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-                self.add_stretch(int(old[start]), int(new[start]), count)
+                self.add_range(int(old[start]), int(new[start]), count)
             return
-        self.add_stretch(int(old[0]), int(new[0]), int(counts[0]))
+        self.add_range(int(old[0]), int(new[0]), int(counts[0]))
         assert self._open is not None
         self._hold(np.array([self._open], dtype=np.int64))
         self._hold(np.stack([old[starts[1:-1]], new[starts[1:-1]], counts[1:-1]], axis=1))
         self._open = int(old[starts[-1]]), int(new[starts[-1]]), int(counts[-1])
         self.count += int(counts[1:].sum())
 
-    def _hold(self, stretches: I64) -> None:
-        self._held.append(stretches)
-        self._held_count += len(stretches)
-        if self._held_count >= SPILL_STRETCHES:
+    def _hold(self, ranges: I64) -> None:
+        self._held.append(ranges)
+        self._held_count += len(ranges)
+        if self._held_count >= SPILL_RANGES:
             self._file = self._file or tempfile.TemporaryFile(prefix="esformat-")  # noqa: SIM115 - closed with the object
             self._file.write(np.concatenate(self._held).tobytes())
             self._held, self._held_count = [], 0
@@ -77,32 +77,32 @@ class NumberMap:
         self.close()
 
     def _finished(self) -> I64:
-        if self._stretches is None:
+        if self._ranges is None:
             if self._open is not None:
                 self._hold(np.array([self._open], dtype=np.int64))
                 self._open = None
             held = np.concatenate([np.zeros((0, _FIELDS), np.int64), *self._held])
             if self._file is None:
-                self._stretches = held
+                self._ranges = held
             else:
                 self._file.write(held.tobytes())
                 self._file.flush()
-                self._stretches = np.memmap(self._file, np.int64, "r").reshape(-1, _FIELDS)
+                self._ranges = np.memmap(self._file, np.int64, "r").reshape(-1, _FIELDS)
                 self.close()  # the mapping stays
             self._held = []
-        return self._stretches
+        return self._ranges
 
-    def stretches(self) -> I64:
+    def ranges(self) -> I64:
         """All ranges, ascending: first old number, first new number and count of each."""
         return self._finished()
 
     def find(self, numbers: I64) -> I64:
         """The new number of each; -1 if it is gone."""
-        stretches = self._finished()
-        if not len(stretches):
+        ranges = self._finished()
+        if not len(ranges):
             return np.full(len(numbers), -1, dtype=np.int64)
-        place = np.searchsorted(stretches[:, 0], numbers, side="right") - 1
-        chosen = np.asarray(stretches[np.maximum(place, 0)])
+        place = np.searchsorted(ranges[:, 0], numbers, side="right") - 1
+        chosen = np.asarray(ranges[np.maximum(place, 0)])
         inside = numbers - chosen[:, 0]
         known = (place >= 0) & (inside < chosen[:, 2])
         return np.where(known, chosen[:, 1] + inside, -1)

@@ -71,7 +71,7 @@ def plan_assembly(
     return AssemblyPlan(metadata, form, kept, numbering[_identity(own)] if own else 0, numbers), copied
 
 
-def plan_anew(
+def plan_reencoded(
     originals: Sequence[Original],
     metadata: Metadata,
     selections: Sequence[Selection] | None = None,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from esformat.errors import UsageError
 from esformat.format.codec import codec_from_name
-from esformat.io.location import Options, Target, located
-from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
-from esformat.tools.plan import plan_anew
+from esformat.io.location import Options, Target, apply_options
+from esformat.tools.new_segment import NewSegment, Progress, check_output, make_segment, opened, published
+from esformat.tools.plan import plan_reencoded
 from esformat.tools.selection import everything
 from esformat.write.writer import may_use_templates
 
@@ -23,14 +23,14 @@ def recompress(
     overwrite: bool = False,
     progress: Progress | None = None,
     storage_options: Options = None,
-) -> Made:
+) -> NewSegment:
     """Rewrite a segment with another codec or level, in full-size blocks, with newly trained dictionaries.
 
     codec, level, templates: as for `create`. Memory does not grow with the segment. progress, storage_options: as for
     `merge`.
     Raises UsageError, UnsupportedVersionError (no such codec installed), CorruptSegmentError, OSError.
     """
-    path, out = located(storage_options, path, out)
+    path, out = apply_options(storage_options, path, out)
     codec_from_name(codec)
     if level is not None and codec != "zstd":
         raise UsageError(f"codec {codec!r} has no levels")
@@ -40,6 +40,6 @@ def recompress(
     check_output(out, [path])
     with opened([path]) as (original,):
         metadata = replace(original.metadata, codec=codec, level=level, templates=templates, statistics=None)
-        plan = plan_anew([original], metadata)
+        plan = plan_reencoded([original], metadata)
         with published(out, overwrite=overwrite) as publication:
             return make_segment(publication, [original], [everything], plan, [False], progress=progress)

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from esformat.format.metadata import check_properties
 from esformat.format.schema import make_schema
-from esformat.io.location import Options, Target, located
-from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
+from esformat.io.location import Options, Target, apply_options
+from esformat.tools.new_segment import NewSegment, Progress, check_output, make_segment, opened, published
 from esformat.tools.plan import plan_assembly
 from esformat.tools.selection import everything
 
@@ -25,7 +25,7 @@ def reindex(
     overwrite: bool = False,
     progress: Progress | None = None,
     storage_options: Options = None,
-) -> Made:
+) -> NewSegment:
     """Rewrite a segment with indexes on exactly these columns; data blocks are copied unchanged.
 
     Existing indexes are converted. rebuild: build them from their columns instead, like new ones. properties: add to
@@ -33,7 +33,7 @@ def reindex(
     progress, storage_options: as for `merge`. Raises UsageError, InvalidEventError (a column that cannot be
     indexed), CorruptSegmentError, OSError.
     """
-    path, out = located(storage_options, path, out)
+    path, out = apply_options(storage_options, path, out)
     check_output(out, [path])
     with opened([path]) as (original,):
         schema = original.metadata.schema

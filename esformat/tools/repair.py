@@ -15,7 +15,8 @@ from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.metadata import Metadata
 from esformat.format.node import DecodeContext
 from esformat.io.buffered import in_windows
-from esformat.io.location import Options, Target, located, source_of
+from esformat.io.location import Options, Target, apply_options, source_of
+from esformat.tools.damaged_file import DamagedFile, Region, ValidBlock, examine, plain_context
 from esformat.tools.new_segment import Progress, check_output, make_segment, published
 from esformat.tools.original import BlockRef
 from esformat.tools.plan import plan_assembly
@@ -24,7 +25,6 @@ from esformat.tools.selection import everything
 from esformat.tools.verification.blocks import BAD_BYTES
 from esformat.tools.verification.data import DataCheck
 from esformat.tools.verification.report import Problem
-from esformat.tools.wreck import Region, Sound, Wreck, examine, plain_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ def repair(
     dictionary. progress, storage_options: as for `merge`. The damaged file is not changed.
     Raises CorruptSegmentError if the schema is lost, UnsupportedVersionError, UsageError, OSError.
     """
-    path, out = located(storage_options, path, out)
+    path, out = apply_options(storage_options, path, out)
     check_output(out, [path])
     source = in_windows(source_of(path))
-    wreck = examine(source, progress)
-    saved, lost = _Salvage(wreck).choose()
-    originals = [SavedBlocks(wreck, chain) for chain in _chains(saved)] or [SavedBlocks(wreck, [])]
-    metadata = replace(wreck.metadata, statistics=None)
-    plan, copied = plan_assembly(originals, metadata, [wreck.dictionaries] + [{} for _ in originals[1:]])
+    damaged = examine(source, progress)
+    saved, lost = _Salvage(damaged).choose()
+    originals = [SavedBlocks(damaged, chain) for chain in _chains(saved)] or [SavedBlocks(damaged, [])]
+    metadata = replace(damaged.metadata, statistics=None)
+    plan, copied = plan_assembly(originals, metadata, [damaged.dictionaries] + [{} for _ in originals[1:]])
     plan = replace(plan, numbers=[plan.numbers[0]] * len(originals))
     with published(out, overwrite=overwrite) as publication:
         made = make_segment(
@@ -101,27 +101,27 @@ def repair(
     events = made.statistics.events
     exact = lost.exact(events)
     return RepairReport(
-        publication.name, events, exact, lost.known if exact is None else exact, wreck.findings.problems()
+        publication.name, events, exact, lost.known if exact is None else exact, damaged.findings.problems()
     )
 
 
 class SavedBlocks:
     """Data blocks of a damaged file in ascending order, as an original."""
 
-    def __init__(self, wreck: Wreck, blocks: Sequence[_Saved]) -> None:
-        self.name = wreck.source.name
+    def __init__(self, damaged: DamagedFile, blocks: Sequence[_Saved]) -> None:
+        self.name = damaged.source.name
         self.size = sum(block.handle.length for block in blocks)
-        self.metadata: Metadata = replace(wreck.metadata, statistics=None)
-        self._wreck = wreck
+        self.metadata: Metadata = replace(damaged.metadata, statistics=None)
+        self._damaged = damaged
         self._blocks = blocks
-        self._contexts = _Contexts(wreck)
+        self._contexts = _Contexts(damaged)
 
     def blocks(self) -> Iterator[BlockRef]:
         """The blocks, with their runs read from the blocks themselves."""
         own = self._contexts.own
         first_row = 0
         for number, saved in enumerate(self._blocks):
-            block = self._wreck.read(saved.handle, BlockKind.DATA)
+            block = self._damaged.read(saved.handle, BlockKind.DATA)
             data = DataBlock(block, len(self.metadata.schema.fields))
             keys = data.runs(own)
             runs = Runs(keys_array(keys.spaces), keys_array(keys.groupings), keys.rows)
@@ -133,8 +133,8 @@ class SavedBlocks:
     def read(self, refs: Sequence[BlockRef]) -> Iterator[tuple[memoryview, Block]]:
         """Read some blocks: the stored bytes, and the verified block."""
         for ref in refs:
-            stored = self._wreck.source.read_at(ref.handle.offset, ref.handle.length)
-            yield memoryview(stored), self._wreck.read(ref.handle, BlockKind.DATA)
+            stored = self._damaged.source.read_at(ref.handle.offset, ref.handle.length)
+            yield memoryview(stored), self._damaged.read(ref.handle, BlockKind.DATA)
 
     def contexts(self, dictionary: int) -> list[DecodeContext]:
         """For each column, the decode context in blocks that use a dictionary."""
@@ -142,16 +142,16 @@ class SavedBlocks:
 
     def dictionaries(self) -> dict[int, list[ColumnDictionary]]:
         """The dictionaries by number."""
-        return self._wreck.dictionaries
+        return self._damaged.dictionaries
 
 
 class _Contexts:
     """The decode contexts of a damaged file's columns; None for a lost dictionary."""
 
-    def __init__(self, wreck: Wreck) -> None:
+    def __init__(self, damaged: DamagedFile) -> None:
         self.own = plain_context()
-        self._count = len(wreck.metadata.schema.fields)
-        self._made = {number: self._make(columns) for number, columns in wreck.dictionaries.items()}
+        self._count = len(damaged.metadata.schema.fields)
+        self._made = {number: self._make(columns) for number, columns in damaged.dictionaries.items()}
 
     def _make(self, columns: Sequence[ColumnDictionary]) -> list[DecodeContext | None]:
         made: list[DecodeContext | None] = [self.own] * self._count
@@ -179,30 +179,30 @@ class _Losses:
 class _Salvage:
     """Decides which valid blocks contain the file's events."""
 
-    def __init__(self, wreck: Wreck) -> None:
-        self._wreck = wreck
-        self._contexts = _Contexts(wreck)
-        self._sound = [block for block in wreck.sound if block.kind == BlockKind.DATA]
-        self._offsets = [block.handle.offset for block in self._sound]
-        self._by_content: dict[tuple[int, int, int], list[Sound]] = {}
-        for block in self._sound:
+    def __init__(self, damaged: DamagedFile) -> None:
+        self._damaged = damaged
+        self._contexts = _Contexts(damaged)
+        self._valid_blocks = [block for block in damaged.valid_blocks if block.kind == BlockKind.DATA]
+        self._offsets = [block.handle.offset for block in self._valid_blocks]
+        self._by_content: dict[tuple[int, int, int], list[ValidBlock]] = {}
+        for block in self._valid_blocks:
             self._by_content.setdefault(_content(block.handle, block.rows), []).append(block)
         self._taken: set[int] = set()
-        self._named = {_content(*block) for region in wreck.regions for block in region.blocks or ()}
+        self._named = {_content(*block) for region in damaged.regions for block in region.blocks or ()}
 
     def choose(self) -> tuple[list[_Saved], _Losses]:
         """The blocks to keep, and the losses."""
-        wreck = self._wreck
-        statistics = wreck.metadata.statistics
+        damaged = self._damaged
+        statistics = damaged.metadata.statistics
         losses = _Losses(statistics.events if statistics else None)
-        if wreck.whole_directory:
-            losses.total = sum(region.rows or 0 for region in wreck.regions)
+        if damaged.whole_directory:
+            losses.total = sum(region.rows or 0 for region in damaged.regions)
         saved: list[_Saved] = []
-        for region in wreck.regions:
+        for region in damaged.regions:
             saved += self._save_region(region, losses)
-        if not wreck.whole_directory or not saved:
+        if not damaged.whole_directory or not saved:
             saved += self._save_unnamed(saved)
-            if wreck.whole_directory and saved:  # the directory is another file's
+            if damaged.whole_directory and saved:  # the directory is another file's
                 losses.total = None
             saved.sort(key=attrgetter("place"))  # keeps the order of events with equal keys and timestamp
         if losses.total is not None and losses.total < sum(block.rows for block in saved):
@@ -212,7 +212,7 @@ class _Salvage:
     def _save_region(self, region: Region, losses: _Losses) -> Iterator[_Saved]:
         if region.blocks is None:
             a, b = bisect_left(self._offsets, region.start), bisect_left(self._offsets, region.end)
-            kept = list(self._save_once(self._sound[a:b], self._named))
+            kept = list(self._save_once(self._valid_blocks[a:b], self._named))
             losses.known += max(0, (region.rows or 0) - sum(block.rows for block in kept))
             yield from kept
             return
@@ -227,11 +227,11 @@ class _Salvage:
 
     def _save_unnamed(self, named: Sequence[_Saved]) -> Iterator[_Saved]:
         """Blocks that no leaf names, if the directory's root is lost or another file's."""
-        covered = [(region.start, region.end) for region in self._wreck.regions if named]
-        left = [block for block in self._sound if not any(a <= block.handle.offset < b for a, b in covered)]
+        covered = [(region.start, region.end) for region in self._damaged.regions if named]
+        left = [block for block in self._valid_blocks if not any(a <= block.handle.offset < b for a, b in covered)]
         yield from self._save_once(left, {_content(block.handle, block.rows) for block in named})
 
-    def _save_once(self, blocks: Sequence[Sound], known: set[tuple[int, int, int]]) -> Iterator[_Saved]:
+    def _save_once(self, blocks: Sequence[ValidBlock], known: set[tuple[int, int, int]]) -> Iterator[_Saved]:
         """The blocks that decode. A block that occurs several times is returned once.
 
         The exception is a block whose events all have the same keys and timestamp: several equal ones can be intended.
@@ -241,9 +241,9 @@ class _Salvage:
             content = _content(block.handle, block.rows)
             if block.handle.offset in self._taken:
                 continue
-            if self._wreck.mixed and block.dictionary:
+            if self._damaged.mixed and block.dictionary:
                 error = CorruptSegmentError("a data block may be of another file, of which there are parts in this one")
-                self._wreck.findings.add_error(error, block.handle.offset, "its events are left out")
+                self._damaged.findings.add_error(error, block.handle.offset, "its events are left out")
                 continue
             self._taken.add(block.handle.offset)
             saved = self._save(block)
@@ -251,24 +251,24 @@ class _Salvage:
                 seen.add(content)
                 yield saved
 
-    def _save(self, sound: Sound, place: int | None = None) -> _Saved | None:
+    def _save(self, valid: ValidBlock, place: int | None = None) -> _Saved | None:
         """A block, if all of it decodes; else None. place: the block's place according to a leaf, if one names it."""
-        schema = self._wreck.metadata.schema
-        handle = sound.handle
+        schema = self._damaged.metadata.schema
+        handle = valid.handle
         try:
-            block = self._wreck.read(handle, BlockKind.DATA)
+            block = self._damaged.read(handle, BlockKind.DATA)
             columns = DataCheck(schema, self._contexts.of, self._contexts.own).check(block, None)
             if any(column is None for column in columns):
                 raise CorruptSegmentError(f"dictionary {block.dictionary}, which a data block needs, is lost")
             data = DataBlock(block, len(schema.fields))
             keys = data.runs(self._contexts.own)
         except BAD_BYTES as error:
-            self._wreck.findings.add_error(error, handle.offset, "its events are lost")
+            self._damaged.findings.add_error(error, handle.offset, "its events are lost")
             return None
         times = decode_timestamps(data, keys.rows, self._contexts.own.plain)
         spaces, groupings = keys.spaces.as_list(), keys.groupings.as_list()
         low, high = (spaces[0], groupings[0], int(times[0])), (spaces[-1], groupings[-1], int(times[-1]))
-        return _Saved(handle, handle.offset if place is None else place, sound.rows, low, high)
+        return _Saved(handle, handle.offset if place is None else place, valid.rows, low, high)
 
 
 def _content(handle: BlockHandle, rows: int) -> tuple[int, int, int]:

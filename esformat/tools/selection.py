@@ -85,15 +85,15 @@ def kept_data(original: OpenOriginal, selection: Selection) -> Iterator[tuple[Da
         yield open_data_block(original, kept.ref, stored), chosen
 
 
-def rows_in(stretches: Sequence[tuple[int, int]]) -> Selection:
+def rows_in(ranges: Sequence[tuple[int, int]]) -> Selection:
     """Select rows of an open segment in ranges [first, last), which ascend and do not touch."""
-    firsts = [first for first, _ in stretches]
+    firsts = [first for first, _ in ranges]
 
     def overlaps(first: int, last: int) -> list[tuple[int, int]]:
         """The parts of the range [first, last) that are kept."""
         place = max(0, bisect_right(firsts, first) - 1)
         found = []
-        for a, b in stretches[place:]:
+        for a, b in ranges[place:]:
             if a >= last:
                 break
             if b > first:
@@ -123,9 +123,9 @@ def _fixed(places: I64) -> Callable[[Rows], I64]:
     return lambda _: places
 
 
-def rows_outside(stretches: Sequence[tuple[int, int]], row_count: int) -> Selection:
+def rows_outside(ranges: Sequence[tuple[int, int]], row_count: int) -> Selection:
     """Select all rows except those in ascending ranges [first, last)."""
-    edges = [0, *(edge for stretch in stretches for edge in stretch), row_count]
+    edges = [0, *(edge for pair in ranges for edge in pair), row_count]
     pairs = zip(edges[::2], edges[1::2], strict=True)
     return rows_in([(first, last) for first, last in pairs if first < last])
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from esformat.errors import UsageError
 from esformat.event import to_microseconds
-from esformat.io.location import Options, Target, located, publication_of, within
+from esformat.io.location import Options, Target, apply_options, join_path, publication_of
 from esformat.io.publish import Publication, naming
 from esformat.io.store import StoredAt
 from esformat.io.upload import Upload
@@ -53,7 +53,7 @@ def split(
     """
     if (size_bytes is not None) + (spaces is not None) + (times is not None) != 1:
         raise UsageError("split by one of size_bytes, spaces or times")
-    source, _ = located(storage_options, path, directory)
+    source, _ = apply_options(storage_options, path, directory)
     with opened([source]) as (original,):
         if size_bytes is not None:
             pieces = [_rows(*rows) for rows in _by_size(original, size_bytes)]
@@ -65,8 +65,8 @@ def split(
         absent: list[Path] = []
 
         def place(number: int) -> tuple[Part, Any]:
-            target = within(directory, f"{name}-{number:04}.esdb")
-            _, found = located(storage_options, path, target)
+            target = join_path(directory, f"{name}-{number:04}.esdb")
+            _, found = apply_options(storage_options, path, target)
             check_output(found, [source])
             if isinstance(target, Path):
                 absent.extend(folder for folder in target.parents if not folder.exists())

@@ -15,7 +15,7 @@ from esformat.format.codec import Codec, codec_from_name
 from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 from esformat.format.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.format.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
-from esformat.io.location import Options, Target, located, publication_of
+from esformat.io.location import Options, Target, apply_options, publication_of
 from esformat.io.publish import naming
 from esformat.write.file_writer import FileWriter
 from esformat.write.intake import EventRows, check_table
@@ -85,7 +85,7 @@ def create(
     Use it as a context manager: leaving the block finishes the file, an exception leaves nothing. Raises UsageError,
     InvalidEventError (a schema that cannot be stored), UnsupportedVersionError (no such codec installed), OSError.
     """
-    (path,) = located(storage_options, path)
+    (path,) = apply_options(storage_options, path)
     if keys not in ("text", "binary"):
         raise UsageError(f'keys must be "text" or "binary", not {keys!r}')
     if isinstance(indexes, str):

@@ -18,7 +18,7 @@ from esformat.read import scan, selection
 from esformat.read.blocks import reader, runs
 from esformat.read.decode import cached_group as kept_group
 from esformat.read.decode import event_rows, run_events
-from esformat.tools import assembly, column_indexes, index_map, number_map, plan, sweep
+from esformat.tools import assembly, column_indexes, index_map, interleave, number_map, plan
 from esformat.write import block_encoder, builder, format_choice, index_builder, intake
 from esformat.write import index_sorter as index_runs
 from esformat.write import memory as budget
@@ -60,11 +60,11 @@ PLACES = {
     "events_at_once": [(event_rows, "EVENTS_AT_ONCE")],
     "scattered_rows": [(kept_group, "SCATTERED_ROWS")],
     "flush_events": [(intake.EventRows, "FLUSH_EVENTS")],
-    "least_copied_rows": [(sweep, "LEAST_COPIED_ROWS")],
+    "least_copied_rows": [(interleave, "LEAST_COPIED_ROWS")],
     "most_dictionaries": [(plan, "MOST_DICTIONARIES")],
     "index_bytes": [(column_indexes, "INDEX_BYTES")],
     "index_step_rows": [(column_indexes, "STEP_ROWS")],
-    "spill_numbers": [(index_map, "SPILL_NUMBERS"), (number_map, "SPILL_STRETCHES")],
+    "spill_numbers": [(index_map, "SPILL_NUMBERS"), (number_map, "SPILL_RANGES")],
 }
 
 

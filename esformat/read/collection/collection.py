@@ -17,7 +17,7 @@ import pyarrow as pa
 from esformat.base.notebook import html_facts, html_time
 from esformat.errors import SegmentChangedError, SpaceNotFoundError, UsageError
 from esformat.event import to_key
-from esformat.io.location import Options, lasting, segments_at
+from esformat.io.location import Options, portable, segments_at
 from esformat.read.answer import Scannable
 from esformat.read.ask.question import Checks, Query, index_type
 from esformat.read.collection.events import CollectionEvents
@@ -64,7 +64,7 @@ def open_many(
 
 
 def _opened(places: Sequence[Any], max_open: int | None, cache_bytes: int | None) -> Collection:
-    named = tuple(map(lasting, places)), max_open, cache_bytes
+    named = tuple(map(portable, places)), max_open, cache_bytes
     return Collection(Members(places, max_open, cache_bytes), len(places), named)
 
 

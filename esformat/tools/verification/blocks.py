@@ -71,7 +71,7 @@ class Blocks:
         self._covered = Coverage()
         self._done = 0
         self.count = 0
-        self.orphans: set[int] = set()
+        self.orphaned_kinds: set[int] = set()
         """Kinds of blocks that may be unreachable, because a block that refers to them is damaged."""
         self.end = max(source.size - TRAILER_BYTES, 0)
         self._search_budget = 2 * source.size
@@ -108,7 +108,7 @@ class Blocks:
         loss = LOSSES[BlockKind(kind)] if kind in KINDS else "this version of the format knows no use for it"
         self.findings.add_error(error, offset, f"{loss}; {RESTORE}")
         if kind in KINDS:
-            self.orphans |= CHILDREN.get(BlockKind(kind), set())
+            self.orphaned_kinds |= CHILDREN.get(BlockKind(kind), set())
 
     def _decode(self, handle: BlockHandle, kind: int, check: int | None) -> Block:
         block = decode_block(self.bytes_at(handle.offset, handle.length), kind, check, handle.offset)

@@ -21,17 +21,17 @@ from esformat.tools.verification.directory import (
 )
 from esformat.tools.verification.filters import FilterCheck
 from esformat.tools.verification.indexes import IndexCheck
-from esformat.tools.verification.loose import Loose
 from esformat.tools.verification.opening import Opening
+from esformat.tools.verification.orphans import Orphans
 
 
 class Contents:
     """Checks the contents of a file in one pass along its directory."""
 
-    def __init__(self, blocks: Blocks, opening: Opening, loose: Loose, schema: EventSchema) -> None:
+    def __init__(self, blocks: Blocks, opening: Opening, orphans: Orphans, schema: EventSchema) -> None:
         self._blocks = blocks
         self._opening = opening
-        self._loose = loose
+        self._orphans = orphans
         self._schema = schema
         self._data = DataCheck(schema, lambda number: opening.contexts.of(number, len(schema.fields)), opening.own)
         self._filter = FilterCheck(blocks, self._filter_pages())
@@ -60,7 +60,10 @@ class Contents:
             except BAD_BYTES as error:
                 self._blocks.lose(BlockKind.DIRECTORY_ROOT, error, block.offset)
         if entries is None:
-            self._blocks.orphans |= {BlockKind.INDEX, BlockKind.POSTINGS}  # they cannot be checked without row numbers
+            self._blocks.orphaned_kinds |= {
+                BlockKind.INDEX,
+                BlockKind.POSTINGS,
+            }  # they cannot be checked without row numbers
             for handle in self._opening.handles(BlockKind.INDEX_ROOT).values():
                 self._blocks.read(handle, BlockKind.INDEX_ROOT)
             return
@@ -176,7 +179,7 @@ class Contents:
         end_row, end_number = row + entry.rows, number + entry.blocks
         known = True
         for start, end in self._blocks.gaps(entry.data_offset, entry.handle.offset):
-            for block, columns in self._loose.walk(start, end):
+            for block, columns in self._orphans.walk(start, end):
                 known = known and block is not None and columns is not None and row + block.count <= end_row
                 if known and block is not None and columns is not None and number < end_number:
                     self._add_columns(columns, row, block.count, number)

@@ -16,7 +16,7 @@ from esformat.format.frame import Block
 from esformat.format.layout import MAX_BLOCK_ROWS
 from esformat.format.node import NEEDS_DICTIONARY, DecodeContext, Shape
 from esformat.format.schema import EventSchema
-from esformat.tools.verification.parts import Parts, within
+from esformat.tools.verification.parts import Parts, check_range
 
 I64 = npt.NDArray[np.int64]
 Key = tuple[bytes, bytes]
@@ -47,13 +47,13 @@ class DataCheck:
 
         expected: the directory's description; None if the block is only checked for consistency with itself.
         """
-        within(1, block.count, MAX_BLOCK_ROWS, "the number of rows of a data block")
+        check_range(1, block.count, MAX_BLOCK_ROWS, "the number of rows of a data block")
         head = Parts(block.body, self._own)
         base, run_count, chunk_count = head.fields(_HEAD)
         if chunk_count != len(self._schema.fields) + 2:
             raise CorruptSegmentError(f"a data block has {chunk_count} chunks for {len(self._schema.fields)} columns")
         chunks = self._chunks(block, head.at, chunk_count)
-        within(1, run_count, block.count, "the number of runs of a data block")
+        check_range(1, run_count, block.count, "the number of runs of a data block")
 
         runs = self._runs(chunks[0], run_count, block.count)
         times = self._timestamps(chunks[1], base, [rows for _, rows in runs])

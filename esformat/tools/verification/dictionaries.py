@@ -11,7 +11,7 @@ from esformat.format.frame import Block
 from esformat.format.layout import MAX_PAGE_ENTRIES
 from esformat.format.node import DecodeContext
 from esformat.format.schema import Field
-from esformat.tools.verification.parts import Parts, within
+from esformat.tools.verification.parts import Parts, check_range
 
 _ENTRY = struct.Struct("<HHII")  # column, templates, zstd bytes, values
 
@@ -22,8 +22,8 @@ def read_dictionary(block: Block, fields: Sequence[Field], own: DecodeContext) -
     columns: list[ColumnDictionary] = []
     for _ in range(block.count):
         place, template_count, zstd_bytes, value_count = parts.fields(_ENTRY)
-        within(0, place, len(fields) - 1, "the column of a dictionary")
-        within(0, value_count, MAX_PAGE_ENTRIES, "the number of values of a dictionary")
+        check_range(0, place, len(fields) - 1, "the column of a dictionary")
+        check_range(0, value_count, MAX_PAGE_ENTRIES, "the number of values of a dictionary")
         (zstd,) = parts.fields(struct.Struct(f"{zstd_bytes}s")) if zstd_bytes else (b"",)
         values = parts.values(value_count, fields[place].type) if value_count else None
         if any(column.column == place for column in columns):

@@ -14,7 +14,7 @@ from esformat.format.frame import Block
 from esformat.format.layout import HEADER_BYTES, MAX_BLOCK_ROWS, MAX_PAGE_ENTRIES, BlockHandle
 from esformat.format.node import DecodeContext
 from esformat.tools.verification.data import Expected, Key
-from esformat.tools.verification.parts import I64, Parts, within
+from esformat.tools.verification.parts import I64, Parts, check_range
 
 _ROOT = struct.Struct("<I")  # leaves of the file
 _LEAF = struct.Struct("<I")  # data blocks
@@ -41,7 +41,7 @@ def read_root(block: Block, context: DecodeContext, file_size: int) -> tuple[lis
 
     Raises CorruptSegmentError.
     """
-    count = within(0, block.count, file_size, "the number of leaves")
+    count = check_range(0, block.count, file_size, "the number of leaves")
     parts = Parts(block.body, context)
     (leaves,) = parts.fields(_ROOT)
     if count not in (leaves, -(-leaves // PAGE_LEAVES)):
@@ -112,15 +112,15 @@ def read_leaf(block: Block, entry: RootEntry, context: DecodeContext) -> LeafCon
     """Decode a leaf, and check it for consistency and against the root. Raises CorruptSegmentError."""
     parts = Parts(block.body, context)
     (count,) = parts.fields(_LEAF)
-    within(1, count, LEAF_BLOCKS, "the number of data blocks of a leaf")
-    run_count = within(1, block.count, MAX_PAGE_ENTRIES, "the number of runs of a leaf")
+    check_range(1, count, LEAF_BLOCKS, "the number of data blocks of a leaf")
+    run_count = check_range(1, block.count, MAX_PAGE_ENTRIES, "the number of runs of a leaf")
     run_rows = parts.counts(run_count, least=1).tolist()
     keys = list(zip(parts.keys(run_count), parts.keys(run_count), strict=True))
     block_rows = parts.counts(count, least=1).tolist()
     lengths, checks = parts.counts(count).tolist(), parts.counts(count).tolist()
     low, high = _time_spans(parts, count)
     parts.end()
-    within(1, max(block_rows), MAX_BLOCK_ROWS, "the number of rows of a data block")
+    check_range(1, max(block_rows), MAX_BLOCK_ROWS, "the number of rows of a data block")
     if any(a >= b for a, b in pairwise(keys)):
         raise CorruptSegmentError("the runs of a leaf do not ascend")
     if sum(run_rows) != sum(block_rows):

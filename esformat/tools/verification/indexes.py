@@ -26,7 +26,7 @@ from esformat.format.node import DecodeContext
 from esformat.format.postings import BLOCKS, CHUNKED
 from esformat.tools.verification.blocks import BAD_BYTES, Blocks
 from esformat.tools.verification.fingerprint import hash_pairs, hash_value, sum_of
-from esformat.tools.verification.parts import Parts, within
+from esformat.tools.verification.parts import Parts, check_range
 from esformat.tools.verification.postings import numbers_of
 
 I64 = npt.NDArray[np.int64]
@@ -46,7 +46,7 @@ class PageContents:
 
 def read_page(block: Block, kind: pa.DataType, context: DecodeContext) -> PageContents:
     """Decode an index page. Raises CorruptSegmentError."""
-    count = within(1, block.count, MAX_PAGE_ENTRIES, "the number of values of an index page")
+    count = check_range(1, block.count, MAX_PAGE_ENTRIES, "the number of values of an index page")
     parts = Parts(block.body, context)
     values = parts.values(count, kind).to_pylist()
     events = parts.counts(count, least=1).tolist()
@@ -103,7 +103,7 @@ class IndexCheck:
     def open(self, root: Block) -> None:
         """Read the root and the values of all pages. Raises CorruptSegmentError if the root breaks the format."""
         self._offset = root.offset
-        count = within(0, root.count, self._blocks.end, "the number of pages of an index")
+        count = check_range(0, root.count, self._blocks.end, "the number of pages of an index")
         parts = Parts(root.body, self._context)
         firsts = parts.values(count, self._kind).to_pylist()
         counts = parts.counts(count, least=1).tolist()

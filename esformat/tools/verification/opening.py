@@ -78,7 +78,7 @@ class Opening:
         footer = trailer.footer if trailer else self._search_footer()
         block = self._blocks.read(footer, BlockKind.FOOTER) if footer else None
         if block is None:
-            self._blocks.orphans |= set(BlockKind)
+            self._blocks.orphaned_kinds |= set(BlockKind)
             return
         try:
             self.entries = _read_footer(block, self.own)

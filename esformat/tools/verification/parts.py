@@ -118,7 +118,7 @@ class Parts:
             raise CorruptSegmentError(f"{len(self.body) - self.at} bytes are left over at the end of a body")
 
 
-def within(low: int, value: int, high: int, what: str) -> int:
+def check_range(low: int, value: int, high: int, what: str) -> int:
     """Return `value`. Raises CorruptSegmentError if it is out of bounds."""
     if not low <= value <= high:
         raise CorruptSegmentError(f"{what} is {value}, not between {low} and {high}")

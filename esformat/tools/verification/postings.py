@@ -13,7 +13,7 @@ from esformat.format.layout import MAX_PAGE_ENTRIES, BlockKind
 from esformat.format.node import DecodeContext
 from esformat.format.postings import CHUNK_ENTRIES, CHUNKED
 from esformat.tools.verification.blocks import Blocks
-from esformat.tools.verification.parts import Parts, within
+from esformat.tools.verification.parts import Parts, check_range
 
 I64 = npt.NDArray[np.int64]
 _LIST = struct.Struct("<IQ")  # numbers, first number
@@ -33,7 +33,7 @@ def numbers_of(
         return
     parts = Parts(stored, context)
     (count,) = parts.fields(_TABLE)
-    within(1, count, MAX_PAGE_ENTRIES, "the number of chunks of a posting list")
+    check_range(1, count, MAX_PAGE_ENTRIES, "the number of chunks of a posting list")
     firsts = parts.numbers(count).tolist()
     handles = parts.handles(count)
     parts.end()
@@ -54,12 +54,12 @@ def _list(stored: memoryview, context: DecodeContext, last: int, limit: int) -> 
     """Read one list, whose numbers must be above `last`."""
     parts = Parts(stored, context)
     count, first = parts.fields(_LIST)
-    within(1, count, CHUNK_ENTRIES, "the number of entries of a posting list")
+    check_range(1, count, CHUNK_ENTRIES, "the number of entries of a posting list")
     steps = parts.counts(count - 1, least=1)
     parts.end()
-    within(last + 1, first, MAX_NUMBER, "the first number of a posting list")
+    check_range(last + 1, first, MAX_NUMBER, "the first number of a posting list")
     if len(steps) and int(steps.max()) > MAX_NUMBER // CHUNK_ENTRIES:
         raise CorruptSegmentError("a posting list takes too large a step")
     numbers = np.cumsum(np.append(np.int64(first), steps))
-    within(0, int(numbers[-1]), limit - 1, "the last number of a posting list")
+    check_range(0, int(numbers[-1]), limit - 1, "the last number of a posting list")
     return numbers

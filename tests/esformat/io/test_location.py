@@ -16,7 +16,7 @@ import esformat
 from esformat import UsageError
 from esformat.io import location
 from esformat.io.commit_folder import LocalFolder
-from esformat.io.location import folder_at, local_path, locate, segments_at, within
+from esformat.io.location import folder_at, join_path, local_path, locate, segments_at
 
 
 def write(target, spaces="ab", **options):
@@ -215,7 +215,7 @@ def test_local_files_as_spark_spells_them(tmp_path, spelled):
     assert locate(spelled.format(path)) == path
     assert folder_at(spelled.format(path)) == LocalFolder(path)
     assert local_path(spelled.format(path), "no") == path
-    assert str(within(spelled.format(str(tmp_path)), "x.esdb")) == f"{tmp_path}/x.esdb"
+    assert str(join_path(spelled.format(str(tmp_path)), "x.esdb")) == f"{tmp_path}/x.esdb"
 
 
 def test_stores_as_hadoop_calls_them(monkeypatch):

@@ -16,7 +16,7 @@ from effort import long
 
 import esformat
 from esformat.io import stale_files as leftovers
-from esformat.io.stale_files import WRITTEN_TOGETHER_BYTES, open_partial, remove_leftovers
+from esformat.io.stale_files import WRITTEN_TOGETHER_BYTES, open_partial, remove_stale_files
 
 DEAD = f".a.esdb.w{'0' * 12}.partial"
 
@@ -30,7 +30,7 @@ def test_dead_writers(tmp_path):
     """Stale files are removed, whatever the name of the file that they were for."""
     for name in (DEAD, f".b\n.c.w{'f' * 12}.partial", f"..w{'1' * 12}.partial"):
         (tmp_path / name).write_bytes(b"half")
-    remove_leftovers(tmp_path)
+    remove_stale_files(tmp_path)
     assert names(tmp_path) == []
 
 
@@ -41,17 +41,17 @@ NOT_OURS = ["a.esdb", ".a.esdb.partial", ".a.esdb.0123456789ab.partial", f"{DEAD
 def test_files_that_are_not_ours(tmp_path, name):
     """A file that no writer of this kind can have made is kept."""
     (tmp_path / name).write_bytes(b"somebody's")
-    remove_leftovers(tmp_path)
+    remove_stale_files(tmp_path)
     assert names(tmp_path) == [name]
 
 
 def test_a_living_writer(tmp_path):
     """A file that this process is writing is kept until it is closed."""
     partial, file = open_partial(tmp_path / "a.esdb")
-    remove_leftovers(tmp_path)
+    remove_stale_files(tmp_path)
     assert partial.exists()
     file.close()
-    remove_leftovers(tmp_path)
+    remove_stale_files(tmp_path)
     assert not partial.exists()
 
 
@@ -126,7 +126,7 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, number):
 
 def test_directory_that_is_not_there(tmp_path):
     """A missing directory is not created."""
-    remove_leftovers(tmp_path / "nowhere")
+    remove_stale_files(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
 
 

@@ -142,7 +142,7 @@ def test_azure_with_the_account_in_the_address(uri):
 def test_azure_through_adlfs(uri):
     """With options adlfs is used, with the path that adlfs derives from the address."""
     adlfs = pytest.importorskip("adlfs")
-    (place,) = location.located(CREDENTIALS, uri)
+    (place,) = location.apply_options(CREDENTIALS, uri)
     assert isinstance(place.store, FsspecStore)
     assert isinstance(place.store._filesystem, adlfs.AzureBlobFileSystem)
     assert place.path == adlfs.AzureBlobFileSystem._strip_protocol(uri) == "files/2026/a.esdb"
@@ -153,10 +153,12 @@ def test_azure_through_adlfs(uri):
 def test_azure_with_the_account_in_the_address_and_options(uri):
     """An address with account and options, which adlfs misreads, is passed to adlfs as account, container and path."""
     pytest.importorskip("adlfs")
-    (place,) = location.located({"account_key": "c2VjcmV0"}, uri)
+    (place,) = location.apply_options({"account_key": "c2VjcmV0"}, uri)
     assert isinstance(place.store, FsspecStore)
     assert (place.path, place.store._filesystem.account_name) == ("files/2026/a.esdb", "shop")
-    (place,) = location.located({"account_name": "other", "account_key": "c2VjcmV0"}, uri.replace("2026/a", "%20 b"))
+    (place,) = location.apply_options(
+        {"account_name": "other", "account_key": "c2VjcmV0"}, uri.replace("2026/a", "%20 b")
+    )
     assert place.path == "files/%20 b.esdb"
 
 
@@ -178,5 +180,5 @@ def test_azure_without_an_account_in_the_address(monkeypatch):
     for scheme in ("abfs", "abfss", "az"):
         place = locate(f"{scheme}://files/2026/a.esdb")
         assert isinstance(place.store, FsspecStore)
-        (place,) = location.located({"account_name": "shop"}, f"{scheme}://files/2026/a.esdb")
+        (place,) = location.apply_options({"account_name": "shop"}, f"{scheme}://files/2026/a.esdb")
         assert place.store._filesystem.account_name == "shop"

@@ -100,7 +100,7 @@ def test_nothing_is_left(tmp_path, copies):
     report = erase(path, tmp_path / "rest.esdb", ["the-secret-one"])
     assert report.ok
     assert (report.events, report.index_entries, report.index_values) == (copies, {"type": copies}, {"type": 1})
-    assert report.dictionary_values == 2 if copies == 3 else report.dictionary_values > 2 or report.encoded_anew
+    assert report.dictionary_values == 2 if copies == 3 else report.dictionary_values > 2 or report.reencoded
     left = _everything_stored(tmp_path / "rest.esdb")
     for trace in (b"secret", b"wedding", b"jubilee", SECRET, *(SECRET[at : at + 8] for at in range(len(SECRET) - 8))):
         assert trace not in left
@@ -134,7 +134,7 @@ def test_words_of_lines_are_gone(tmp_path):
 def test_checks_can_fail(tmp_path, monkeypatch):
     """The report of an erase that misses something says so."""
     path = _with_secret(tmp_path / "all.esdb", 3)
-    monkeypatch.setattr(sys.modules["esformat.tools.erase"], "rows_outside", lambda stretches, count: everything)
+    monkeypatch.setattr(sys.modules["esformat.tools.erase"], "rows_outside", lambda ranges, count: everything)
     report = erase(path, tmp_path / "rest.esdb", ["the-secret-one"])
     assert not report.ok
     failed = {check.what for check in report.checks if not check.ok}

@@ -24,7 +24,7 @@ from esformat.format.data_block import I64
 from esformat.format.dictionary import ColumnDictionary
 from esformat.tools.original import OpenOriginal, open_data_block
 from esformat.tools.selection import Selection, single_blocks
-from esformat.tools.template_traces import Column, ErasedTemplates, Usage
+from esformat.tools.template_residue import Column, ErasedTemplates, Usage
 
 WINDOW_BYTES = 8
 """Shorter shared text does not count as residue: zstd's dictionary trainer also looks at pieces of this length."""
@@ -67,11 +67,11 @@ def examine_erased(original: OpenOriginal, rows: Sequence[tuple[int, int]]) -> E
                 counted = column.drop_null().value_counts()
                 values[place].update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
             if place in templates.places:
-                templates.see(place, column)
+                templates.record(place, column)
             if place in zstd:
                 pieces = _windows(bytes(bytes_of(column)[1]))
                 shared[place] |= {
-                    int(w).to_bytes(WINDOW_BYTES, "little") for w in zstd[place][_in(zstd[place], pieces)]
+                    int(w).to_bytes(WINDOW_BYTES, "little") for w in zstd[place][_are_among(zstd[place], pieces)]
                 }
     return Erased(values, entries, shared, templates.used)
 
@@ -115,7 +115,7 @@ def _windows(data: bytes) -> Windows:
     return windows
 
 
-def _in(ascending: Windows, windows: Windows) -> npt.NDArray[np.bool_]:
+def _are_among(ascending: Windows, windows: Windows) -> npt.NDArray[np.bool_]:
     """For each of ascending windows, whether it is among others."""
     place = np.searchsorted(ascending, windows)
     place[place == len(ascending)] = 0
@@ -127,16 +127,16 @@ def _in(ascending: Windows, windows: Windows) -> npt.NDArray[np.bool_]:
 # ---------------------------------------------------------------- kept events
 
 
-def values_gone(original: OpenOriginal, selection: Selection, erased: Erased) -> dict[int, set[Any]]:
+def values_to_overwrite(original: OpenOriginal, selection: Selection, erased: Erased) -> dict[int, set[Any]]:
     """For each coded column, the values that only erased events had."""
-    gone: dict[int, set[Any]] = {}
+    removed: dict[int, set[Any]] = {}
     unknown: dict[int, set[Any]] = {}
     for place, counts in erased.values.items():
         field = original.metadata.schema.fields[place]
         if field.indexed:
             index = original.index(field.name)
             found = {value: index.find(value) for value in counts}
-            gone[place] = {v for v, posting in found.items() if posting is None or posting.count == counts[v]}
+            removed[place] = {v for v, posting in found.items() if posting is None or posting.count == counts[v]}
         elif counts:
             unknown[place] = set(counts)
     for kept in single_blocks(selection(original)) if unknown else ():
@@ -145,7 +145,7 @@ def values_gone(original: OpenOriginal, selection: Selection, erased: Erased) ->
             unknown[place] -= set(pc.unique(column).to_pylist())
         if not any(unknown.values()):
             break
-    return gone | unknown
+    return removed | unknown
 
 
 def shared_with_kept(original: OpenOriginal, selection: Selection, erased: Erased) -> bool:
@@ -179,18 +179,18 @@ def _kept_columns(original: OpenOriginal, ref: Any, places: Sequence[int], choos
 
 
 def without_values(
-    dictionaries: dict[int, list[ColumnDictionary]], gone: dict[int, set[Any]], *, leave_places: bool
+    dictionaries: dict[int, list[ColumnDictionary]], removed: dict[int, set[Any]], *, keep_codes: bool
 ) -> tuple[dict[int, list[ColumnDictionary]], int]:
     """The dictionaries without some values, and the number of these.
 
-    leave_places: replace the values instead of removing them, so that all codes keep their meaning.
+    keep_codes: replace the values instead of removing them, so that all codes keep their meaning.
     """
     made = {
-        number: [_without(column, gone.get(column.column, set()), leave_places=leave_places) for column in columns]
+        number: [_without(column, removed.get(column.column, set()), keep_codes=keep_codes) for column in columns]
         for number, columns in dictionaries.items()
     }
     overwritten = sum(
-        value in gone.get(column.column, ())
+        value in removed.get(column.column, ())
         for columns in dictionaries.values()
         for column in columns
         for value in (() if column.values is None else column.values.to_pylist())
@@ -198,11 +198,11 @@ def without_values(
     return made, overwritten
 
 
-def _without(column: ColumnDictionary, gone: set[Any], *, leave_places: bool) -> ColumnDictionary:
-    if column.values is None or not gone:
+def _without(column: ColumnDictionary, removed: set[Any], *, keep_codes: bool) -> ColumnDictionary:
+    if column.values is None or not removed:
         return column
     values = column.values.to_pylist()
     known = set(values)
     names = (name for number in count(1) if (name := f"(erased {number})") not in known)
-    left = [next(names) if value in gone else value for value in values if leave_places or value not in gone]
+    left = [next(names) if value in removed else value for value in values if keep_codes or value not in removed]
     return replace(column, values=pa.array(left, column.values.type))

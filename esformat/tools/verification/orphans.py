@@ -11,7 +11,7 @@ from esformat.tools.verification.data import DataCheck
 from esformat.tools.verification.opening import Opening
 
 
-class Loose:
+class Orphans:
     """Walks through byte ranges and checks the blocks in them."""
 
     def __init__(self, blocks: Blocks, opening: Opening) -> None:
@@ -33,7 +33,7 @@ class Loose:
             yield block, self._examine(block, found)
 
     def _examine(self, block: Block, found: Found) -> list[object] | None:
-        if found.kind not in self._blocks.orphans:
+        if found.kind not in self._blocks.orphaned_kinds:
             name = BlockKind(found.kind).name if found.kind in KINDS else f"unknown ({found.kind})"
             self._blocks.findings.add(found.offset, f"nothing leads to this block of kind {name}")
         if found.kind == BlockKind.METADATA:

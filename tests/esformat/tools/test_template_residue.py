@@ -65,7 +65,7 @@ def test_erased_values_are_overwritten(secret, tmp_path):
     assert b"secret" not in texts
     assert b"theirs" not in texts
     assert b"only" not in texts
-    assert not report.encoded_anew
+    assert not report.reencoded
     assert report.dictionary_values >= 2
     assert URLS[3].encode() in texts
     assert esformat.verify(out).problems == ()
@@ -83,7 +83,7 @@ def test_erased_literals_with_a_nul(tmp_path):
             pa.table({"space": spaces, "timestamp": [1] * len(lines), "data": pa.array(lines, pa.binary())})
         )
     assert b"of \0 ms" in _texts(path)
-    assert not tools.erase(path, out, ["zz"]).encoded_anew
+    assert not tools.erase(path, out, ["zz"]).reencoded
     assert b"\0" not in _texts(out)
 
 

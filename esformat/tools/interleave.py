@@ -104,14 +104,16 @@ class _Lane:
         return self.head is None or self.frontier > bound
 
 
-def sweep(originals: Sequence[Original], selections: Sequence[Selection], copied: Sequence[bool]) -> Iterator[Piece]:
+def interleave(
+    originals: Sequence[Original], selections: Sequence[Selection], copied: Sequence[bool]
+) -> Iterator[Piece]:
     """The kept parts of the originals in the order of segments, ties in the order of `originals`.
 
     copied: for each original, whether to copy blocks that stand alone; otherwise all its blocks are decoded.
     Raises CorruptSegmentError.
     """
     if len(originals) == 1 and copied[0]:
-        yield from _alone(originals[0], selections[0])
+        yield from _only(originals[0], selections[0])
         return
     lanes = [_Lane(place, *pair) for place, pair in enumerate(zip(originals, selections, strict=True))]
     while True:
@@ -121,13 +123,13 @@ def sweep(originals: Sequence[Original], selections: Sequence[Selection], copied
             return
         nearest = min(waiting, key=lambda lane: lane.frontier)
         yield from _merged(lanes, nearest.frontier)
-        if copied[nearest.place] and _stands_alone(nearest, lanes):
+        if copied[nearest.place] and _is_disjoint(nearest, lanes):
             yield Copied(nearest.place, nearest.advance())
         else:
             nearest.decode()
 
 
-def _alone(original: Original, selection: Selection) -> Iterator[Piece]:
+def _only(original: Original, selection: Selection) -> Iterator[Piece]:
     """The kept parts of a single original; leaves and blocks that are kept whole are copied."""
     for kept in selection(original):
         if isinstance(kept, KeptLeaf):
@@ -140,7 +142,7 @@ def _alone(original: Original, selection: Selection) -> Iterator[Piece]:
             yield from _merged([lane], None)
 
 
-def _stands_alone(lane: _Lane, lanes: Sequence[_Lane]) -> bool:
+def _is_disjoint(lane: _Lane, lanes: Sequence[_Lane]) -> bool:
     assert lane.head is not None
     ref = lane.head.ref
     if lane.head.choose is not None or lane.buffer is not None:

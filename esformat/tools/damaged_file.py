@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class ValidBlock:
     """A block whose checksum matches."""
 
     handle: BlockHandle
@@ -52,13 +52,13 @@ class Region:
 
 
 @dataclass(slots=True)
-class Wreck:
+class DamagedFile:
     """A damaged file after a walk through it."""
 
     source: Source
     findings: Findings
     metadata: Metadata
-    sound: list[Sound]
+    valid_blocks: list[ValidBlock]
     regions: list[Region]
     whole_directory: bool
     """Whether `regions` are all regions that the file had."""
@@ -71,14 +71,14 @@ class Wreck:
         return decode_block(self.source.read_at(handle.offset, handle.length), kind, handle.check, handle.offset)
 
 
-def examine(source: Source, progress: Progress | None) -> Wreck:
+def examine(source: Source, progress: Progress | None) -> DamagedFile:
     """Walk through a file. Raises CorruptSegmentError if its schema is lost, UnsupportedVersionError, OSError."""
     findings = Findings()
     blocks = Blocks(source, findings, None)
     opening = Opening(blocks, source.size)
     opening.check()
     walk = _Walk(source, blocks, progress)
-    walk.go(source.size - TRAILER_BYTES if opening.entries is not None else source.size)
+    walk.run(source.size - TRAILER_BYTES if opening.entries is not None else source.size)
     metadata = opening.metadata or walk.metadata()
     if metadata is None:
         raise CorruptSegmentError(
@@ -90,11 +90,11 @@ def examine(source: Source, progress: Progress | None) -> Wreck:
         findings.add(start, f"{end - start} bytes do not form a block")
     own = opening.own
     regions, whole = _regions(opening, walk, own)
-    wreck = Wreck(source, findings, metadata, walk.sound, regions, whole)
-    wreck.dictionaries = _dictionaries(wreck, opening, walk, own)
-    different = {sound.handle[1:] for sound in walk.of_kind(BlockKind.DICTIONARY)}
-    wreck.mixed = len(different) > _dictionary_count(opening, walk)
-    return wreck
+    damaged = DamagedFile(source, findings, metadata, walk.valid_blocks, regions, whole)
+    damaged.dictionaries = _dictionaries(damaged, opening, walk, own)
+    different = {block.handle[1:] for block in walk.of_kind(BlockKind.DICTIONARY)}
+    damaged.mixed = len(different) > _dictionary_count(opening, walk)
+    return damaged
 
 
 class _Walk:
@@ -104,10 +104,10 @@ class _Walk:
         self.source = source
         self._blocks = blocks
         self._progress = progress
-        self.sound: list[Sound] = []
+        self.valid_blocks: list[ValidBlock] = []
         self.gaps: list[tuple[int, int]] = []
 
-    def go(self, end: int) -> None:
+    def run(self, end: int) -> None:
         """Walk through bytes [16, end)."""
         self._blocks.end = end
         for found in self._blocks.walk(HEADER_BYTES, end):
@@ -122,23 +122,23 @@ class _Walk:
                 continue
             check = int.from_bytes(stored[-8:-4], "little")
             handle = BlockHandle(found.offset, found.length, check)
-            self.sound.append(Sound(handle, found.kind, block.count, block.dictionary))
+            self.valid_blocks.append(ValidBlock(handle, found.kind, block.count, block.dictionary))
             if self._progress:
                 self._progress(handle.end, 2 * self.source.size)
 
-    def of_kind(self, kind: int) -> list[Sound]:
+    def of_kind(self, kind: int) -> list[ValidBlock]:
         """The valid blocks of a kind, in file order."""
-        return [block for block in self.sound if block.kind == kind]
+        return [block for block in self.valid_blocks if block.kind == kind]
 
-    def read(self, sound: Sound) -> Block:
+    def read(self, block: ValidBlock) -> Block:
         """Read a valid block."""
-        handle = sound.handle
-        return decode_block(self.source.read_at(*handle[:2]), sound.kind, handle.check, handle.offset)
+        handle = block.handle
+        return decode_block(self.source.read_at(*handle[:2]), block.kind, handle.check, handle.offset)
 
     def find(self, handle: BlockHandle, kind: int) -> Block | None:
         """The block that a handle refers to, wherever it is in the file; None if it is missing or damaged."""
         alike = [s for s in self.of_kind(kind) if s.handle[1:] == handle[1:]]
-        alike.sort(key=lambda sound: sound.handle.offset != handle.offset)
+        alike.sort(key=lambda block: block.handle.offset != handle.offset)
         return self.read(alike[0]) if alike else None
 
     def metadata(self) -> Metadata | None:
@@ -216,9 +216,11 @@ def _expected(leaf: Leaf, start: int) -> list[tuple[BlockHandle, int]]:
 # ---------------------------------------------------------------- dictionaries
 
 
-def _dictionaries(wreck: Wreck, opening: Opening, walk: _Walk, own: DecodeContext) -> dict[int, list[ColumnDictionary]]:
+def _dictionaries(
+    damaged: DamagedFile, opening: Opening, walk: _Walk, own: DecodeContext
+) -> dict[int, list[ColumnDictionary]]:
     """The dictionaries that can be read, by number."""
-    fields = wreck.metadata.schema.fields
+    fields = damaged.metadata.schema.fields
 
     def decoded(block: Block | None) -> list[ColumnDictionary] | None:
         try:
@@ -235,9 +237,9 @@ def _dictionaries(wreck: Wreck, opening: Opening, walk: _Walk, own: DecodeContex
                     found[number] = dictionary
         return found
     most = _dictionary_count(opening, walk)
-    for group in _side_by_side(walk.of_kind(BlockKind.DICTIONARY)):  # spares, then the others, in order of numbers
+    for group in _adjacent(walk.of_kind(BlockKind.DICTIONARY)):  # spares, then the others, in order of numbers
         if len(group) == most or most == 1:
-            made = [decoded(walk.read(sound)) for sound in group]
+            made = [decoded(walk.read(block)) for block in group]
             found |= {n: d for n, d in enumerate(made, start=1) if d is not None and n not in found}
     return found
 
@@ -249,8 +251,8 @@ def _dictionary_count(opening: Opening, walk: _Walk) -> int:
     return max((block.dictionary for block in walk.of_kind(BlockKind.DATA)), default=0)
 
 
-def _side_by_side(blocks: list[Sound]) -> list[list[Sound]]:
-    groups: list[list[Sound]] = []
+def _adjacent(blocks: list[ValidBlock]) -> list[list[ValidBlock]]:
+    groups: list[list[ValidBlock]] = []
     for block in blocks:
         if groups and groups[-1][-1].handle.end == block.handle.offset:
             groups[-1].append(block)

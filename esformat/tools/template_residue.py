@@ -60,7 +60,7 @@ class ErasedTemplates:
         """The columns that have templates."""
         return {place for _, place in self._tables}
 
-    def see(self, place: int, column: pa.Array) -> None:
+    def record(self, place: int, column: pa.Array) -> None:
         """Record what the values of a column use."""
         offsets, text = bytes_of(column)
         for key, context in self._contexts.items():
@@ -99,61 +99,63 @@ class ErasedTemplates:
         }
 
 
-def templates_gone(original: OpenOriginal, selection: Selection, erased: dict[Column, Usage]) -> dict[Column, Usage]:
+def templates_to_overwrite(
+    original: OpenOriginal, selection: Selection, erased: dict[Column, Usage]
+) -> dict[Column, Usage]:
     """What to overwrite: enumeration values that erased events use and no kept event does, and unused templates."""
     tables = {(n, c.column): c.templates for n, columns in original.dictionaries().items() for c in columns}
-    left = {key: _Left(tables[key], set(used.templates), set(used.values)) for key, used in erased.items() if used}
+    left = {key: _Remaining(tables[key], set(used.templates), set(used.values)) for key, used in erased.items() if used}
     for block, rows in kept_data(original, selection) if left else ():
         for (number, place), usage in left.items():
             if number == block.dictionary:
-                usage.strike(block, place, rows, original.contexts(number)[place])
+                usage.subtract(block, place, rows, original.contexts(number)[place])
         left = {key: usage for key, usage in left.items() if usage}
         if not left:
             break
-    return {key: Usage(usage.foreign, usage.values) for key, usage in left.items()}
+    return {key: Usage(usage.unshared, usage.values) for key, usage in left.items()}
 
 
-class _Left:
+class _Remaining:
     """What erased events use of a template table, less what the kept events seen so far use."""
 
     def __init__(self, table: TemplateTable | None, templates: set[int], values: set[tuple[int, int]]) -> None:
         assert table is not None
         self._table, self._kept = table, set[int]()
         self.values = values
-        self.foreign = self._foreign() if templates else templates
+        self.unshared = self._unshared() if templates else templates
         self._used = templates
 
     def __bool__(self) -> bool:
-        return bool(self.foreign or self.values)
+        return bool(self.unshared or self.values)
 
-    def strike(self, block: DataBlock, place: int, rows: I64 | None, context: DecodeContext) -> None:
+    def subtract(self, block: DataBlock, place: int, rows: I64 | None, context: DecodeContext) -> None:
         """Remove what the kept rows of a block use. rows: None for all."""
         node = block.bytes_node(place, context)
         if not isinstance(node, TemplateNode):
             return
-        if self.foreign:
+        if self.unshared:
             codes = node.codes if rows is None else node.codes[rows]
             found = {code - 1 for code in _distinct(codes) if code}
             if not found <= self._kept:
                 self._kept |= found
                 self._used -= found
-                self.foreign = self._foreign() if self._used else set()
+                self.unshared = self._unshared() if self._used else set()
         for variable, values in node.enumerated({variable for variable, _ in self.values}, context):
             if rows is not None:
                 values = values[np.isin(node.that_show(variable).nonzero()[0], rows)]
             self.values -= {(variable, value) for value in _distinct(values)}
 
-    def _foreign(self) -> set[int]:
+    def _unshared(self) -> set[int]:
         """The templates that no kept event uses and that have a literal which no kept template contains. A literal with
         a NUL always counts, because it could match across two joined literals.
         """
         templates = dict(enumerate(self._table.templates))
-        said = b"\0".join(literal for number in self._kept for literal in templates[number].literals)
+        kept = b"\0".join(literal for number in self._kept for literal in templates[number].literals)
         return {
             number
             for number, template in templates.items()
             if number not in self._kept
-            and any(b"\0" in literal or literal not in said for literal in template.literals)
+            and any(b"\0" in literal or literal not in kept for literal in template.literals)
         }
 
 
@@ -163,35 +165,35 @@ def _distinct(numbers: npt.NDArray[np.integer]) -> list[int]:
 
 
 def without_templates(
-    dictionaries: dict[int, list[ColumnDictionary]], gone: dict[Column, Usage]
+    dictionaries: dict[int, list[ColumnDictionary]], removed: dict[Column, Usage]
 ) -> tuple[dict[int, list[ColumnDictionary]], int]:
     """The dictionaries with some templates and values overwritten, and the number of these."""
     made = {
         number: [
-            replace(column, templates=_overwritten(column.templates, gone[number, column.column]))
-            if column.templates is not None and (number, column.column) in gone
+            replace(column, templates=_overwritten(column.templates, removed[number, column.column]))
+            if column.templates is not None and (number, column.column) in removed
             else column
             for column in columns
         ]
         for number, columns in dictionaries.items()
     }
-    return made, sum(len(usage.templates) + len(usage.values) for usage in gone.values())
+    return made, sum(len(usage.templates) + len(usage.values) for usage in removed.values())
 
 
-def _overwritten(table: TemplateTable, gone: Usage) -> TemplateTable:
+def _overwritten(table: TemplateTable, removed: Usage) -> TemplateTable:
     variables = [
-        _without(variable, {value for number, value in gone.values if number == place})
+        _without(variable, {value for number, value in removed.values if number == place})
         for place, variable in enumerate(table.variables)
     ]
     templates = [
-        Template((b"(erased)", *(b"" for _ in template.slots)), template.slots) if n in gone.templates else template
+        Template((b"(erased)", *(b"" for _ in template.slots)), template.slots) if n in removed.templates else template
         for n, template in enumerate(table.templates)
     ]
     return TemplateTable(tuple(variables), tuple(templates))
 
 
-def _without(variable: Variable, gone: set[int]) -> Variable:
+def _without(variable: Variable, removed: set[int]) -> Variable:
     known = set(variable.values)
     names = (name for number in count(1) if (name := b"(erased %d)" % number) not in known)
-    values = (next(names) if n in gone else value for n, value in enumerate(variable.values))
+    values = (next(names) if n in removed else value for n, value in enumerate(variable.values))
     return replace(variable, values=tuple(values))
