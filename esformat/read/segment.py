@@ -263,7 +263,7 @@ class Segment(Opened[Scan, Space]):
         from esformat.sql import Session, named  # needs the extra `sql`
 
         hint = "the events of the file are the table events"
-        return Session(named({"events": self}), hint=hint, lasting=True, names=lambda: ["events"])
+        return Session(named({"events": self}), hint=hint, immutable=True, names=lambda: ["events"])
 
     def sql(self, statement: str, parameters: Parameters = None) -> Rows:
         """Run a query in DuckDB's dialect of SQL; the table `events` has the file's events.

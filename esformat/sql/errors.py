@@ -12,7 +12,7 @@ from esformat.sql.watch import Watch
 
 
 @contextmanager
-def told(watch: Watch) -> Iterator[None]:
+def translated_errors(watch: Watch) -> Iterator[None]:
     """Run a block that uses DuckDB, and translate its errors.
 
     Raises the original error of a dataset if one failed; else UsageError for an invalid statement or lack of memory,

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from esformat.errors import UsageError
 from esformat.sql.answer import RowAnswer
-from esformat.sql.errors import told
+from esformat.sql.errors import translated_errors
 from esformat.sql.watch import Watch
 
 BATCH_ROWS = 65_536
@@ -71,7 +71,7 @@ class Rows(RowAnswer):
     def schema(self) -> pa.Schema:
         """Arrow schema of the columns."""
         bound = self._bind()
-        with told(bound.watch):
+        with translated_errors(bound.watch):
             schema = bound.relation().limit(0).to_arrow_table().schema
         bound.done()
         return schema
@@ -79,7 +79,7 @@ class Rows(RowAnswer):
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a pyarrow stream, read as it is consumed."""
         bound = self._bound()
-        with told(bound.watch):
+        with translated_errors(bound.watch):
             reader = bound.relation().to_arrow_reader(BATCH_ROWS)
         return pa.RecordBatchReader.from_batches(reader.schema, _batches(bound, reader))
 
@@ -88,7 +88,7 @@ class Rows(RowAnswer):
         if self._kept:
             return self._kept[0].copy()
         bound = self._bound()
-        with told(bound.watch):
+        with translated_errors(bound.watch):
             rows = bound.connection.execute(bound.text, bound.parameters).fetchall()
         bound.done()
         if self._kept is not None and len(rows) <= MOST_KEPT:
@@ -100,7 +100,7 @@ def _batches(bound: Bound, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBa
     """Yield the batches of a reader; closing the generator early also stops DuckDB."""
     try:
         while True:
-            with told(bound.watch):
+            with translated_errors(bound.watch):
                 batch = next(reader, None)
             if batch is None:
                 break

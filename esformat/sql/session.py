@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from esformat.base.forked import unlock_in_forks
 from esformat.errors import UsageError
-from esformat.sql.errors import told
+from esformat.sql.errors import translated_errors
 from esformat.sql.readable import readable
 from esformat.sql.rewrite import Rewritten, rewritten
 from esformat.sql.rows import Bound, Rows
@@ -70,7 +70,7 @@ class Database:
         """Return a connection for one statement."""
         with self._lock:
             if self._opened is None or self._process != os.getpid():
-                _leave(self._opened)
+                _leak(self._opened)
                 self._opened, self._process = duckdb.connect(), os.getpid()
                 for setting in self._settings:
                     self._opened.execute(f"SET GLOBAL {setting}")
@@ -94,18 +94,18 @@ class Session:
         hint: str,
         database: Database | None = None,
         guard: Guard = unguarded,
-        lasting: bool = False,
+        immutable: bool = False,
         names: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """find: returns the table of a name. hint: advice for unknown tables.
         database: None to create one.
         guard: returns the context in which DuckDB runs.
-        lasting: a name always means the same table, whose events do not change, and there is no guard; then the
+        immutable: a name always means the same table, whose events do not change, and there is no guard; then the
         analysis of statements and connections are cached.
         names: returns the names that SHOW TABLES lists, if they are known.
         """
-        self._kept: dict[str, _Known] | None = {} if lasting else None
-        self._idle: list[_Desk] = []
+        self._analyses: dict[str, _Analysis] | None = {} if immutable else None
+        self._pool: list[_PooledConnection] = []
         self._find = find
         self._hint, self._names = hint, names
         self._database = Database() if database is None else database
@@ -119,75 +119,75 @@ class Session:
         errors of opening a file.
         """
         text = text.strip()
-        known = None if self._kept is None or parameters else self._kept.get(text)
-        if known is not None:
-            return Rows(lambda: self._again(known), known.columns, known.rows)
+        analysis = None if self._analyses is None or parameters else self._analyses.get(text)
+        if analysis is not None:
+            return Rows(lambda: self._bind_cached(analysis), analysis.columns, analysis.rows)
         if _SHOW_TABLES.fullmatch(text):
-            return Rows(self._listed)
+            return Rows(self._bind_table_list)
         plan = _EXPLAIN.match(text)
         if plan is not None:
-            return Rows(lambda: self._explained(text[plan.end() :].strip(), parameters))
-        return Rows(lambda: self._bound(text, parameters))
+            return Rows(lambda: self._bind_explain(text[plan.end() :].strip(), parameters))
+        return Rows(lambda: self._bind(text, parameters))
 
     def close(self) -> None:
         """Close the database; rows that are being read fail with an error."""
-        self._idle.clear()
+        self._pool.clear()
         self._database.close()
 
     # ------------------------------------------------------------ statements
 
-    def _bound(self, text: str, parameters: Parameters) -> Bound:
+    def _bind(self, text: str, parameters: Parameters) -> Bound:
         """Bind a query to its tables, rewritten to read less if possible."""
         connection = self._database.connect()
         watch = Watch(connection.interrupt, self._guard)
-        with told(watch):
-            asked, columns = self._better(connection, text, parameters, watch)
+        with translated_errors(watch):
+            asked, columns = self._prepare(connection, text, parameters, watch)
         return Bound(connection, asked, parameters, columns, watch, connection.close)
 
-    def _again(self, known: _Known) -> Bound:
+    def _bind_cached(self, analysis: _Analysis) -> Bound:
         """Bind a statement that ran before, reusing an idle connection that may have its tables registered."""
-        desk = self._idle.pop() if self._idle else None
-        if desk is None or desk.process != os.getpid():
-            _leave(desk)
-            desk = _Desk(self._database.connect(), Watch(), set(), os.getpid())
-        connection, watch = desk.connection, desk.watch
+        pooled = self._pool.pop() if self._pool else None
+        if pooled is None or pooled.process != os.getpid():
+            _leak(pooled)
+            pooled = _PooledConnection(self._database.connect(), Watch(), set(), os.getpid())
+        connection, watch = pooled.connection, pooled.watch
         watch.failure = None
         watch.lines.clear()
-        with told(watch):
-            for name in known.tables:
-                if folded(name) not in desk.tables:
+        with translated_errors(watch):
+            for name in analysis.tables:
+                if folded(name) not in pooled.tables:
                     dataset = self._table(name).dataset(dictionaries=True).watched(watch.of(name))
                     connection.register(name, scanned(dataset))
-                    desk.tables.add(folded(name))
-            text = known.text
-            if known.better is not None:
-                desk.tables.discard(folded(known.better.of))
-                text = _asked(connection, known.better, watch, self._table)
-        return Bound(connection, text, None, known.columns, watch, lambda: self._idle.append(desk))
+                    pooled.tables.add(folded(name))
+            text = analysis.text
+            if analysis.rewrite is not None:
+                pooled.tables.discard(folded(analysis.rewrite.of))
+                text = _apply_rewrite(connection, analysis.rewrite, watch, self._table)
+        return Bound(connection, text, None, analysis.columns, watch, lambda: self._pool.append(pooled))
 
     def _table(self, name: str) -> Table:
         table = self._find(name)
         assert table is not None, "names last"
         return table
 
-    def _listed(self) -> Bound:
+    def _bind_table_list(self) -> Bound:
         """Bind the result of SHOW TABLES."""
         connection = self._database.connect()
         connection.register("tables", pa.table({"name": pa.array(self._names(), pa.string())}))
         return Bound(connection, 'FROM "tables"', None, ("name",), Watch(), connection.close)
 
-    def _what_to_do(self) -> str:
+    def _table_hint(self) -> str:
         """The hint about an unknown table."""
         names = self._names()
         some = ", ".join(names[:SHOWN_NAMES]) + (", … (SHOW TABLES tells all)" if len(names) > SHOWN_NAMES else "")
         return f"{self._hint}; here: {some}" if names else self._hint
 
-    def _explained(self, statement: str, parameters: Parameters) -> Bound:
+    def _bind_explain(self, statement: str, parameters: Parameters) -> Bound:
         """Bind the result of EXPLAIN: DuckDB's plan, and the blocks that each scan would read, found in a dry run."""
         connection = self._database.connect()
         watch = Watch(connection.interrupt, self._guard)
-        with told(watch):
-            text, _ = self._better(connection, statement, parameters, watch)
+        with translated_errors(watch):
+            text, _ = self._prepare(connection, statement, parameters, watch)
             plan = connection.sql(f"EXPLAIN {text}", params=parameters).fetchall()
             watch.dry = True
             connection.sql(text, params=parameters).fetchall()
@@ -196,25 +196,27 @@ class Session:
         connection.register("plan", values)
         return Bound(connection, "FROM plan", None, tuple(values.column_names), watch, connection.close)
 
-    def _better(
+    def _prepare(
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
     ) -> tuple[str, tuple[str, ...]]:
         """Register the tables of a statement; return its text, rewritten if possible, and its columns."""
-        known = None if self._kept is None else self._kept.get(text)
-        if known is None:
-            known = self._looked_into(connection, text, parameters, watch)
+        analysis = None if self._analyses is None else self._analyses.get(text)
+        if analysis is None:
+            analysis = self._analyse(connection, text, parameters, watch)
         else:
-            for name in known.tables:
+            for name in analysis.tables:
                 register(connection, name, self._table(name), watch)
-        asked = known.text
-        if known.better is not None:
-            asked = _asked(connection, known.better, watch, lambda name: watch.tables.get(name) or self._table(name))
-        columns = tuple(connection.sql(asked, params=parameters).columns) if parameters else known.columns
+        asked = analysis.text
+        if analysis.rewrite is not None:
+            asked = _apply_rewrite(
+                connection, analysis.rewrite, watch, lambda name: watch.tables.get(name) or self._table(name)
+            )
+        columns = tuple(connection.sql(asked, params=parameters).columns) if parameters else analysis.columns
         return asked, columns  # parameters may determine the columns
 
-    def _looked_into(
+    def _analyse(
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
-    ) -> _Known:
+    ) -> _Analysis:
         """Analyse a statement and register its tables."""
         whole = len(text) <= MOST_TEXT and "\0" not in text  # DuckDB's serialised trees end text at NUL
         tree = parse(connection, text) if whole else None
@@ -226,26 +228,26 @@ class Session:
                 if table is not None:
                     register(connection, name, table, watch)
         relation = bind(
-            connection, lambda: connection.sql(text, params=parameters), self._find, watch, self._what_to_do
+            connection, lambda: connection.sql(text, params=parameters), self._find, watch, self._table_hint
         )
         columns = tuple(relation.columns)
         if not watch.tables:
-            return _Known(text, (), None, columns, None)
+            return _Analysis(text, (), None, columns, None)
 
         def ask(other: str) -> list[tuple[Any, ...]]:
             return connection.sql(other).fetchall()
 
-        lasting = tree is not None and _is_ours(tree, watch.tables)
-        better = None if tree is None else rewritten(connection, tree, watch.tables, columns, ask)
-        of = "" if better is None else better.of
-        counted = better is not None and better.summary is not None and not better.summary.tallied
+        only_ours = tree is not None and _is_ours(tree, watch.tables)
+        rewrite = None if tree is None else rewritten(connection, tree, watch.tables, columns, ask)
+        of = "" if rewrite is None else rewrite.of
+        counted = rewrite is not None and rewrite.summary is not None and not rewrite.summary.tallied
         rows: list[list[tuple[Any, ...]]] | None = [] if counted and not parameters else None
-        known = _Known(text, tuple(name for name in watch.tables if name != of), better, columns, rows)
-        if self._kept is not None and lasting:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
-            self._kept[text] = known
-        return known
+        analysis = _Analysis(text, tuple(name for name in watch.tables if name != of), rewrite, columns, rows)
+        if self._analyses is not None and only_ours:
+            if len(self._analyses) >= MOST_KEPT:
+                self._analyses.clear()
+            self._analyses[text] = analysis
+        return analysis
 
 
 def _is_ours(tree: Node, tables: Mapping[str, Table]) -> bool:
@@ -255,19 +257,19 @@ def _is_ours(tree: Node, tables: Mapping[str, Table]) -> bool:
     return all(folded(node.get("table_name", "")) in known for node in sources)
 
 
-class _Known(NamedTuple):
+class _Analysis(NamedTuple):
     """The cached analysis of a statement."""
 
     text: str
     tables: tuple[str, ...]
     """The names of the tables to register."""
-    better: Rewritten | None
+    rewrite: Rewritten | None
     columns: tuple[str, ...]
     rows: list[list[tuple[Any, ...]]] | None
     """A cache for the result, if counts alone give it."""
 
 
-class _Desk(NamedTuple):
+class _PooledConnection(NamedTuple):
     """A connection that is reused for one statement after another."""
 
     connection: duckdb.DuckDBPyConnection
@@ -278,26 +280,26 @@ class _Desk(NamedTuple):
     process: int
 
 
-def _asked(
-    connection: duckdb.DuckDBPyConnection, better: Rewritten, watch: Watch, table_of: Callable[[str], Table]
+def _apply_rewrite(
+    connection: duckdb.DuckDBPyConnection, rewrite: Rewritten, watch: Watch, table_of: Callable[[str], Table]
 ) -> str:
     """Register what a rewritten statement needs, and return its text."""
-    if better.summary is not None:
-        summary = better.summary.make()
+    if rewrite.summary is not None:
+        summary = rewrite.summary.make()
         connection.register(NAME, summary)
-        watch.counted(better.of, summary.num_rows, tallied=better.summary.tallied)
-    if better.spaces is not None or better.held:
-        spaces = better.spaces(lambda other: connection.sql(other).fetchall()) if better.spaces else None
-        dataset = table_of(better.of).dataset(dictionaries=True)
-        if better.held:
-            dataset = dataset.holding(better.held)
+        watch.counted(rewrite.of, summary.num_rows, tallied=rewrite.summary.tallied)
+    if rewrite.spaces is not None or rewrite.held:
+        spaces = rewrite.spaces(lambda other: connection.sql(other).fetchall()) if rewrite.spaces else None
+        dataset = table_of(rewrite.of).dataset(dictionaries=True)
+        if rewrite.held:
+            dataset = dataset.holding(rewrite.held)
         if spaces is not None:
             dataset = dataset.filter(pc.field("space").isin(pa.array(spaces, pa.string())))
-        connection.register(better.of, scanned(dataset.watched(watch.of(better.of))))
-    return better.text
+        connection.register(rewrite.of, scanned(dataset.watched(watch.of(rewrite.of))))
+    return rewrite.text
 
 
-def _leave(one: object) -> None:
+def _leak(one: object) -> None:
     """Leak an object inherited through a fork: freeing it would wait for threads that exist only in the parent."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 

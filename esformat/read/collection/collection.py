@@ -185,7 +185,7 @@ class Collection(Opened[CollectionScan, "CollectionSpace"]):
         from esformat.sql import Session, named  # needs the extra `sql`
 
         hint = "the events of the files are the table events"
-        return Session(named({"events": self}), hint=hint, lasting=True, names=lambda: ["events"])
+        return Session(named({"events": self}), hint=hint, immutable=True, names=lambda: ["events"])
 
     def sql(self, statement: str, parameters: Parameters = None) -> Rows:
         """Run a SQL statement, like `Segment.sql`; the table `events` has the events of all files."""
