@@ -12,7 +12,7 @@ import click
 import esformat
 from esformat import convert as files
 from esformat.cli.console import count, progress
-from esformat.cli.new_files import Told, make_files
+from esformat.cli.new_files import FileReport, write_files
 from esformat.cli.output import chosen_format, input_format_option, json_option, shown_name, target_format_option
 from esformat.cli.params import several
 from esformat.convert.formats import without_extension
@@ -88,7 +88,7 @@ def convert(
         overwrite=force,
     )
 
-    def make(source: Place, target: str) -> Told:
+    def write(source: Place, target: str) -> FileReport:
         started = perf_counter()
         notes: list[str] = []
         if format_ is not None:
@@ -98,7 +98,7 @@ def convert(
         notes = [f"{note} (with `esdb write`)" if _speaks_of_write(note) else note for note in notes]
         shown, seconds = shown_name(target), perf_counter() - started
         facts = {"path": shown, "events": events, "seconds": round(seconds, 6), "notes": notes}
-        return Told(
+        return FileReport(
             facts, [f"{shown}: {count(events, 'event')} in {seconds:.1f} s", *(f"note: {note}" for note in notes)]
         )
 
@@ -110,7 +110,7 @@ def convert(
             raise click.UsageError(f"give --format: {out} is a directory, whose name tells none")
         return without_extension(name) + _EXTENSIONS.get(format_, f".{format_}")
 
-    return make_files(sources, out, make, as_json=as_json, find=find, rename=rename)
+    return write_files(sources, out, write, as_json=as_json, find=find, rename=rename)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import click
 
 import esformat
 from esformat.cli.console import count, progress
-from esformat.cli.new_files import Told, files_and_out, make_files
+from esformat.cli.new_files import FileReport, files_and_out, write_files
 from esformat.cli.output import finished_file, json_option, shown_name
 from esformat.cli.params import Hex
 from esformat.cli.segments import is_one, places
@@ -56,18 +56,18 @@ def erase(
     if several and not any(map(_holds, places(files), repeat(keys))):
         raise esformat.SpaceNotFoundError("no file has any of the spaces")
 
-    def make(file: Place, target: str) -> Told:
+    def write(file: Place, target: str) -> FileReport:
         if several and not _holds(file, keys):
             from esformat.tools.new_segment import copy_file  # here: slow to import
 
             copy_file(file, target, overwrite=force)
-            return Told({"path": target, "copied": True}, [f"{target}: copied, it has none of the spaces"])
+            return FileReport({"path": target, "copied": True}, [f"{target}: copied, it has none of the spaces"])
         with finished_file(target) as made_at, progress("erasing") as show:
             report = erase_spaces(file, made_at, keys, overwrite=force, progress=show)
         report = replace(report, path=shown_name(target))
-        return Told(_document(report), list(_lines(report, name_of(file))), report.ok)
+        return FileReport(_document(report), list(_lines(report, name_of(file))), report.ok)
 
-    return make_files(files, out, make, as_json=as_json)
+    return write_files(files, out, write, as_json=as_json)
 
 
 def _holds(file: Place, keys: Sequence[str | bytes]) -> bool:

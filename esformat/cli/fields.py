@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from esformat.cli.console import warn
-from esformat.cli.counted import counted_options, show_counted
+from esformat.cli.count_table import count_options, show_counts
 from esformat.cli.output import chosen_format
 from esformat.cli.segments import files_argument, open_segments, shown_files
 
@@ -21,7 +21,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @files_argument
-@counted_options
+@count_options
 def fields(files: tuple[str, ...], **shown: Any) -> None:
     """List the fields of JSON payloads, with the kinds and number of their values.
 
@@ -39,4 +39,4 @@ def fields(files: tuple[str, ...], **shown: Any) -> None:
             warn(f"{shown_files(segments)}: too many fields, {found.left_out:,} values are of others")
         schema = pa.schema([("field", pa.string()), ("kinds", pa.string()), ("values", pa.int64())])
         rows = ((field.path, ", ".join(field.kinds), field.count) for field in found.fields)
-        show_counted(rows, schema, shown)
+        show_counts(rows, schema, shown)

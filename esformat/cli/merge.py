@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from esformat.cli.console import count, progress
-from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
+from esformat.cli.output import finished_file, json_option, report_printer, say_json, shown_name
 from esformat.cli.segments import places
 
 _EXAMPLES = """\b
@@ -29,13 +29,13 @@ def merge(out: str, inputs: tuple[str, ...], as_json: bool, force: bool) -> None
     """
     from esformat.tools import merge as merge_segments  # here: slow to import
 
-    tell, shown, found = teller(out), shown_name(out), places(inputs)
+    emit, shown, found = report_printer(out), shown_name(out), places(inputs)
     with finished_file(out) as made_at, progress("merging") as show:
         made = merge_segments(found, made_at, overwrite=force, progress=show)
     if as_json:
         blocks = {"copied_blocks": made.copied_blocks, "encoded_blocks": made.encoded_blocks}
-        say_json({"path": shown, "events": made.statistics.events, "spaces": made.statistics.spaces, **blocks}, tell)
+        say_json({"path": shown, "events": made.statistics.events, "spaces": made.statistics.spaces, **blocks}, emit)
         return
     copied, encoded = count(made.copied_blocks, "block"), made.encoded_blocks
-    tell(f"{shown}: {count(made.statistics.events, 'event')} of {count(made.statistics.spaces, 'space')}")
-    tell(f"{copied} copied, {encoded:,} re-encoded")
+    emit(f"{shown}: {count(made.statistics.events, 'event')} of {count(made.statistics.spaces, 'space')}")
+    emit(f"{copied} copied, {encoded:,} re-encoded")

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import click
 
 from esformat.cli.console import count, say, warn
-from esformat.cli.output import say_json, teller
+from esformat.cli.output import report_printer, say_json
 from esformat.cli.params import several
 from esformat.cli.program import expected_errors, one_line
 from esformat.cli.segments import is_one, places
@@ -23,7 +23,7 @@ Rename: TypeAlias = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FileReport:
     """The report on one new file: what --json prints, the lines printed otherwise, and whether all went well."""
 
     facts: dict[str, Any]
@@ -31,7 +31,7 @@ class Told:
     ok: bool = True
 
 
-Make: TypeAlias = Callable[[Place, str], Told]
+Write: TypeAlias = Callable[[Place, str], FileReport]
 
 
 def files_and_out(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,10 +40,10 @@ def files_and_out(command: Callable[..., Any]) -> Callable[..., Any]:
     return several("files", "FILE...")(command)
 
 
-def make_files(
-    files: Sequence[str], out: str, make: Make, *, as_json: bool, find: Find = places, rename: Rename = str
+def write_files(
+    files: Sequence[str], out: str, write: Write, *, as_json: bool, find: Find = places, rename: Rename = str
 ) -> int:
-    """Call `make` for each input file, print the reports and return the exit status.
+    """Call `write` for each input file, print the reports and return the exit status.
 
     A single file goes to OUT, or into OUT if that is a directory. Several files go into the directory OUT, each under
     its own name, changed by `rename`; if one fails, its error is printed and the others are still written.
@@ -52,23 +52,23 @@ def make_files(
     if is_one(files):
         (source,) = find(files)
         target = str(join_path(out, rename(PurePath(name_of(source)).name))) if _is_directory(out) else out
-        told = make(source, target)
-        tell = teller(target)
-        say_json(told.facts, tell) if as_json else _say_lines(told.lines, tell)
-        return 0 if told.ok else 1
+        report = write(source, target)
+        emit = report_printer(target)
+        say_json(report.facts, emit) if as_json else _say_lines(report.lines, emit)
+        return 0 if report.ok else 1
     _check_directory(files, out)
     pairs = list(_pairs(files, out, find, rename))
-    results = [_one_of_several(source, target, make, as_json=as_json) for source, target in pairs]
+    results = [_one_of_several(source, target, write, as_json=as_json) for source, target in pairs]
     good = sum(each["ok"] for each in results)
     say_json(results) if as_json else say(f"{out}: {good:,} of {count(len(results), 'file')} without a problem")
     return 0 if good == len(results) else 1
 
 
-def _one_of_several(source: Place, target: str, make: Make, *, as_json: bool) -> dict[str, Any]:
+def _one_of_several(source: Place, target: str, write: Write, *, as_json: bool) -> dict[str, Any]:
     try:
         if "://" not in target:
             Path(target).parent.mkdir(parents=True, exist_ok=True)
-        told = make(source, target)
+        report = write(source, target)
     except expected_errors() as error:
         if isinstance(error, click.ClickException):  # an option is wrong: the same for every file
             raise
@@ -77,13 +77,13 @@ def _one_of_several(source: Place, target: str, make: Make, *, as_json: bool) ->
             warn(f"esdb: {message if name_of(source) in message else f'{name_of(source)}: {message}'}")
         return {"source": name_of(source), "ok": False, "error": message}
     if not as_json:
-        _say_lines(told.lines, say)
-    return {"source": name_of(source), "ok": told.ok, **told.facts}
+        _say_lines(report.lines, say)
+    return {"source": name_of(source), "ok": report.ok, **report.facts}
 
 
-def _say_lines(lines: Sequence[str], tell: Callable[[str], None]) -> None:
+def _say_lines(lines: Sequence[str], emit: Callable[[str], None]) -> None:
     for line in lines:
-        tell(line)
+        emit(line)
 
 
 def _is_directory(out: str) -> bool:

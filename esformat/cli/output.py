@@ -34,9 +34,9 @@ ROWS = ("jsonl", "json", "csv", "arrow", "parquet")
 _BY_NAME = "Default: by the name of FILE, else table on a terminal and jsonl in a pipe."
 
 
-def say_json(facts: Any, tell: Callable[[str], None] = say) -> None:
+def say_json(facts: Any, emit: Callable[[str], None] = say) -> None:
     """Print a report as JSON. Binary keys are in hexadecimal."""
-    tell(json.dumps(facts, ensure_ascii=False, indent=2, default=_plain))
+    emit(json.dumps(facts, ensure_ascii=False, indent=2, default=_plain))
 
 
 def _plain(value: Any) -> str:
@@ -133,7 +133,7 @@ def finished_file(out: str) -> Iterator[str]:
         yield path
 
 
-def teller(out: str) -> Callable[[str], None]:
+def report_printer(out: str) -> Callable[[str], None]:
     """Return the function that prints the report: to stderr if the output itself goes to stdout."""
     return warn if out == STDOUT else say
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
         json_option,
         opened_output,
         output_options,
+        report_printer,
         say_json,
         shown_name,
         target_format_option,
-        teller,
     )
     from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair, Size
     from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, completion_command, one_line, run_program
@@ -48,7 +48,7 @@ else:
             ),
             "esformat.cli.output": (
                 "ROWS TABLES chosen_format finished_file format_option input_format_option json_option opened_output "
-                "output_options say_json shown_name target_format_option teller"
+                "output_options say_json shown_name target_format_option report_printer"
             ),
             "esformat.cli.params": "ColumnType Hex Limit Moment Names Pair Size",
             "esformat.cli.program": "CONTEXT_SETTINGS Group Verbs completion_command one_line run_program",
@@ -106,6 +106,7 @@ __all__ = [
     "read_conditions",
     "reading_of",
     "reading_options",
+    "report_printer",
     "roles_of",
     "run_job",
     "run_program",
@@ -117,7 +118,6 @@ __all__ = [
     "size",
     "spark_format",
     "target_format_option",
-    "teller",
     "warn",
     "write_segment",
 ]

@@ -120,10 +120,10 @@ def give_answer(
         shown = nullcontext() if output == "-" else progress("writing", things=True)
         if chosen == "esdb":
             with finished_file(output) as made_at, shown as show:
-                write_segment(counted(answer.batches(), show), answer.schema, indexes, keys, made_at, force=force)
+                write_segment(with_progress(answer.batches(), show), answer.schema, indexes, keys, made_at, force=force)
             return
         with opened_output(output, force=force) as sink, shown as show:
-            convert.write_batches(counted(answer.batches(), show), answer.schema, chosen, sink, warn)
+            convert.write_batches(with_progress(answer.batches(), show), answer.schema, chosen, sink, warn)
 
 
 def write_segment(
@@ -145,7 +145,7 @@ def write_segment(
     return writer.num_events
 
 
-def counted(
+def with_progress(
     batches: Iterator[pa.RecordBatch], show: Callable[[int, int], None] | None, total: int = 0
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches, and report the number of rows so far to a progress bar."""

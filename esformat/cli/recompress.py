@@ -6,7 +6,7 @@ import click
 
 import esformat
 from esformat.cli.console import count, progress, size
-from esformat.cli.new_files import Told, files_and_out, make_files
+from esformat.cli.new_files import FileReport, files_and_out, write_files
 from esformat.cli.output import finished_file, json_option, shown_name, templates_option
 from esformat.io.location import Place
 
@@ -35,7 +35,7 @@ def recompress(
     """
     from esformat.tools import recompress as recompress_segment  # here: slow to import
 
-    def make(file: Place, target: str) -> Told:
+    def write(file: Place, target: str) -> FileReport:
         shown = shown_name(target)
         with finished_file(target) as made_at, progress("recompressing") as show:
             made = recompress_segment(
@@ -45,6 +45,6 @@ def recompress(
                 sizes = before.size_bytes, after.size_bytes
         events = made.statistics.events
         facts = {"path": shown, "events": events, "size_bytes": sizes[1], "size_bytes_before": sizes[0]}
-        return Told(facts, [f"{shown}: {count(events, 'event')}, {size(sizes[0])} → {size(sizes[1])}"])
+        return FileReport(facts, [f"{shown}: {count(events, 'event')}, {size(sizes[0])} → {size(sizes[1])}"])
 
-    return make_files(files, out, make, as_json=as_json)
+    return write_files(files, out, write, as_json=as_json)

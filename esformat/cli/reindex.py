@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from esformat.cli.console import count, progress
-from esformat.cli.new_files import Told, files_and_out, make_files
+from esformat.cli.new_files import FileReport, files_and_out, write_files
 from esformat.cli.output import finished_file, json_option, shown_name
 from esformat.io.location import Place
 
@@ -44,13 +44,13 @@ def reindex(
     if no_index == bool(indexes):
         raise click.UsageError("name the columns with --index, or give --no-index")
 
-    def make(file: Place, target: str) -> Told:
+    def write(file: Place, target: str) -> FileReport:
         shown = shown_name(target)
         with finished_file(target) as made_at, progress("indexing") as show:
             made = reindex_segment(file, made_at, indexes, rebuild=rebuild, overwrite=force, progress=show)
         lines = [f"{shown}: {count(made.statistics.events, 'event')}"]
         for name, facts in made.statistics.indexes.items():
             lines.append(f"  index {name}: {facts['values']:,} values in {facts['events']:,} events")
-        return Told({"path": shown, "events": made.statistics.events, "indexes": made.statistics.indexes}, lines)
+        return FileReport({"path": shown, "events": made.statistics.events, "indexes": made.statistics.indexes}, lines)
 
-    return make_files(files, out, make, as_json=as_json)
+    return write_files(files, out, write, as_json=as_json)

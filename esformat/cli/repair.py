@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from esformat.cli.console import count, progress, warn
-from esformat.cli.new_files import Told, files_and_out, make_files
+from esformat.cli.new_files import FileReport, files_and_out, write_files
 from esformat.cli.output import finished_file, json_option, shown_name
 from esformat.io.location import Place, name_of
 
@@ -32,7 +32,7 @@ def repair(files: tuple[str, ...], out: str, as_json: bool, force: bool) -> int:
     """
     from esformat.tools import repair as repair_segment  # here: slow to import
 
-    def make(file: Place, target: str) -> Told:
+    def write(file: Place, target: str) -> FileReport:
         shown = shown_name(target)
         with finished_file(target) as made_at, progress("reading") as show:
             report = repair_segment(file, made_at, overwrite=force, progress=show)
@@ -40,9 +40,9 @@ def repair(files: tuple[str, ...], out: str, as_json: bool, force: bool) -> int:
             warn(f"{name_of(file)}: {problem}")
         facts = {**asdict(report), "path": shown, "complete": report.complete}
         lost = _lost(report.lost_events, report.lost_at_least)
-        return Told(facts, [f"{shown}: {count(report.saved_events, 'event')} saved, {lost}"], report.complete)
+        return FileReport(facts, [f"{shown}: {count(report.saved_events, 'event')} saved, {lost}"], report.complete)
 
-    return make_files(files, out, make, as_json=as_json)
+    return write_files(files, out, write, as_json=as_json)
 
 
 def _lost(events: int | None, at_least: int) -> str:

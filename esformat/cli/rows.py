@@ -11,7 +11,7 @@ import click
 from esformat import convert
 from esformat.cli.console import progress, say, warn
 from esformat.cli.output import TABLES, opened_output
-from esformat.cli.question import counted
+from esformat.cli.question import with_progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,7 @@ def give_rows(ask: Ask, statement: str, chosen: str, output: str = "-", *, force
     if chosen not in TABLES:
         shown = nullcontext() if output == "-" else progress("writing", things=True)
         with opened_output(output, force=force) as sink, shown as show:
-            convert.write_batches(counted(iter(reader), show), reader.schema, chosen, sink, warn)
+            convert.write_batches(with_progress(iter(reader), show), reader.schema, chosen, sink, warn)
     elif reader.schema.names == ["explain_key", "explain_value"]:
         for batch in reader:
             say("\n".join(batch.column(1).to_pylist()))

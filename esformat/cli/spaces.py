@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from esformat.cli.counted import Row, counted_options, show_counted
+from esformat.cli.count_table import Row, count_options, show_counts
 from esformat.cli.output import chosen_format
 from esformat.cli.params import Hex
 from esformat.cli.segments import Segments, files_argument, open_segments
@@ -29,7 +29,7 @@ Examples:
 @click.option("--prefix", metavar="TEXT", help="Only keys with this prefix.")
 @click.option("--prefix-hex", type=Hex(), metavar="HEX", help="The same, with a hexadecimal prefix.")
 @click.option("--groupings", is_flag=True, help="Print a line for each grouping of each space.")
-@counted_options
+@count_options
 def spaces(files: tuple[str, ...], prefix: str | None, prefix_hex: bytes | None, groupings: bool, **shown: Any) -> None:
     """List the spaces of segments and the number of events in each, sorted by key or count."""
     if prefix is not None and prefix_hex is not None:
@@ -38,7 +38,7 @@ def spaces(files: tuple[str, ...], prefix: str | None, prefix_hex: bytes | None,
     with open_segments(files) as segments:
         schema = _schema(segments, by_grouping=groupings)
         rows = _rows(segments, prefix if prefix_hex is None else prefix_hex, by_grouping=groupings)
-        show_counted(rows, schema, shown)
+        show_counts(rows, schema, shown)
 
 
 def _schema(segments: Segments, *, by_grouping: bool) -> pa.Schema:

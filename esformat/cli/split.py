@@ -7,7 +7,7 @@ from pathlib import PurePath
 import click
 
 from esformat.cli.console import count, progress
-from esformat.cli.new_files import Told, make_files
+from esformat.cli.new_files import FileReport, write_files
 from esformat.cli.output import json_option
 from esformat.cli.params import Folder, Hex, Moment, Size
 from esformat.cli.segments import files_argument
@@ -60,15 +60,15 @@ def split(
     if (size is not None) + bool(keys) + bool(times) != 1:
         raise click.UsageError("give one of --size, --space and --time")
 
-    def make(file: Place, target: str) -> Told:
+    def write(file: Place, target: str) -> FileReport:
         with progress("splitting") as show:
             parts = split_segment(
                 file, target, size_bytes=size, spaces=keys or None, times=times or None, overwrite=force, progress=show
             )
         names = [str(part) for part in parts]
-        return Told({"parts": names}, [*names, count(len(names), "part")])
+        return FileReport({"parts": names}, [*names, count(len(names), "part")])
 
-    return make_files(files, directory, make, as_json=as_json, rename=_directory)
+    return write_files(files, directory, write, as_json=as_json, rename=_directory)
 
 
 def _directory(name: str) -> str:

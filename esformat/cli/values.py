@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from esformat.cli.counted import counted_options, show_counted
+from esformat.cli.count_table import count_options, show_counts
 from esformat.cli.output import chosen_format
 from esformat.cli.segments import files_argument, open_segments
 
@@ -22,7 +22,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @files_argument
 @click.argument("index")
-@counted_options
+@count_options
 def values(files: tuple[str, ...], index: str, **shown: Any) -> None:
     """List the values of INDEX in segments and the number of events with each, sorted by value or count."""
     chosen_format(shown["format_"], shown["output"])  # fails before the file is opened
@@ -31,4 +31,4 @@ def values(files: tuple[str, ...], index: str, **shown: Any) -> None:
     with open_segments(files) as segments:
         found = segments.index_values(index)
         schema = pa.schema([pa.field(index, segments.schema.field(index).type), pa.field("events", pa.int64())])
-        show_counted(iter(found.items()), schema, shown)
+        show_counts(iter(found.items()), schema, shown)

@@ -14,7 +14,7 @@ import esformat
 from esformat import convert
 from esformat.cli.console import count, moment, progress, size
 from esformat.cli.inputs import ON_ERROR, InputCommand, bad_rows_of, input_options, input_options_of, roles_of
-from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller, templates_option
+from esformat.cli.output import finished_file, json_option, report_printer, say_json, shown_name, templates_option
 from esformat.cli.params import Folder
 from esformat.convert.formats import format_by_name, without_extension
 from esformat.io.location import SUFFIX, exists, is_same_place, is_segment, locate, name_of, names_one_file
@@ -77,7 +77,7 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
         summary = load.write(create)
         seconds = perf_counter() - started
         if options["as_json"]:
-            say_json(_facts(out, made_at, summary, seconds), teller(out))
+            say_json(_facts(out, made_at, summary, seconds), report_printer(out))
         else:
             _report(out, made_at, summary, options["on_error"][1], seconds)
 
@@ -132,7 +132,7 @@ def _facts(out: str, made_at: str, summary: convert.Summary, seconds: float) -> 
 
 
 def _report(out: str, made_at: str, summary: convert.Summary, collected: str, seconds: float) -> None:
-    say = teller(out)
+    say = report_printer(out)
     with esformat.open(made_at) as segment:
         each = f" ({segment.size_bytes / segment.num_events:.1f} bytes per event)" if segment.num_events else ""
         span = f", {moment(segment.min_timestamp)} to {moment(segment.max_timestamp)}" if segment.num_events else ""

@@ -51,9 +51,9 @@ class ArrowReader:
 
     def columns(self) -> dict[str, pa.DataType]:
         """The needed columns with their types. Raises InputError as `rows` does."""
-        return self.told()[0]
+        return self.columns_and_row_count()[0]
 
-    def told(self) -> tuple[dict[str, pa.DataType], int | None]:
+    def columns_and_row_count(self) -> tuple[dict[str, pa.DataType], int | None]:
         """The needed columns with their types, and the number of rows; None if only reading the file would tell."""
         with self._opened() as file:
             types = {name: plain(file.types.type_of(file.schema.field(name))) for name in self._wanted(file.schema)}

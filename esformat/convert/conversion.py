@@ -19,10 +19,10 @@ from esformat import customerio
 from esformat.convert.errors import InputError
 from esformat.convert.formats import CONVERSION_FORMATS, format_by_name
 from esformat.convert.load import InputOptions, Load
-from esformat.convert.moved import METADATA, Moved, by_share, from_columnar, from_go, from_segment
 from esformat.convert.roles import Roles
 from esformat.convert.sinks import grouped, write_batches
 from esformat.convert.source import Input, Source
+from esformat.convert.transfer import METADATA, Transfer, by_share, from_columnar, from_go, from_segment
 from esformat.convert.typed_files import read_typed
 from esformat.customerio.opened import OpenFile
 from esformat.errors import EsdbError
@@ -95,15 +95,15 @@ def convert(
         with finished_file(target) as whole:
             return convert(source, whole, replace(how, target_format=written), progress=progress, note=note)
     named = _named_roles(how.roles)
-    with opened(source, read, how.schema) as moved:
-        if moved is not None:
+    with opened(source, read, how.schema) as transfer:
+        if transfer is not None:
             if named:
                 raise esformat.UsageError(
                     f"{named} is for files of other origin: {name_of(source)} {_why_not(read, how.schema)}",
                     hint="leave it out; `esdb reindex` makes other indexes" if named == "--index" else "leave it out",
                 )
             with naming(target):
-                return _write(_counted(moved, progress), target, written, how)
+                return _write(_with_progress(transfer, progress), target, written, how)
     if written != "esdb":
         raise InputError(
             "does not tell which columns it has",
@@ -148,16 +148,16 @@ def _why_not(format_: str, schema: str | None) -> str:
     return f"is read with the columns of {schema}" if format_ in _TEXT else "tells its columns itself"
 
 
-def _counted(moved: Moved, progress: Progress | None) -> Moved:
+def _with_progress(transfer: Transfer, progress: Progress | None) -> Transfer:
     def batches() -> Iterator[pa.RecordBatch]:
         done = 0
-        for batch in moved.batches():
+        for batch in transfer.batches():
             yield batch
             done += len(batch)
             if progress is not None:
-                progress(*moved.read(done))
+                progress(*transfer.read(done))
 
-    return replace(moved, batches=batches)
+    return replace(transfer, batches=batches)
 
 
 def _source_format(source: Input) -> str:
@@ -197,7 +197,7 @@ def _target_format(path: str, option: str = "--format") -> str:
 
 
 @contextmanager
-def opened(path: Input, format_: str, schema: str | None = None) -> Iterator[Moved | None]:
+def opened(path: Input, format_: str, schema: str | None = None) -> Iterator[Transfer | None]:
     """Yield the events of a file; None if its columns are unknown. `schema`: a file that supplies them for text."""
     with ExitStack() as stack:
         if format_ == "esdb":
@@ -215,7 +215,7 @@ def opened(path: Input, format_: str, schema: str | None = None) -> Iterator[Mov
 
 
 @contextmanager
-def _text(path: Input, format_: str, schema: str) -> Iterator[Moved]:
+def _text(path: Input, format_: str, schema: str) -> Iterator[Transfer]:
     with opened(schema, _source_format(schema)) as model:
         if model is None:
             raise InputError(
@@ -225,7 +225,7 @@ def _text(path: Input, format_: str, schema: str) -> Iterator[Moved]:
             )
     with closing(Source(path)) as source:
         kinds = model.schema
-        yield Moved(
+        yield Transfer(
             kinds,
             model.indexes,
             model.binary_keys,
@@ -239,7 +239,7 @@ def _position(source: Source) -> Callable[[int], tuple[int, int]]:
     return lambda _: (source.position_bytes(), source.size_bytes)
 
 
-def _parquet(source: Source, stack: ExitStack) -> Moved | None:
+def _parquet(source: Source, stack: ExitStack) -> Transfer | None:
     stream = stack.enter_context(source.open_seekable())
     file = stack.enter_context(pa.parquet.ParquetFile(stream))
     schema = _written_schema(file)
@@ -268,7 +268,7 @@ def _cast(batches: Iterator[pa.RecordBatch], schema: pa.Schema, source: Source) 
             raise InputError(f"its columns are not those that it tells of: {error}", path=source.path) from error
 
 
-def _arrow(source: Source, stack: ExitStack) -> Moved | None:
+def _arrow(source: Source, stack: ExitStack) -> Transfer | None:
     stream = stack.enter_context(source.open_seekable())
     start = stream.read(len(_ARROW_FILE_MAGIC))
     stream.seek(0)
@@ -293,21 +293,21 @@ def _validated(batches: Any, source: Source) -> Iterator[pa.RecordBatch]:
 # ------------------------------------------------------------ to
 
 
-def _write(moved: Moved, target: str, format_: str, how: Conversion) -> int:
+def _write(transfer: Transfer, target: str, format_: str, how: Conversion) -> int:
     if format_ == "esdb":
-        return _write_segment(moved, target, how)
+        return _write_segment(transfer, target, how)
     if format_ in _GO_KINDS:
-        stream = pa.RecordBatchReader.from_batches(moved.schema, moved.batches())
-        names = moved.go_index_names()
+        stream = pa.RecordBatchReader.from_batches(transfer.schema, transfer.batches())
+        names = transfer.go_index_names()
         return customerio.write(target, stream, kind=_GO_KINDS[format_], index_names=names, overwrite=how.overwrite)
     publication = Streamed() if target == STDOUT else publication_of(target, overwrite=how.overwrite)
     try:
-        batches = moved.batches()
+        batches = transfer.batches()
         if format_ in _TEXT and not how.allow_loss:
-            batches = _coming_back(batches, moved.schema, format_)
+            batches = _checked_round_trip(batches, transfer.schema, format_)
         form = "arrows" if format_ == "arrow" and (target == STDOUT or target.endswith(".arrows")) else format_
         try:
-            count = write_batches(batches, moved.described(), form, publication.file)
+            count = write_batches(batches, transfer.described(), form, publication.file)
         except esformat.UsageError as error:
             raise esformat.InvalidEventError(error.message, path=target, hint=error.hint) from error
         except (pa.ArrowException, OSError) as error:
@@ -321,18 +321,23 @@ def _write(moved: Moved, target: str, format_: str, how: Conversion) -> int:
     return count
 
 
-def _write_segment(moved: Moved, target: str, how: Conversion) -> int:
-    keys = "binary" if moved.binary_keys else "text"
-    columns = pa.schema([field for field in moved.schema if field.name not in ("space", "grouping", "timestamp")])
+def _write_segment(transfer: Transfer, target: str, how: Conversion) -> int:
+    keys = "binary" if transfer.binary_keys else "text"
+    columns = pa.schema([field for field in transfer.schema if field.name not in ("space", "grouping", "timestamp")])
     with esformat.create(
-        target, schema=columns, indexes=moved.indexes, keys=keys, properties=moved.properties, overwrite=how.overwrite
+        target,
+        schema=columns,
+        indexes=transfer.indexes,
+        keys=keys,
+        properties=transfer.properties,
+        overwrite=how.overwrite,
     ) as writer:
-        for batch in moved.batches():
+        for batch in transfer.batches():
             writer.add_table(batch)
     return writer.num_events
 
 
-def _coming_back(batches: Iterator[pa.RecordBatch], schema: pa.Schema, format_: str) -> Iterator[pa.RecordBatch]:
+def _checked_round_trip(batches: Iterator[pa.RecordBatch], schema: pa.Schema, format_: str) -> Iterator[pa.RecordBatch]:
     """Yield each batch once its text, read back, restores it. Raises InvalidEventError if it does not."""
     for batch in grouped(batches):
         text = io.BytesIO()

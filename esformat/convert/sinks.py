@@ -46,11 +46,11 @@ def write_batches(
     schema: pa.Schema,
     format_: str,
     file: BinaryIO,
-    tell: Callable[[str], None] = lambda lost: None,
+    on_loss: Callable[[str], None] = lambda lost: None,
 ) -> int:
     """Write `batches` of `schema` to `file` as one of SINK_FORMATS. Returns the number of rows.
 
-    tell: called with a sentence for each column with values that JSON or CSV cannot restore.
+    on_loss: called with a sentence for each column with values that JSON or CSV cannot restore.
     Raises OSError, UsageError for a column that Parquet cannot store, and pa.ArrowException for other formats.
     """
     sink = open_sink(format_, file, schema)
@@ -61,7 +61,7 @@ def write_batches(
     sink.finish()
     if isinstance(sink, _JsonLines | _Csv):
         for name, count in sink.lost.items():
-            tell(f"column {name!r}: {sink.loss.format(count)}")
+            on_loss(f"column {name!r}: {sink.loss.format(count)}")
     return row_count
 
 
@@ -174,7 +174,7 @@ class _Parquet:
 
         odd = next((field for field in schema if _changes_lists(field)), None)
         if odd is not None:  # nulls would come back as values, or not at all
-            raise UsageError(f"Parquet cannot hold {_told(odd)}", hint=_NO_PARQUET)
+            raise UsageError(f"Parquet cannot hold {_described(odd)}", hint=_NO_PARQUET)
         try:
             self._writer = ParquetWriter(file, schema, compression="zstd")
         except (pa.ArrowNotImplementedError, OSError) as error:  # OSError also for types, such as binary of length 0
@@ -206,11 +206,11 @@ def _misfit(schema: pa.Schema) -> str | None:
         try:
             ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
         except (pa.ArrowNotImplementedError, OSError):
-            return _told(field)
+            return _described(field)
     return None
 
 
-def _told(field: pa.Field) -> str:
+def _described(field: pa.Field) -> str:
     return f"the column {field.name!r} of type {field.type}"
 
 

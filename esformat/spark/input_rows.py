@@ -186,14 +186,16 @@ def _survey_typed(rules: InputRules, path: str) -> Surveyed:
     assumed: frozenset[str] = frozenset()
     with closing(Source(path)) as source:
         reader = _typed_reader(rules, source)
-        typed, told = reader.told() if isinstance(reader, ArrowReader) else (reader.columns(), None)
+        typed, row_count = (
+            reader.columns_and_row_count() if isinstance(reader, ArrowReader) else (reader.columns(), None)
+        )
         plain_times = not constants and _in_microseconds(typed.get(rules.roles.timestamp))
-        for rows in () if told is not None and plain_times else _rows(replace(rules, roles=times_only), source):
+        for rows in () if row_count is not None and plain_times else _rows(replace(rules, roles=times_only), source):
             times = read_times(rows, rules.roles)
             has_nanos |= times.has_nanos
             assumed |= times.assumed
             count += rows.batch.num_rows
-        count = told if told is not None and plain_times else count
+        count = row_count if row_count is not None and plain_times else count
         large = rules.kind == "parquet" and source.size_bytes > TASK_BYTES
         group_bytes = ArrowReader(source, rules.roles, "parquet").group_bytes() if large else ()
     guessed = {name: kind for name, kind in guessed.items() if name not in typed}

@@ -18,11 +18,11 @@ from esformat.cli.parts import (
     json_option,
     moment,
     opened_output,
+    report_printer,
     say,
     say_json,
     shown_name,
     size,
-    teller,
     warn,
 )
 
@@ -117,9 +117,9 @@ def export(catalog: str, number: int, file: str, as_json: bool, force: bool) -> 
     with opened_output(file, force=force) as sink:
         convert.write_batches(events.to_batches(), events.schema, format_, sink, warn)
     if as_json:
-        say_json({"path": shown_name(file), "events": len(events)}, teller(file))
+        say_json({"path": shown_name(file), "events": len(events)}, report_printer(file))
     else:
-        teller(file)(f"{shown_name(file)}: {count(len(events), 'event')}")
+        report_printer(file)(f"{shown_name(file)}: {count(len(events), 'event')}")
 
 
 @quarantine.command(epilog=_EXAMPLES)

@@ -22,10 +22,10 @@ from esformat.cli.parts import (
     one_of,
     opened_output,
     progress,
+    report_printer,
     say_json,
     shown_name,
     target_format_option,
-    teller,
     warn,
     write_segment,
 )
@@ -98,6 +98,6 @@ def export(
                 events = convert.write_batches(batches, schema, chosen_format(chosen, file), sink, warn)
     seconds = perf_counter() - started
     if as_json:
-        say_json({"path": shown_name(file), "events": events, "seconds": round(seconds, 6)}, teller(file))
+        say_json({"path": shown_name(file), "events": events, "seconds": round(seconds, 6)}, report_printer(file))
     else:
-        teller(file)(f"{shown_name(file)}: {count(events, 'event')} in {seconds:.1f} s")
+        report_printer(file)(f"{shown_name(file)}: {count(events, 'event')} in {seconds:.1f} s")

@@ -20,7 +20,7 @@ GO_INDEXES = "go-esdb.indexes"
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class Transfer:
     """Events with the facts of their segment. `batches` may be called only once."""
 
     schema: pa.Schema
@@ -51,11 +51,11 @@ class Moved:
         return names
 
 
-def from_segment(segment: esformat.Segment) -> Moved:
+def from_segment(segment: esformat.Segment) -> Transfer:
     """The events of a segment."""
     binary = pa.types.is_binary(segment.schema.field("space").type)
     read = by_share(segment.size_bytes, segment.num_events)
-    return Moved(segment.schema, segment.indexes, binary, lambda: segment.scan().batches(), segment.properties, read)
+    return Transfer(segment.schema, segment.indexes, binary, lambda: segment.scan().batches(), segment.properties, read)
 
 
 def by_share(size: int, events: int) -> Callable[[int], tuple[int, int]]:
@@ -63,12 +63,12 @@ def by_share(size: int, events: int) -> Callable[[int], tuple[int, int]]:
     return lambda done: (size * done // max(1, events), size)
 
 
-def from_go(file: OpenFile[Any], read: Callable[[int], tuple[int, int]]) -> Moved:
+def from_go(file: OpenFile[Any], read: Callable[[int], tuple[int, int]]) -> Transfer:
     """The events of a Go ESDB file."""
     layout = file.layout
     renamed = {i.name: i.stored.decode() for i in layout.indexes if i.binary or i.name.encode() != i.stored}
     properties = {GO_INDEXES: json.dumps(renamed)} if renamed else {}
-    return Moved(
+    return Transfer(
         file.schema, layout.schema.indexes, layout.binary_keys, lambda: file.scan().batches(), properties, read
     )
 
@@ -78,7 +78,7 @@ def from_columnar(
     batches: Callable[[], Iterator[pa.RecordBatch]],
     path: str,
     read: Callable[[int], tuple[int, int]],
-) -> Moved | None:
+) -> Transfer | None:
     """The events of a Parquet or Arrow file that a conversion wrote; None for any other file.
 
     Raises InputError if its metadata is broken.
@@ -91,4 +91,4 @@ def from_columnar(
         indexes, binary, properties = tuple(facts["indexes"]), bool(facts["binary_keys"]), dict(facts["properties"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"its metadata is broken: {error!r}", path=path) from error
-    return Moved(schema.remove_metadata(), indexes, binary, batches, properties, read)
+    return Transfer(schema.remove_metadata(), indexes, binary, batches, properties, read)

@@ -24,7 +24,7 @@ Row = tuple[str | bytes | int, ...]
 """The key or value columns, then the count."""
 
 
-def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def count_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for sorting, limiting and writing the lines to a command."""
     for option in (
         output_options,
@@ -38,7 +38,7 @@ def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def show_counted(rows: Iterator[Row], schema: pa.Schema, shown: dict[str, Any]) -> None:
+def show_counts(rows: Iterator[Row], schema: pa.Schema, shown: dict[str, Any]) -> None:
     """Print or write `rows`, which are sorted by key, according to the options."""
     chosen, limit, output = chosen_format(shown["format_"], shown["output"]), shown["limit"], shown["output"]
     if chosen == "esdb":
