@@ -38,13 +38,13 @@ from esformat.spark.parts import (
     columns_of,
     convert_batch,
     find_candidates,
+    freeze_imports,
     matching,
     opened_as_planned,
     readable,
     scan_rows,
     schema_of,
     share_out,
-    spare_modules,
 )
 
 UNSEALED_BYTES = 16 << 20
@@ -275,7 +275,7 @@ def read_task(task: Task, request: Request, root: str) -> Iterator[pa.RecordBatc
 
     Raises EsdbError, OSError.
     """
-    spare_modules()
+    freeze_imports()
     for each in task:
         if isinstance(each, UnsealedRows):
             with pa.ipc.open_stream(each.stream) as stream:

@@ -11,16 +11,16 @@ from esformat.base.lazy import lazily
 from esformat.spark import requirement as _requirement  # noqa: F401 - first: it says what to install
 
 if TYPE_CHECKING:
-    from esformat.spark.door import sql, view
     from esformat.spark.load import read
     from esformat.spark.session import start_session
     from esformat.spark.source import EsdbDataSource, register
+    from esformat.spark.spark_sql import sql, view
     from esformat.spark.writing import Written, write
 else:
     __getattr__, __dir__ = lazily(  # because Spark's workers need few of these
         __name__,
         {
-            "esformat.spark.door": "sql view",
+            "esformat.spark.spark_sql": "sql view",
             "esformat.spark.load": "read",
             "esformat.spark.session": "start_session",
             "esformat.spark.source": "EsdbDataSource register",

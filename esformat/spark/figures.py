@@ -7,22 +7,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.spark.handed import Figure, Handed
+from esformat.spark.pushdown import Figure, Pushdown
 from esformat.spark.scan_plan import Extent
 
 
-def told_by_files(handed: Handed) -> bool:
+def known_from_metadata(pushdown: Pushdown) -> bool:
     """Whether metadata gives all figures: the number of events and their first and last time, without conditions."""
     return (
-        bool(handed.figures)
-        and not handed.conditions
-        and all(figure.column in (None, "timestamp") for figure in handed.figures)
+        bool(pushdown.figures)
+        and not pushdown.conditions
+        and all(figure.column in (None, "timestamp") for figure in pushdown.figures)
     )
 
 
-def figures_of(handed: Handed, rows: Extent | pa.Table, schema: pa.Schema) -> pa.Table:
+def figures_of(pushdown: Pushdown, rows: Extent | pa.Table, schema: pa.Schema) -> pa.Table:
     """The result row, in the given schema, from the events of a source, which all satisfy the conditions."""
-    values = [_value(figure, rows, dict(handed.equal)) for figure in handed.figures]
+    values = [_value(figure, rows, dict(pushdown.equal)) for figure in pushdown.figures]
     columns = [pa.repeat(pa.scalar(value, field.type), 1) for value, field in zip(values, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)
 

@@ -16,10 +16,10 @@ from esformat.io.remote import RemoteSource
 from esformat.io.retry import retry
 from esformat.io.store import StoredAt
 from esformat.read.segment import Segment, open_segment
-from esformat.spark.known_files import KnownFiles
+from esformat.spark.segment_cache import SegmentCache
 
 REMOTE_CACHE_BYTES = 8 << 20  # of an object: a task reads each block once, so a larger cache is useless
-_known = KnownFiles()
+_known = SegmentCache()
 
 
 def segments_at(paths: str | Sequence[str], names: re.Pattern[str] | None = None) -> list[Place]:

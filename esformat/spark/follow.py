@@ -32,7 +32,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self, path: str, reader: SegmentReader, *, names: re.Pattern[str] | None, most: int | None, fail: bool
     ) -> None:
-        """names: pattern of file names. most: segments per micro-batch. fail: raise if unread segments are gone."""
+        """names: pattern of file names. most: segments per micro-batch. fail: raise if unread segments are missing."""
         self._folder = folder_at(path)
         self._reader = reader
         self._names = names
@@ -47,15 +47,15 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The offset after the next micro-batch."""
         before: Known = start["segments"]
-        there = self._listed()
-        unknown = [name for name in there if name not in before]
+        existing = self._listed()
+        unknown = [name for name in existing if name not in before]
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else self._most
         wanted = unknown if self._target is None else [name for name in unknown if name in self._target]
-        taken = sorted(wanted, key=lambda name: (_changed(there[name]), name))
+        taken = sorted(wanted, key=lambda name: (_changed(existing[name]), name))
         chosen = taken if most is None or isinstance(limit, ReadAllAvailable) else taken[:most]
-        origins = in_threads(origin_of, [there[name] for name in chosen])
+        origins = in_threads(origin_of, [existing[name] for name in chosen])
         left = len(chosen) < len(unknown)  # any of the rest may be merged from segments that are gone
-        known = {name: identities for name, identities in before.items() if left or name in there}
+        known = {name: identities for name, identities in before.items() if left or name in existing}
         known |= {name: list(origin.identities) for name, origin in zip(chosen, origins, strict=True)}
         return {"segments": known} if chosen else start
 
@@ -87,7 +87,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _unread(self, before: Known, after: Known) -> list[Place]:
         """The segments of a micro-batch with unread events, wherever they are now."""
-        there = self._listed()
+        existing = self._listed()
         known = {identity for identities in before.values() for identity in identities}
         unread: dict[str, Sequence[str]] = {}
         for name, identities in after.items():
@@ -103,13 +103,13 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             known.update(identities)
             unread[name] = identities
-        gone = {name: identities for name, identities in unread.items() if name not in there}
-        places = [there[name] for name in unread if name in there]
-        return places + self._merged(gone, {name: place for name, place in there.items() if name not in after})
+        missing = {name: identities for name, identities in unread.items() if name not in existing}
+        places = [existing[name] for name in unread if name in existing]
+        return places + self._merged(missing, {name: place for name, place in existing.items() if name not in after})
 
-    def _merged(self, gone: Known, others: Mapping[str, Place]) -> list[Place]:
-        """The segments that contain only events of those that are gone."""
-        wanted = {identity for identities in gone.values() for identity in identities}
+    def _merged(self, missing: Known, others: Mapping[str, Place]) -> list[Place]:
+        """The segments that contain only events of those that are missing."""
+        wanted = {identity for identities in missing.values() for identity in identities}
         found = []
         origins = in_threads(origin_of, list(others.values())) if wanted else []
         for place, origin in zip(others.values(), origins, strict=False):
@@ -118,7 +118,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found.append(place)
         if wanted and self._fail:
             raise UsageError(
-                f"segments are gone before the stream came to them: {', '.join(sorted(gone))}",
+                f"segments are gone before the stream came to them: {', '.join(sorted(missing))}",
                 path=self._folder.name,
                 hint='restore them, or go on without them: .option("failOnDataLoss", "false")',
             )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from esformat.spark.cluster import clustered
     from esformat.spark.condition import columns_of, matching, parse_condition
     from esformat.spark.event_columns import EventColumns
+    from esformat.spark.filter_bounds import bounds_of_filters
     from esformat.spark.jobs.groups import Inputs, Published, check_count, in_groups
     from esformat.spark.jobs.inputs import GROUP_BYTES, INPUT_FORMATS, InputFile
     from esformat.spark.jobs.ledger import ledger
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
         parse_names,
     )
     from esformat.spark.portions import portions
-    from esformat.spark.pushed import bounds_of_filters
-    from esformat.spark.reader import PushFilters, spare_modules
+    from esformat.spark.reader import PushFilters, freeze_imports
     from esformat.spark.scan_plan import RowRange, SegmentGoneError, find_candidates, opened_as_planned, share_out
     from esformat.spark.scoping import filters_are_scoped
     from esformat.spark.source import PUSH_DOWN, activate, in_zone, zone_of
@@ -58,8 +58,8 @@ else:
                 "one_of parse_bytes parse_count parse_indexes parse_names"
             ),
             "esformat.spark.portions": "portions",
-            "esformat.spark.pushed": "bounds_of_filters",
-            "esformat.spark.reader": "PushFilters spare_modules",
+            "esformat.spark.filter_bounds": "bounds_of_filters",
+            "esformat.spark.reader": "PushFilters freeze_imports",
             "esformat.spark.scan_plan": "RowRange SegmentGoneError find_candidates opened_as_planned share_out",
             "esformat.spark.scoping": "filters_are_scoped",
             "esformat.spark.source": "PUSH_DOWN activate in_zone zone_of",
@@ -100,6 +100,7 @@ __all__ = [
     "convert_batch",
     "filters_are_scoped",
     "find_candidates",
+    "freeze_imports",
     "in_groups",
     "in_zone",
     "ledger",
@@ -119,7 +120,6 @@ __all__ = [
     "scan_rows",
     "schema_of",
     "share_out",
-    "spare_modules",
     "spark_schema",
     "zone_of",
 ]

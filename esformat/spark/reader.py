@@ -19,8 +19,8 @@ from esformat.read.row_range import scan_rows, schema_of
 from esformat.spark.condition import columns_of, matching, parse_condition
 from esformat.spark.directories import meant_by, roots_of, values_of
 from esformat.spark.files import name_of, segments_at
+from esformat.spark.filter_bounds import bounds_of_filters
 from esformat.spark.options import ReadOptions
-from esformat.spark.pushed import bounds_of_filters
 from esformat.spark.scan_plan import (
     Candidate,
     RowRange,
@@ -35,7 +35,7 @@ from esformat.spark.scoping import filters_are_scoped
 from esformat.spark.types import arrow_schema, check_requested, convert_batch, spark_schema, unify_schemas
 
 
-def spare_modules() -> None:
+def freeze_imports() -> None:
     """Exclude the modules imported by a worker's first task from garbage collection.
 
     Spark's workers collect garbage after each task, which takes 20-40 ms for some hundred thousand objects of modules
@@ -188,7 +188,7 @@ class SegmentReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the events of one task. For a read without rows, Spark passes a partition of None."""
-        spare_modules()
+        freeze_imports()
         ranges: tuple[RowRange, ...] = partition.value or ()
         schema = arrow_schema(self._schema)
         looked_at = dict.fromkeys(name for each in self._where for name in columns_of(each))

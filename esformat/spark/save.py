@@ -19,7 +19,7 @@ from esformat.io.commit_folder import CommitFolder
 from esformat.io.commits import Write
 from esformat.io.lease import owned
 from esformat.io.location import SUFFIX, folder_at
-from esformat.spark.columns_there import columns_there
+from esformat.spark.column_cache import cached_columns
 from esformat.spark.directories import shared_out
 from esformat.spark.event_columns import EventColumns
 from esformat.spark.files import listed_below, size_of
@@ -91,20 +91,20 @@ class SegmentWriter(DataSourceArrowWriter):
     def _check_fits(self) -> None:
         """Raise UsageError if the new columns could not be read together with the existing ones."""
         try:
-            self._check_columns(columns_there(self._write.folder))
+            self._check_columns(cached_columns(self._write.folder))
         except UsageError:
-            self._check_columns(columns_there(self._write.folder, afresh=True))  # its error names the segment
+            self._check_columns(cached_columns(self._write.folder, refresh=True))  # its error names the segment
 
-    def _check_columns(self, there: list[tuple[str, pa.Schema]]) -> None:
+    def _check_columns(self, existing: list[tuple[str, pa.Schema]]) -> None:
         keys = pa.binary() if self._columns.binary_keys else pa.string()
-        if there and there[0][1].field("space").type != keys:
+        if existing and existing[0][1].field("space").type != keys:
             raise UsageError(
-                f"its segments have keys of type {there[0][1].field('space').type}, not {keys}",
+                f"its segments have keys of type {existing[0][1].field('space').type}, not {keys}",
                 path=self._options.path,
                 hint="cast the column of spaces, or give the option keys",
             )
-        if there:
-            unify_schemas([*there, ("what is written", self._columns.payload(self._arrow))])
+        if existing:
+            unify_schemas([*existing, ("what is written", self._columns.payload(self._arrow))])
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         """Run one attempt of a task: write its rows as segments with unique names."""
@@ -162,9 +162,9 @@ class SegmentWriter(DataSourceArrowWriter):
         return owned(self._write.folder, "overwrite", kind="overwrite", wait_seconds=OVERWRITE_SECONDS)
 
     def _publish(self, segments: list[StagedSegment]) -> None:
-        there = list(listed_below(self._write.folder))
-        removed = there if self._overwrite else []
-        if not segments and (self._overwrite or not there):  # an empty segment keeps the columns
+        existing = list(listed_below(self._write.folder))
+        removed = existing if self._overwrite else []
+        if not segments and (self._overwrite or not existing):  # an empty segment keeps the columns
             segments = [self._write_segment(self._write.staged("empty"), [])]
         facts = {
             **self._facts,

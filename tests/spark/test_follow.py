@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 import esformat
 import esformat.spark
 from esformat import UsageError, tools
-from esformat.spark import identity, jobs, known_files
+from esformat.spark import identity, jobs, segment_cache
 from esformat.spark.identity import joined, origin_of
 from esformat.spark.source import EsdbDataSource
 
@@ -139,7 +139,7 @@ def test_a_micro_batch_opens_what_is_new(tmp_path, monkeypatch):
     stream = reader(tmp_path)
     known = latest(stream, stream.initialOffset())
     opened = []
-    for module, name in ((identity, "open_segment"), (known_files, "FileSource")):
+    for module, name in ((identity, "open_segment"), (segment_cache, "FileSource")):
         real = getattr(module, name)
         monkeypatch.setattr(module, name, lambda place, real=real, **how: opened.append(place) or real(place, **how))
     new = events(tmp_path, "new.esdb", 500, 10)

@@ -14,7 +14,7 @@ from small_pieces import Pieces, cut_small
 import esformat
 import esformat.spark
 from esformat import UsageError
-from esformat.spark import door, packed
+from esformat.spark import packed, spark_sql
 from esformat.spark.options import ReadOptions
 from esformat.spark.packed import PackedReader, can_be_packed, packed_schema, unpacked_schema
 from esformat.spark.reader import SegmentReader
@@ -135,7 +135,7 @@ QUERIES = {
 @pytest.mark.parametrize("asked", share_of(QUERIES, 5))
 def test_queries(spark, folder, asked, monkeypatch):
     """Queries that need keys alone or one column receive packed rows and return the same as with plain rows."""
-    monkeypatch.setattr(door, "FEW_EVENTS", 0)
+    monkeypatch.setattr(spark_sql, "FEW_EVENTS", 0)
     spark.read.format("esdb").load(str(folder)).createOrReplaceTempView("plain_rows")
     expected = spark.sql(asked.replace("EVENTS", "plain_rows"))
     query = asked.replace("EVENTS", f"esdb.`{folder}`")
@@ -182,7 +182,7 @@ def shape(frame):
 @pytest.mark.parametrize("asked", share_of(COUNTED, 12))
 def test_counted(spark, folder, asked, monkeypatch):
     """If events are only counted by their keys, Spark creates no row for each, and the answer is the same."""
-    monkeypatch.setattr(door, "FEW_EVENTS", 0)
+    monkeypatch.setattr(spark_sql, "FEW_EVENTS", 0)
     monkeypatch.setattr(packed, "MOST_EVENTS", 7)
     spark.read.format("esdb").load(str(folder)).createOrReplaceTempView("plain_rows")
     expected = spark.sql(asked.replace("EVENTS", "plain_rows"))

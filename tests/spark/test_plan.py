@@ -50,9 +50,9 @@ from esformat.read.ask.bounds import NOTHING, Domain
 from esformat.read.row_range import RowPiece
 from esformat.spark import scan_plan, scoping
 from esformat.spark.condition import AnyOf, matching, parse_condition
+from esformat.spark.filter_bounds import bounds_of_filters
 from esformat.spark.java import ensure_java, packaged_java
 from esformat.spark.options import ReadOptions, WriteOptions, as_list, parse_bytes, parse_names
-from esformat.spark.pushed import bounds_of_filters
 from esformat.spark.reader import SegmentReader
 from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import Candidate, share_out

@@ -61,8 +61,8 @@ def convert(
     found = Inputs.find(spark, inputs, format, INPUT_FORMATS, read_options, roles)
 
     def prepare(todo: Sequence[InputFile], summary: Summary) -> Sequence[InputFile]:
-        there = listed_below(folder_at(out))
-        return found.prepare(todo, summary, unify_schemas(read_schemas(list(there.values()))) if there else None)
+        existing = listed_below(folder_at(out))
+        return found.prepare(todo, summary, unify_schemas(read_schemas(list(existing.values()))) if existing else None)
 
     with owned(folder_at(out), "convert") as lease:
 

@@ -74,15 +74,15 @@ class Inputs:
         return cls(spark, files, kind, rules_of(kind, read_options or {}, roles, zone=zone_of(spark)), roles)
 
     def prepare(
-        self, files: Sequence[InputFile], summary: Summary, there: pa.Schema | None = None
+        self, files: Sequence[InputFile], summary: Summary, existing: pa.Schema | None = None
     ) -> Sequence[InputFile]:
         """Survey the files to process; return those that can be read, and record why others cannot.
 
-        there: the columns of existing segments. Raises UsageError for incompatible columns.
+        existing: the columns of existing segments. Raises UsageError for incompatible columns.
         """
         if self.rules is None or not files:
             return files
-        self._inspected = inspect(self.spark, self.rules, files, there)
+        self._inspected = inspect(self.spark, self.rules, files, existing)
         summary.failed += self._inspected.failed
         summary.files += len(self._inspected.failed)
         summary.notes += self._inspected.notes()

@@ -54,9 +54,9 @@ class Inspection:
 
 
 def inspect(
-    spark: SparkSession, rules: InputRules, files: Sequence[InputFile], there: pa.Schema | None = None
+    spark: SparkSession, rules: InputRules, files: Sequence[InputFile], existing: pa.Schema | None = None
 ) -> Inspection:
-    """Survey files in tasks. there: the columns of existing segments, with which new events must be compatible.
+    """Survey files in tasks. existing: the columns of existing segments, with which new events must be compatible.
 
     Raises UsageError for incompatible columns of two files, or a column that no file has.
     """
@@ -69,11 +69,13 @@ def inspect(
                 found[file.path] = outcome
             else:
                 failed.append((file.path, outcome))
-    rules, plan = unite(rules, found, there)
+    rules, plan = unite(rules, found, existing)
     return Inspection(rules, plan, found, failed)
 
 
-def unite(rules: InputRules, found: Mapping[str, Surveyed], there: pa.Schema | None = None) -> tuple[InputRules, Plan]:
+def unite(
+    rules: InputRules, found: Mapping[str, Surveyed], existing: pa.Schema | None = None
+) -> tuple[InputRules, Plan]:
     """Return the common rules and plan of all files. Raises UsageError as `inspect` does."""
     typed: dict[str, pa.DataType] = {}
     guessed: dict[str, pa.DataType] = {}
@@ -93,8 +95,8 @@ def unite(rules: InputRules, found: Mapping[str, Surveyed], there: pa.Schema | N
     if roles.space in typed and pa.types.is_binary(typed[roles.space]):
         roles = replace(roles, keys="binary")
     plan = Plan(roles, types, has_nanos=any(each.has_nanos for each in found.values()))
-    if there is not None:
-        plan = replace(plan, types={**types, **_widened(plan, there, typed)})
+    if existing is not None:
+        plan = replace(plan, types={**types, **_widened(plan, existing, typed)})
     return replace(rules, roles=roles), plan
 
 
@@ -117,14 +119,14 @@ def _unite(
     types[name] = both
 
 
-def _widened(plan: Plan, there: pa.Schema, typed: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+def _widened(plan: Plan, existing: pa.Schema, typed: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
     """The types of source columns that also fit the existing columns, where such types exist."""
     stored = {**{name: name for name in plan.indexes}, **plan.stored}
     found = {}
     for source, name in stored.items():
-        if name not in there.names:
+        if name not in existing.names:
             continue
-        kind, held = plan.types.get(source, pa.null()), there.field(name).type
+        kind, held = plan.types.get(source, pa.null()), existing.field(name).type
         both = common_type(kind, held) if source in typed else join(kind, held)
         if both is not None:
             found[source] = both

@@ -9,8 +9,8 @@ import pytest
 
 import esformat
 from esformat.io.source import FileSource
-from esformat.spark import known_files
-from esformat.spark.known_files import KnownFiles
+from esformat.spark import segment_cache
+from esformat.spark.segment_cache import SegmentCache
 
 
 def segment(path, n):
@@ -44,7 +44,7 @@ def test_nothing_is_read_to_open_a_known_file(tmp_path, reads):
     """A second query reads only a leaf and the events of a known file."""
     path = tmp_path / "a.esdb"
     segment(path, n=[1, 2, 3])
-    known = KnownFiles()
+    known = SegmentCache()
     reads.clear()
     with known.opened(str(path)):
         assert reads
@@ -60,7 +60,7 @@ def test_events_are_read_each_time(tmp_path, reads):
     """Blocks are read again by every query: no event is cached that an erasure elsewhere may remove."""
     path = tmp_path / "a.esdb"
     segment(path, n=[1, 2, 3])
-    known = KnownFiles()
+    known = SegmentCache()
     assert numbers(known, path) == [1, 2, 3]
     for _ in range(2):
         reads.clear()
@@ -73,7 +73,7 @@ def test_another_file_of_the_name(tmp_path, how):
     """A file that replaced a known one is opened with its own content."""
     path = tmp_path / "a.esdb"
     segment(path, n=[1, 2, 3])
-    known = KnownFiles()
+    known = SegmentCache()
     assert numbers(known, path) == [1, 2, 3]
     segment(tmp_path / "b.esdb", n=[4, 5, 6])
     if how == "replaced":
@@ -87,7 +87,7 @@ def test_a_file_that_is_gone(tmp_path):
     """A deleted file raises an error, known or not."""
     path = tmp_path / "a.esdb"
     segment(path, n=[1])
-    known = KnownFiles()
+    known = SegmentCache()
     assert numbers(known, path) == [1]
     path.unlink()
     with pytest.raises(FileNotFoundError):
@@ -99,7 +99,7 @@ def test_a_file_replaced_while_it_is_read(tmp_path):
     path = tmp_path / "a.esdb"
     segment(path, n=[1, 2, 3])
     segment(tmp_path / "b.esdb", n=[4, 5, 6])
-    known = KnownFiles()
+    known = SegmentCache()
     assert numbers(known, path) == [1, 2, 3]
     with known.opened(str(path)) as found:
         (tmp_path / "b.esdb").replace(path)
@@ -113,7 +113,7 @@ def test_a_damaged_file_is_not_known(tmp_path):
     segment(path, n=[1])
     whole = path.read_bytes()
     path.write_bytes(whole[:-30])
-    known = KnownFiles()
+    known = SegmentCache()
     for _ in range(2):
         with pytest.raises(esformat.CorruptSegmentError, match=r"a\.esdb"), known.opened(str(path)):
             raise AssertionError("it was opened")
@@ -126,7 +126,7 @@ def test_files_are_closed_between_questions(tmp_path):
     descriptors = Path("/proc/self/fd")
     if not descriptors.is_dir():
         pytest.skip("the system does not tell which files are open")
-    known = KnownFiles()
+    known = SegmentCache()
     for number in range(20):
         segment(tmp_path / f"{number}.esdb", n=[number])
         assert numbers(known, tmp_path / f"{number}.esdb") == [number]
@@ -138,7 +138,7 @@ def test_no_more_files_than_that(tmp_path, reads):
     """The file that was read longest ago is forgotten."""
     for name in "abc":
         segment(tmp_path / f"{name}.esdb", n=[1])
-    known = KnownFiles(most=2)
+    known = SegmentCache(most=2)
     for name in ("a", "b", "a", "c"):
         numbers(known, tmp_path / f"{name}.esdb")
     counts = {}
@@ -153,7 +153,7 @@ def test_several_threads(tmp_path):
     """Simultaneous queries share a file, and none closes it for another."""
     path = tmp_path / "a.esdb"
     segment(path, n=list(range(2000)))
-    known = KnownFiles()
+    known = SegmentCache()
     found, begin = [], threading.Barrier(4)
 
     def ask():
@@ -172,11 +172,11 @@ def test_what_is_kept_of_all_files(tmp_path):
     """The caches of all files are bounded: no block and no frame, and a fixed number of bytes for directories and
     indexes.
     """
-    known = KnownFiles()
+    known = SegmentCache()
     for number in range(3):
         segment(tmp_path / f"{number}.esdb", n=list(range(2000)))
         with known.opened(str(tmp_path / f"{number}.esdb")) as found:
             assert len(list(found["a"].scan())) == len(list(found["a"].scan())) == 2000
     tables, *others = known._budgets
     assert [budget.held_bytes for budget in others] == [0, 0, 0]
-    assert 0 < tables.held_bytes <= known_files.TABLES_BYTES
+    assert 0 < tables.held_bytes <= segment_cache.TABLES_BYTES

@@ -1,7 +1,7 @@
 """`sql`: SQL on segments that reads only what the query needs.
 
 Spark 4.3 does not tell Python data sources which columns a query uses, nor its filters. So the query is planned twice:
-first over stand-ins without rows, to see what it needs of each source (`handed`), then over the sources opened with
+first over stand-ins without rows, to see what it needs of each source (`pushdown`), then over the sources opened with
 just that. Columns that are not needed are present but empty, so that names and positions stay the same.
 """
 
@@ -20,14 +20,14 @@ from pyspark.sql.types import AtomicType, BinaryType, StringType, StructField, S
 
 from esformat.read.row_range import EVENTS
 from esformat.spark.catalyst import Column, class_of, items
-from esformat.spark.counted import only_counts, sums_for_counts
+from esformat.spark.count_rewrite import only_counts, sums_for_counts
 from esformat.spark.event_columns import column_name
-from esformat.spark.figures import figures_of, told_by_files
+from esformat.spark.figures import figures_of, known_from_metadata
 from esformat.spark.files import segments_at
-from esformat.spark.handed import Handed, everything, handed_over
 from esformat.spark.load import read
 from esformat.spark.options import ReadOptions, as_list
 from esformat.spark.packed import can_be_packed, packed_schema, unpacked
+from esformat.spark.pushdown import Pushdown, everything, find_pushdown
 from esformat.spark.reader import FILE_PATH, SegmentReader
 from esformat.spark.requirement import require_classic
 from esformat.spark.scan_plan import Extent, count_events, extent
@@ -40,7 +40,7 @@ FEW_EVENTS = 100_000
 """Up to this many events are read by the driver: starting Spark tasks with Python takes longer than reading them."""
 MANY_ROWS = 10_000_000  # above this, several tasks create rows without columns
 FEW_BYTES = 32 << 20  # of these events in memory: Spark accepts up to 48 MiB without a job
-HANDED_TO = (SOURCE, "aggregator")
+PUSHDOWN_SOURCES = (SOURCE, "aggregator")
 """Data sources that support the options `columns` and `where`."""
 
 
@@ -87,18 +87,20 @@ def sql(spark: SparkSession, query: str) -> DataFrame:
     sources = list(_sources(spark, query, plan))
     if not sources:
         return spark.sql(query)
-    found, execution = _handed(spark, query, sources)
-    rows = [_rows(spark, source, handed) for source, handed in zip(sources, found, strict=True)]
-    answer = _told(spark, found, rows, execution)
+    found, execution = _pushdowns(spark, query, sources)
+    rows = [_rows(spark, source, pushdown) for source, pushdown in zip(sources, found, strict=True)]
+    answer = _from_figures(spark, found, rows, execution)
     explained = class_of(plan) == "ExplainCommand"
     if answer is None:
-        answer = _counted(spark, query, sources, found, rows, execution) or _asked(spark, query, sources, found, rows)
+        answer = _run_on_packed(spark, query, sources, found, rows, execution) or _run(
+            spark, query, sources, found, rows
+        )
         text = answer.collect()[0][0] if explained else ""
     else:
         text = str(answer._jdf.queryExecution().explainString(plan.mode())) if explained else ""
     if not explained:
         return answer
-    lines = "".join(_line(source, handed) for source, handed in zip(sources, found, strict=True))
+    lines = "".join(_line(source, pushdown) for source, pushdown in zip(sources, found, strict=True))
     return spark.createDataFrame([(f"== Handed to the data sources ==\n{lines}\n{text}",)], "plan string")
 
 
@@ -138,7 +140,7 @@ def _sources(spark: SparkSession, query: str, plan: Any) -> Iterator[Source]:
         if len(parts) == 1 and parts[0].lower() in shadowed:
             continue
         if parts not in known:
-            known[parts] = _known(spark, parts, with_path=FILE_PATH in query.lower())
+            known[parts] = _resolve(spark, parts, with_path=FILE_PATH in query.lower())
         origin, found = relation.origin(), known[parts]
         if found is not None and origin.startIndex().isDefined():
             first, end = int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1
@@ -161,7 +163,7 @@ def _relations(node: Any) -> tuple[list[Any], set[str]]:
     return relations, shadowed
 
 
-def _known(
+def _resolve(
     spark: SparkSession, parts: tuple[str, ...], *, with_path: bool
 ) -> tuple[str, dict[str, str], StructType] | None:
     """The format, options and columns of a relation; None if its source is another."""
@@ -194,7 +196,7 @@ def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], Struc
     node = spark.table(column_name(name))._jdf.queryExecution().analyzed()
     while class_of(node) in ("SubqueryAlias", "View"):
         node = node.child()
-    if class_of(node) != "DataSourceV2Relation" or str(node.table().name()) not in HANDED_TO:
+    if class_of(node) != "DataSourceV2Relation" or str(node.table().name()) not in PUSHDOWN_SOURCES:
         return None
     options = {str(key): str(text) for key, text in dict(node.options().asCaseSensitiveMap()).items()}
     if "limit" in map(str.lower, options):  # a condition would apply before the limit
@@ -206,18 +208,18 @@ def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], Struc
 # ------------------------------------------------------------ what the query needs of them
 
 
-def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple[list[Handed], Any]:
-    """What to hand to each source (everything, if the plan does not show it), and Spark's execution of the plan."""
-    there = stand_ins(spark, [source.schema.json() for source in sources])
-    numbers = [each.number for each in there]
-    with named(spark, there) as names:
+def _pushdowns(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple[list[Pushdown], Any]:
+    """The pushdown of each source (everything, if the plan does not show it), and Spark's execution of the plan."""
+    relations = stand_ins(spark, [source.schema.json() for source in sources])
+    numbers = [each.number for each in relations]
+    with named(spark, relations) as names:
         execution = _execution(spark, _rewritten(query, _in_place(sources, names)))
         current = _constant_of(spark, "catalyst.trees.TreePattern", "CURRENT_LIKE")
         timeless = not execution.analyzed().containsPattern(current)
-        found = handed_over(
+        found = find_pushdown(
             execution.optimizedPlan(), numbers, [_columns_of(source.schema) for source in sources], conditions=timeless
         )
-    return [handed or everything(each.schema.names) for handed, each in zip(found, sources, strict=True)], execution
+    return [pushdown or everything(each.schema.names) for pushdown, each in zip(found, sources, strict=True)], execution
 
 
 def _columns_of(schema: StructType) -> list[Column]:
@@ -251,8 +253,8 @@ def _rewritten(query: str, changes: Iterable[tuple[int, int, str]]) -> str:
 # ------------------------------------------------------------ the sources, opened with just that
 
 
-def _asked(
-    spark: SparkSession, query: str, sources: Sequence[Source], found: Sequence[Handed], rows: Sequence[Rows]
+def _run(
+    spark: SparkSession, query: str, sources: Sequence[Source], found: Sequence[Pushdown], rows: Sequence[Rows]
 ) -> DataFrame:
     """Run the query with Spark on these rows of the sources."""
     frames = [_frame(spark, *each) for each in zip(sources, found, rows, strict=True)]
@@ -260,11 +262,11 @@ def _asked(
         return spark.sql(_rewritten(query, changes))
 
 
-def _counted(
+def _run_on_packed(
     spark: SparkSession,
     query: str,
     sources: Sequence[Source],
-    found: Sequence[Handed],
+    found: Sequence[Pushdown],
     rows: Sequence[Rows],
     execution: Any,
 ) -> DataFrame | None:
@@ -307,52 +309,56 @@ def _in_place(sources: Sequence[Source], names: Sequence[str]) -> list[tuple[int
     return [(source.first, source.end, name) for source, name in zip(sources, names, strict=True)]
 
 
-def _told(spark: SparkSession, found: Sequence[Handed], rows: Sequence[Rows], execution: Any) -> DataFrame | None:
+def _from_figures(
+    spark: SparkSession, found: Sequence[Pushdown], rows: Sequence[Rows], execution: Any
+) -> DataFrame | None:
     """The result, if it consists of figures of a source whose rows or extent are already known; else None."""
-    for handed, given in zip(found, rows, strict=True):
-        if handed.figures and isinstance(given, Extent | pa.Table):
+    for pushdown, given in zip(found, rows, strict=True):
+        if pushdown.figures and isinstance(given, Extent | pa.Table):
             schema = StructType.fromJson(json.loads(execution.analyzed().schema().json()))
-            return spark.createDataFrame(figures_of(handed, given, arrow_schema(schema)), schema)
+            return spark.createDataFrame(figures_of(pushdown, given, arrow_schema(schema)), schema)
     return None
 
 
-def _rows(spark: SparkSession, source: Source, handed: Handed) -> Rows:
+def _rows(spark: SparkSession, source: Source, pushdown: Pushdown) -> Rows:
     """Get the needed rows of a source: their number if that suffices, the rows if few, else rows for tasks to read."""
-    columns = _columns(source, handed)
+    columns = _columns(source, pushdown)
     schema = StructType(columns or [_cheapest(source.schema)])
-    options = _options(spark, source, handed, schema)
+    options = _options(spark, source, pushdown, schema)
     if source.format == SOURCE:
-        there = _extent(spark, source, handed) if not columns or told_by_files(handed) else None
-        here = there or _reader(spark, options, schema).few(FEW_EVENTS, FEW_BYTES)
-        if here is not None:
-            return here
-        if handed.limit is None and can_be_packed(schema):
+        known = _extent(spark, source, pushdown) if not columns or known_from_metadata(pushdown) else None
+        found = known or _reader(spark, options, schema).few(FEW_EVENTS, FEW_BYTES)
+        if found is not None:
+            return found
+        if pushdown.limit is None and can_be_packed(schema):
             packed = spark.read.format(SOURCE).options(**options, packed="true").schema(packed_schema(schema)).load()
             return Packed(packed)
     return spark.read.format(source.format).options(**options).schema(schema).load()
 
 
-def _columns(source: Source, handed: Handed) -> list[StructField]:
+def _columns(source: Source, pushdown: Pushdown) -> list[StructField]:
     """The columns to read."""
-    fixed = dict(handed.equal)
-    columns = [each for each in source.schema if each.name in handed.columns or not _can_be_void(each)]
+    fixed = dict(pushdown.equal)
+    columns = [each for each in source.schema if each.name in pushdown.columns or not _accepts_dummy(each)]
     return [each for each in columns if each.name not in fixed]
 
 
-def _frame(spark: SparkSession, source: Source, handed: Handed, rows: Rows, *, more: Sequence[str] = ()) -> DataFrame:
+def _frame(
+    spark: SparkSession, source: Source, pushdown: Pushdown, rows: Rows, *, more: Sequence[str] = ()
+) -> DataFrame:
     """The rows of a source as a DataFrame with all its columns, empty if not needed. more: additional columns."""
     if isinstance(rows, Packed):
         rows = unpacked(rows.rows)
     if isinstance(rows, pa.Table):
-        return _here(spark, source, handed, rows)
-    given = {each.name for each in _columns(source, handed)}
+        return _local_frame(spark, source, pushdown, rows)
+    given = {each.name for each in _columns(source, pushdown)}
     if isinstance(rows, Extent):
         given = set()
-        count = rows.events if handed.limit is None else min(rows.events, handed.limit)
+        count = rows.events if pushdown.limit is None else min(rows.events, pushdown.limit)
         rows = spark.range(0, count, 1, 1 if count < MANY_ROWS else None).select()
     if given == set(source.schema.names) and not more:
         return rows
-    fixed = dict(handed.equal)
+    fixed = dict(pushdown.equal)
     return rows.selectExpr(
         *(
             f"{text} AS {column_name(each.name)}"
@@ -363,17 +369,17 @@ def _frame(spark: SparkSession, source: Source, handed: Handed, rows: Rows, *, m
     )
 
 
-def _options(spark: SparkSession, source: Source, handed: Handed, schema: StructType) -> dict[str, str]:
-    """The options of a source, including what is handed to it."""
+def _options(spark: SparkSession, source: Source, pushdown: Pushdown, schema: StructType) -> dict[str, str]:
+    """The options of a source, including what is pushed down to it."""
     options = {name: text for name, text in source.options.items() if name.lower() not in ("columns", "where")}
     given = {name.lower(): text for name, text in source.options.items()}
-    wheres = [text for text in (given.get("where", ""), handed.where) if text]
+    wheres = [text for text in (given.get("where", ""), pushdown.where) if text]
     if wheres:
         options["where"] = wheres[0] if len(wheres) == 1 else " AND ".join(f"({text})" for text in wheres)
         options.setdefault("timeZone", zone_of(spark))
     options["columns"] = as_list(schema.names)
-    if handed.limit is not None and source.format == SOURCE:
-        options["limit"] = str(handed.limit)
+    if pushdown.limit is not None and source.format == SOURCE:
+        options["limit"] = str(pushdown.limit)
     return options
 
 
@@ -381,15 +387,15 @@ def _reader(spark: SparkSession, options: dict[str, str], schema: StructType) ->
     return in_zone(EsdbDataSource, zone_of(spark))(options).reader(schema)
 
 
-def _here(spark: SparkSession, source: Source, handed: Handed, few: pa.Table) -> DataFrame:
+def _local_frame(spark: SparkSession, source: Source, pushdown: Pushdown, few: pa.Table) -> DataFrame:
     """Rows already read, as a DataFrame with all columns. Spark shuffles nothing if they are one partition."""
-    fixed, schema = dict(handed.equal), arrow_schema(source.schema)
+    fixed, schema = dict(pushdown.equal), arrow_schema(source.schema)
     columns = [
         few[field.name] if field.name in few.schema.names else _filled(field, fixed.get(field.name), len(few))
         for field in schema
     ]
     rows = spark.createDataFrame(pa.table(columns, schema), source.schema)
-    return rows if handed.shown else rows.coalesce(1)
+    return rows if pushdown.shown else rows.coalesce(1)
 
 
 def _filled(field: pa.Field, value: Any, count: int) -> pa.Array:
@@ -399,11 +405,11 @@ def _filled(field: pa.Field, value: Any, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, field.type), count)
 
 
-def _extent(spark: SparkSession, source: Source, handed: Handed) -> Extent | None:
+def _extent(spark: SparkSession, source: Source, pushdown: Pushdown) -> Extent | None:
     """The number of events and their time range from file metadata, as far as known; None if that does not suffice."""
     options = ReadOptions.parse(source.options, zone_of(spark))
-    fixed = dict(handed.equal)
-    if options.where or set(fixed) - {"space"} or len(handed.conditions) != len(fixed):
+    fixed = dict(pushdown.equal)
+    if options.where or set(fixed) - {"space"} or len(pushdown.conditions) != len(fixed):
         return None
     places = segments_at(options.paths, options.name_pattern)
     return Extent(count_events(places, fixed["space"]), None, None) if fixed else extent(places)
@@ -414,7 +420,7 @@ def _cheapest(schema: StructType) -> StructField:
     return schema["timestamp"] if "timestamp" in schema.names else schema[0]
 
 
-def _can_be_void(column: StructField) -> bool:
+def _accepts_dummy(column: StructField) -> bool:
     """Whether an unused column can be filled with a dummy value: null, or a value of some types."""
     return isinstance(column.dataType, AtomicType) and (
         column.nullable or isinstance(column.dataType, StringType | BinaryType | TimestampType)
@@ -433,11 +439,11 @@ def _constant(column: StructField, value: Any) -> str:
     return f"CAST(X'{(value or '').encode().hex()}' AS {kind})"
 
 
-def _line(source: Source, handed: Handed) -> str:
-    """One line about what is handed to a source, for EXPLAIN."""
-    parts = [f"columns {', '.join(handed.columns)}" if handed.columns else "no columns"]
-    if handed.where:
-        parts.append(f"where {handed.where}")
-    if handed.limit is not None:
-        parts.append(f"limit {handed.limit}")
+def _line(source: Source, pushdown: Pushdown) -> str:
+    """One line about what is pushed down to a source, for EXPLAIN."""
+    parts = [f"columns {', '.join(pushdown.columns)}" if pushdown.columns else "no columns"]
+    if pushdown.where:
+        parts.append(f"where {pushdown.where}")
+    if pushdown.limit is not None:
+        parts.append(f"limit {pushdown.limit}")
     return f"{source.name}: {'; '.join(parts)}\n"

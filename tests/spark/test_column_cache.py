@@ -9,7 +9,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 import esformat
 from esformat import UsageError
 from esformat.io.commit_folder import LocalFolder
-from esformat.spark import columns_there, scan_plan
+from esformat.spark import column_cache, scan_plan
 from esformat.spark.options import WriteOptions
 from esformat.spark.save import SegmentWriter
 
@@ -81,7 +81,7 @@ def test_changes(folder, opened, change):
     """A replaced segment is opened again; a damaged note is ignored entirely."""
     begin(folder, LongType())
     opened.clear()
-    note = folder / columns_there.NOTE
+    note = folder / column_cache.CACHE_FILE
     content = note.read_bytes()
     if change == "replaced":
         (folder / "3.esdb").unlink()
@@ -90,5 +90,5 @@ def test_changes(folder, opened, change):
         note.write_bytes(content[:-9] if change == "cut short" else content.replace(b"39.esdb", b"38.esdb"))
     begin(folder, LongType())
     assert len(opened) == (1 if change == "replaced" else COUNT)
-    names = {name for _, schema in columns_there.columns_there(LocalFolder(str(folder))) for name in schema.names}
+    names = {name for _, schema in column_cache.cached_columns(LocalFolder(str(folder))) for name in schema.names}
     assert ("m" in names) == (change == "replaced")

@@ -42,8 +42,8 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
-    """The part of a query that is handed to one source.
+class Pushdown:
+    """The part of a query that is pushed down to one source.
 
     columns: the needed columns in the source's order, except those of `equal`.
     conditions: conditions that all needed rows satisfy.
@@ -67,7 +67,7 @@ class Handed:
 
 
 @dataclass(slots=True)
-class _Use:
+class _Needs:
     """What one part of a plan needs: the numbers of columns (None: all), conditions, and a limit."""
 
     needed: set[int] | None = field(default_factory=set)
@@ -75,22 +75,22 @@ class _Use:
     limit: int | None = None
 
 
-def handed_over(
+def find_pushdown(
     plan: Any, stand_ins: Sequence[int], columns: Sequence[Sequence[Column]], *, conditions: bool
-) -> list[Handed | None]:
+) -> list[Pushdown | None]:
     """What a plan needs of each source; None for a source that it does not contain, as inside some commands.
 
-    stand_ins: the RDD numbers of the sources. columns: of the sources. conditions: whether conditions may be handed
-    over.
+    stand_ins: the RDD numbers of the sources. columns: of the sources. conditions: whether conditions may be pushed
+    down.
     """
-    uses: dict[int, list[Handed]] = {number: [] for number in stand_ins}
+    needs: dict[int, list[Pushdown]] = {number: [] for number in stand_ins}
     known = dict(zip(stand_ins, columns, strict=True))
     for leaf, above in _leaves(plan):
         number = int(leaf.rdd().id())
-        if number in uses:
+        if number in needs:
             whole = bool(above) and above[0][1] is plan  # not a subquery
-            uses[number].append(_handed(leaf, above, known[number], conditions=conditions, whole=whole))
-    return [_united(uses[number], known[number]) for number in stand_ins]
+            needs[number].append(_pushdown(leaf, above, known[number], conditions=conditions, whole=whole))
+    return [_united(needs[number], known[number]) for number in stand_ins]
 
 
 def _leaves(root: Any) -> Iterator[tuple[Any, list[tuple[str, Any]]]]:
@@ -111,15 +111,15 @@ def _below(node: Any, above: list[tuple[str, Any]]) -> Iterator[tuple[Any, list[
             yield from _leaves(inner)
 
 
-def _handed(
+def _pushdown(
     leaf: Any, above: list[tuple[str, Any]], known: Sequence[Column], *, conditions: bool, whole: bool
-) -> Handed:
+) -> Pushdown:
     numbers = numbers_of(leaf.output())
     use = _use(above)
     columns = dict(zip(numbers, known, strict=True))
     texts, fixed, left = _conditions(use.conditions, columns) if conditions else ([], {}, bool(use.conditions))
     figures = () if left or not whole else _figures(above, columns)
-    return Handed(
+    return Pushdown(
         tuple(
             each.name
             for number, each in columns.items()
@@ -145,9 +145,9 @@ def _figures(above: list[tuple[str, Any]], columns: Columns) -> tuple[Figure, ..
     return () if None in found else tuple(Figure(*each) for each in found if each is not None)
 
 
-def _use(above: list[tuple[str, Any]]) -> _Use:
+def _use(above: list[tuple[str, Any]]) -> _Needs:
     """Follow a plan upwards from a source, as long as the nodes show what is needed."""
-    use = _Use()
+    use = _Needs()
     projected = False
     for kind, node in reversed(above):
         if kind == "Filter" and not projected:
@@ -193,18 +193,18 @@ def _number(expression: Any) -> int:
     return int(expression.exprId().id()) if class_of(expression) == "AttributeReference" else -1
 
 
-def _united(uses: Sequence[Handed], columns: Sequence[Column]) -> Handed | None:
+def _united(needs: Sequence[Pushdown], columns: Sequence[Column]) -> Pushdown | None:
     """Combine the needs of several references to one source."""
-    if len(set(uses)) < 2:
-        return uses[0] if uses else None
-    needed = {name for use in uses for name in (*use.columns, *dict(use.equal))}
-    wheres = dict.fromkeys(use.where for use in uses)
+    if len(set(needs)) < 2:
+        return needs[0] if needs else None
+    needed = {name for use in needs for name in (*use.columns, *dict(use.equal))}
+    wheres = dict.fromkeys(use.where for use in needs)
     together = (
         "" if "" in wheres else " OR ".join(f"({each})" for each in wheres) if len(wheres) > 1 else next(iter(wheres))
     )
-    return Handed(tuple(each.name for each in columns if each.name in needed), (together,) if together else ())
+    return Pushdown(tuple(each.name for each in columns if each.name in needed), (together,) if together else ())
 
 
-def everything(names: Sequence[str]) -> Handed:
-    """A Handed that needs all columns of all rows."""
-    return Handed(tuple(names))
+def everything(names: Sequence[str]) -> Pushdown:
+    """A pushdown that needs all columns of all rows."""
+    return Pushdown(tuple(names))

@@ -19,7 +19,7 @@ import aggregator.spark
 import esformat
 import esformat.spark
 from esformat import UsageError
-from esformat.spark import door, stand_ins
+from esformat.spark import spark_sql, stand_ins
 
 START = dt.datetime(2026, 3, 28, 22, tzinfo=dt.UTC)  # Vienna's clocks go forward three hours later
 COUNT = 400
@@ -53,7 +53,7 @@ def events():
 @pytest.fixture(scope="module")
 def both(spark, tmp_path_factory):
     """The same events as two segments and as Parquet, which is a view called `parquet_events`."""
-    folder = tmp_path_factory.mktemp("door")
+    folder = tmp_path_factory.mktemp("spark_sql")
     table = events()
     for name, part in {"a": table.slice(0, 250), "b": table.slice(250)}.items():
         with esformat.create(folder / f"{name}.esdb", indexes=["type"]) as writer:
@@ -195,7 +195,7 @@ def test_random_queries(spark, both, request, monkeypatch):
     @example("SELECT count(*) FROM EVENTS WHERE x > 1 OR timestamp < '2026-03-29 02:30:00'", "events_view", ZONES[1], 0)
     @example("SELECT count(*) FROM EVENTS WHERE NOT (type <=> 'page')", f"esdb.`{both}`", "UTC", 500)
     def ask(text, source, zone, few):
-        monkeypatch.setattr(door, "FEW_EVENTS", few)
+        monkeypatch.setattr(spark_sql, "FEW_EVENTS", few)
         spark.conf.set("spark.sql.session.timeZone", zone)
         asked = text.replace("EVENTS", source)
         try:
@@ -268,11 +268,12 @@ def test_few_events_start_no_task(spark, both, monkeypatch):
     asked = f"SELECT n, data FROM esdb.`{both}` WHERE type = 'cart'"
     expected = answer(spark.sql(asked.replace(f"esdb.`{both}`", "parquet_events")))
     count = len(expected)
+    few = spark_sql.FEW_BYTES
     for events, held, name in (
-        (count, door.FEW_BYTES, "LocalTableScan"), (count - 1, door.FEW_BYTES, "BatchScan"), (count, 500, "BatchScan")
+        (count, few, "LocalTableScan"), (count - 1, few, "BatchScan"), (count, 500, "BatchScan")
     ):  # fmt: skip
-        monkeypatch.setattr(door, "FEW_EVENTS", events)
-        monkeypatch.setattr(door, "FEW_BYTES", held)
+        monkeypatch.setattr(spark_sql, "FEW_EVENTS", events)
+        monkeypatch.setattr(spark_sql, "FEW_BYTES", held)
         assert name in explained(spark, asked)[1]
         assert answer(esformat.spark.sql(spark, asked)) == expected
 
@@ -310,7 +311,7 @@ def test_figures(spark, both, asked):
 
 def test_times_of_many_events_read_none(spark, both, monkeypatch):
     """If there are more events than a driver reads, the first and last time come from the files' facts."""
-    monkeypatch.setattr(door, "FEW_EVENTS", 0)
+    monkeypatch.setattr(spark_sql, "FEW_EVENTS", 0)
     asked = f"SELECT max(timestamp), count(*), min(timestamp) FROM esdb.`{both}`"
     assert "Aggregate" not in explained(spark, asked)[1]
     times = sorted(row["timestamp"] for row in events().to_pylist())

@@ -1,4 +1,4 @@
-"""The united columns of a directory's segments, cached there so that frequent writers open only new segments."""
+"""The united columns of a directory's segments, cached in it so that frequent writers open only new segments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from esformat.spark.files import listed_below
 from esformat.spark.scan_plan import read_schemas
 from esformat.spark.types import unify_schemas
 
-NOTE = "_columns"
+CACHE_FILE = "_columns"
 FEW_SEGMENTS = 32
 """Up to this many segments are opened each time, without a cache."""
 
@@ -30,7 +30,7 @@ Named = tuple[str, pa.Schema]
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
+class _Cache:
     """stamps: of the covered segments, by name. schema: their united columns; None if there are none."""
 
     stamps: Mapping[str, str] = field(default_factory=dict)
@@ -38,9 +38,9 @@ class _Note:
 
     @classmethod
     def read(cls, folder: CommitFolder) -> Self:
-        """Read the note of a directory; an empty one if it is missing or damaged."""
+        """Read the cache of a directory; an empty one if it is missing or damaged."""
         try:
-            check, _, content = folder.read(NOTE).partition(b"\n")
+            check, _, content = folder.read(CACHE_FILE).partition(b"\n")
             if check != _check(content):
                 return cls()
         except FileNotFoundError:
@@ -49,31 +49,31 @@ class _Note:
         return cls(found["stamps"], pa.ipc.read_schema(pa.py_buffer(base64.b64decode(found["schema"]))))
 
     def write(self, folder: CommitFolder) -> None:
-        """Write the note to the directory. Concurrent writers are harmless: every note is correct."""
+        """Write the cache to the directory. Concurrent writers are harmless: every cache is correct."""
         if self.schema is None:
             return
         schema = base64.b64encode(self.schema.serialize()).decode()
         content = json.dumps({"stamps": self.stamps, "schema": schema}).encode()
         with contextlib.suppress(FileNotFoundError):
-            folder.put(NOTE, _check(content) + b"\n" + content)
+            folder.put(CACHE_FILE, _check(content) + b"\n" + content)
 
 
-def columns_there(folder: CommitFolder, *, afresh: bool = False) -> list[Named]:
-    """The columns of the segments below a directory or prefix, united if a note covers them; empty without segments.
+def cached_columns(folder: CommitFolder, *, refresh: bool = False) -> list[Named]:
+    """The columns of the segments below a directory or prefix, united if a cache covers them; empty without segments.
 
-    May include columns of deleted segments, unless `afresh`, which opens all segments.
+    May include columns of deleted segments, unless `refresh`, which opens all segments.
     Raises UsageError if segments are incompatible.
     """
-    there = listed_below(folder)
-    if len(there) <= FEW_SEGMENTS:
-        return read_schemas(list(there.values()))
-    note = _Note() if afresh else _Note.read(folder)
-    stamps = {name: stamp for name, place in there.items() if (stamp := _stamp(name, place)) is not None}
-    known = {name: stamp for name, stamp in stamps.items() if note.stamps.get(name) == stamp}
-    schemas = [(folder.name, note.schema)] if known and note.schema is not None else []
-    schemas += read_schemas([place for name, place in there.items() if name not in known])
+    existing = listed_below(folder)
+    if len(existing) <= FEW_SEGMENTS:
+        return read_schemas(list(existing.values()))
+    cached = _Cache() if refresh else _Cache.read(folder)
+    stamps = {name: stamp for name, place in existing.items() if (stamp := _stamp(name, place)) is not None}
+    known = {name: stamp for name, stamp in stamps.items() if cached.stamps.get(name) == stamp}
+    schemas = [(folder.name, cached.schema)] if known and cached.schema is not None else []
+    schemas += read_schemas([place for name, place in existing.items() if name not in known])
     if known != stamps:
-        _Note(stamps, unify_schemas(schemas)).write(folder)
+        _Cache(stamps, unify_schemas(schemas)).write(folder)
     return schemas
 
 

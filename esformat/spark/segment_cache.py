@@ -55,7 +55,7 @@ class LentFile:
         return file.read_at(offset, length)
 
 
-class KnownFiles:
+class SegmentCache:
     """Segments by file name. Thread-safe."""
 
     def __init__(self, most: int = MOST_FILES, tables_bytes: int = TABLES_BYTES) -> None:
