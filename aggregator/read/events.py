@@ -49,7 +49,7 @@ class TopicEvents:
         self._pool = pool
         self.schema: EventSchema = snapshot.schema_set.union
         self._coded: list[str] = []
-        self._held: Mapping[str, Sequence[Sequence[bytes]]] = {}
+        self._required_texts: Mapping[str, Sequence[Sequence[bytes]]] = {}
         self._texts = TextForm.PLAIN
 
     @property
@@ -92,16 +92,16 @@ class TopicEvents:
             scan = self._scan(info, kept, self._needed(info, view), 1 if lazily else READING_THREADS)
             if not view.hidden:  # finding hidden events needs plain text
                 scan = scan.with_texts(self._texts)
-            for batch in scan.candidates(self._held):
+            for batch in scan.candidates(self._required_texts):
                 yield view.shape(batch, names[info.partition])
         for group in lookup_groups(self._snapshot, self._query(bounds)):
             assert group.partition is not None, "they are not together"
             yield from unsealed_batches(group, views[group.partition], names[group.partition])
 
-    def holding(self, held: Mapping[str, Sequence[Sequence[bytes]]]) -> Self:
-        """The same events, perhaps without some that lack the texts `held`."""
+    def requiring(self, required_texts: Mapping[str, Sequence[Sequence[bytes]]]) -> Self:
+        """The same events, perhaps without some that lack the texts."""
         given = copy(self)
-        given._held = held
+        given._required_texts = required_texts
         return given
 
     def gives_exactly(self, bounds: Bounds) -> bool:

@@ -149,7 +149,7 @@ def _rows_selected_by(
             with allowance.shared():
                 return mask(looked_at.shape(batch, partition))
 
-        return scan.matching(names, matches, held, held_is_enough=enough)
+        return scan.matching(names, matches, held, required_texts_suffice=enough)
 
     return rows_of
 

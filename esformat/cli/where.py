@@ -130,7 +130,7 @@ class Filtered:
         within = [each for each in conditions if each.name in paths]
         exact = {each.name for each in within if _is_exact(each)}
         columns = [name for name in names if name not in paths]
-        self._answer = _WithPaths(answer, columns, paths, exact, _held(within)) if paths else answer
+        self._answer = _WithPaths(answer, columns, paths, exact, _required_texts(within)) if paths else answer
         self._filter = _expression(conditions, self._answer.schema, paths) if conditions else None
 
     @property
@@ -182,10 +182,10 @@ class _WithPaths:
         columns: Iterable[str],
         paths: Iterable[str],
         exact: Collection[str],
-        held: Sequence[Sequence[bytes]],
+        required_texts: Sequence[Sequence[bytes]],
     ) -> None:
         """exact: paths that also get a column of integers.
-        held: lists of texts; only payloads that contain at least one text of each list are needed.
+        required_texts: lists of texts; only payloads that contain at least one text of each list are needed.
 
         Raises UsageError for an invalid path, and for an answer without payloads.
         """
@@ -195,7 +195,7 @@ class _WithPaths:
         from esformat.read.payload_columns import check_payload
 
         self._answer = answer
-        self._held = {check_payload(answer.schema): held} if held else None
+        self._required_texts = {check_payload(answer.schema): required_texts} if required_texts else None
         self._columns = [name for name in dict.fromkeys(columns) if name in answer.schema.names]
         self._paths = {path: parse_path(path) for path in paths}
         self._exact = [path for path in self._paths if path in exact]
@@ -209,14 +209,14 @@ class _WithPaths:
 
         from esformat.format.json_values import JsonValues
 
-        for batch in self._answer.with_paths(self._columns, self._paths, self._held):
+        for batch in self._answer.with_paths(self._columns, self._paths, self._required_texts):
             found = {path: JsonValues.of(batch.column(path)) for path in self._paths}
             columns = chain.from_iterable((each.texts(), each.numbers()) for each in found.values())
             integers = (_integers(found[path].texts()) for path in self._exact)
             yield pa.record_batch([*batch.columns[: len(self._columns)], *columns, *integers], schema=self.schema)
 
 
-def _held(conditions: Sequence[Condition]) -> list[list[bytes]]:
+def _required_texts(conditions: Sequence[Condition]) -> list[list[bytes]]:
     """Lists of texts: a payload that satisfies the conditions contains at least one of each. For = and IN only."""
     from esformat.format.json_values import texts_around  # here: slow to import
 

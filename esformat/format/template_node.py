@@ -27,7 +27,7 @@ from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import DecodeContext
 from esformat.format.packing import Pack, decode_ints, read_pack
 from esformat.format.template_paths import UNKNOWN, WITH_STRINGS, SampleDocuments, ValueTemplates, are_plain
-from esformat.format.template_search import Places
+from esformat.format.template_search import Candidates
 
 MAX_NODE_SLOTS = 1 << 20
 """Most slots that the rows of a node show together, and so the most numbers that it decodes to."""
@@ -89,22 +89,22 @@ class TemplateNode:
         """A mask of the rows that show a variable."""
         return np.isin(self.codes, np.array(self._templates.that_show(variable), np.int64))
 
-    def that_may_hold(self, places: Places, context: DecodeContext) -> Bools:
-        """A mask of the rows that may contain one of the texts of `places`. It includes all rows that do."""
+    def rows_that_may_contain(self, candidates: Candidates, context: DecodeContext) -> Bools:
+        """A mask of the rows that may contain one of the texts of `candidates`. It includes all rows that do."""
         rows = self.template_rows
         mask = np.zeros(self.count, np.bool_)
         marks = mask.view(np.uint8)
-        if places.anywhere is not None:
-            mark_codes(rows, places.anywhere.view(np.uint8), marks)
-        if places.numbered:
+        if candidates.anywhere is not None:
+            mark_codes(rows, candidates.anywhere.view(np.uint8), marks)
+        if candidates.numbered:
             for variable, at, count in rows.others:
-                if variable in places.numbered and rows.lacks(variable):
+                if variable in candidates.numbered and rows.lacks(variable):
                     rows.hold(variable, read_numbers(self._body, at, count, context.plain)[0])
-            for chain in places.chains:
+            for chain in candidates.chains:
                 mark_rows(rows, chain, marks)
-        for variable, _, _ in rows.others if places.strings else ():  # most rows show few of the variables, or none
-            if variable in places.strings:
-                mark_texts(rows, variable, places.strings[variable], context.plain, context.framed, marks)
+        for variable, _, _ in rows.others if candidates.strings else ():  # most rows show few of the variables, or none
+            if variable in candidates.strings:
+                mark_texts(rows, variable, candidates.strings[variable], context.plain, context.framed, marks)
         return mask
 
     def offsets_and_bytes(

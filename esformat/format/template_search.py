@@ -24,7 +24,7 @@ from esformat.core.templates import DATE, DECIMAL, ENUM, HEX, INTEGER, PADDED, S
 Bools = npt.NDArray[np.bool_]
 Chain = tuple[tuple[int, int], ...]
 """Variables, and the number that each must have."""
-Values = list[Chain] | None
+Condition = list[Chain] | None
 """Chains, one of which must hold. Empty: nothing more is required. None: impossible."""
 
 _DIGITS = b"0123456789"
@@ -39,7 +39,7 @@ _ANY: list[Chain] = []
 
 
 @dataclass(slots=True)
-class Places:
+class Candidates:
     """Where one of some texts may occur.
 
     anywhere: for each code of a row (0: null), whether all rows with it may contain one, whatever their values; None if
@@ -92,7 +92,7 @@ class TemplateTexts:
             if self.kinds[variable] == ENUM
         }
 
-    def places_of(self, texts: Sequence[bytes]) -> Places:
+    def candidates(self, texts: Sequence[bytes]) -> Candidates:
         """Where one of some non-empty texts may occur."""
         count = len(self.slots)
         anywhere, possible = np.zeros(count + 1, np.bool_), np.zeros(count + 1, np.bool_)
@@ -120,16 +120,20 @@ class TemplateTexts:
         numbered = frozenset(variable for chain in numbers for variable, _ in chain)
         sought = {variable: tuple(each) for variable, each in strings.items()}
         are_exact = not chains and not self._is_large
-        are_exact = are_exact and self._literals_hold(anywhere.nonzero()[0] - 1, texts) and self._hold(values, texts)
-        return Places(
+        are_exact = (
+            are_exact
+            and self._literals_contain(anywhere.nonzero()[0] - 1, texts)
+            and self._values_contain(values, texts)
+        )
+        return Candidates(
             anywhere if anywhere.any() else None, possible, tuple(numbers), numbered, sought, are_exact, size_bytes
         )
 
-    def _literals_hold(self, templates: Iterable[int], texts: Sequence[bytes]) -> bool:
+    def _literals_contain(self, templates: Iterable[int], texts: Sequence[bytes]) -> bool:
         """Whether a literal of each of these templates contains one of the texts, so that all of its rows do."""
         return all(any(text in literal for literal in self.literals[t] for text in texts) for t in templates)
 
-    def _hold(self, values: Mapping[int, Iterable[int]], texts: Sequence[bytes]) -> bool:
+    def _values_contain(self, values: Mapping[int, Iterable[int]], texts: Sequence[bytes]) -> bool:
         """Whether each of these variable values is text that contains one of the texts."""
         return all(
             variable in self.listed and any(text in self.listed[variable][number] for text in texts)
@@ -179,7 +183,7 @@ class _Followed:
             if found is not None:
                 yield found
 
-    def _from_literal(self, place: int, literal: bytes, rest: bytes, depth: int = 0) -> Values:
+    def _from_literal(self, place: int, literal: bytes, rest: bytes, depth: int = 0) -> Condition:
         """The condition under which the rest of the text matches the start of a literal and continues after it."""
         size = min(len(literal), len(rest))
         if literal[:size] != rest[:size]:
@@ -188,12 +192,12 @@ class _Followed:
             return _ANY
         return self._from_slot(place, rest[size:], depth) if place < len(self._slots) else None
 
-    def _behind(self, place: int, rest: bytes, depth: int = 0) -> Values:
+    def _behind(self, place: int, rest: bytes, depth: int = 0) -> Condition:
         """Like `_from_literal`, for what follows a slot."""
         self._step(depth)
         return self._from_literal(place + 1, self._literals[place + 1], rest, depth + 1)
 
-    def _from_slot(self, place: int, rest: bytes, depth: int) -> Values:
+    def _from_slot(self, place: int, rest: bytes, depth: int) -> Condition:
         """The condition under which the rest of the text matches what a slot shows, and continues after it."""
         variable = self._slots[place]
         kind = self._texts.kinds[variable]
@@ -205,13 +209,13 @@ class _Followed:
             return _ANY if _may_be_of_date(rest) else None
         signs = _SIGNS[kind]
         shown = _beginning(rest, signs)
-        if len(shown) == len(rest) or self._goes_on(place, signs):
+        if len(shown) == len(rest) or self._continues(place, signs):
             return _ANY if shown else None
         if not shown or self._behind(place, rest[len(shown) :], depth) is None:
             return None
         return [((variable, int(shown)),)] if kind == INTEGER and _INTEGER.fullmatch(shown) else _ANY
 
-    def _from_listed(self, place: int, variable: int, rest: bytes, depth: int) -> Values:
+    def _from_listed(self, place: int, variable: int, rest: bytes, depth: int) -> Condition:
         """Like `_from_slot`, for a slot that shows enumeration values."""
         found: list[Chain] = []
         for number, value in enumerate(self._texts.listed[variable]):
@@ -224,7 +228,7 @@ class _Followed:
                     found += [own + chain for chain in behind] or [own]
         return found or None
 
-    def _within_slot(self, place: int, variable: int) -> Values:
+    def _within_slot(self, place: int, variable: int) -> Condition:
         """The condition under which the text begins within what a slot shows, and ends there or continues after it."""
         kind, text = self._texts.kinds[variable], self._text
         if kind == ENUM:
@@ -241,11 +245,11 @@ class _Followed:
         if kind == DATE:
             return _ANY if _may_be_of_date(text) else None
         shown = _beginning(text, _SIGNS[kind])
-        if not shown or len(shown) == len(text) or self._goes_on(place, _SIGNS[kind]):
+        if not shown or len(shown) == len(text) or self._continues(place, _SIGNS[kind]):
             return _ANY if shown else None
         return None if self._behind(place, text[len(shown) :]) is None else _ANY
 
-    def _goes_on(self, place: int, signs: bytes) -> bool:
+    def _continues(self, place: int, signs: bytes) -> bool:
         """Whether what follows a number may look like more of it."""
         literal = self._literals[place + 1]
         return (not literal and place + 1 < len(self._slots)) or (literal[:1] in signs and bool(literal))

@@ -17,7 +17,7 @@ from esformat.read.ask.question import Checks, Query, conditions_of, make_query
 from esformat.read.payload_columns import Paths, check_payload, parse_paths, typed_fields, with_found
 
 if TYPE_CHECKING:
-    from esformat.read.decode.matched_rows import Held
+    from esformat.read.decode.matched_rows import RequiredTexts
 
 AnswerT = TypeVar("AnswerT", covariant=True)
 
@@ -54,11 +54,13 @@ class Answer(Unpicklable, ABC):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The events as record batches of a few thousand rows, in order; memory does not grow with their number."""
 
-    def with_paths(self, columns: Sequence[str], paths: Paths, held: Held | None = None) -> Iterator[pa.RecordBatch]:
+    def with_paths(
+        self, columns: Sequence[str], paths: Paths, required_texts: RequiredTexts | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The events with some columns, and for each path a column of the payloads' values there, of type `FOUND`.
 
-        held: for columns of text or binary, lists of texts. A wanted event's value contains at least one text of each
-        list; some of the other events are left out. Raises UsageError without payloads.
+        required_texts: for columns of text or binary, lists of texts. A wanted event's value contains at least one
+        text of each list; some of the other events are left out. Raises UsageError without payloads.
         """
         check_payload(self.schema)
         return (with_found(batch, columns, paths) for batch in self.batches())

@@ -25,7 +25,7 @@ from esformat.format.schema import ROWS_ALONE, EventSchema
 from esformat.read.ask.arrow_filter import Step, take_apart
 from esformat.read.ask.bounds import UNBOUNDED, Bounded, Bounds, Domain, bounded_by, bounded_by_all, columns_of, meet
 from esformat.read.blocks.reader import Reader
-from esformat.read.decode.matched_rows import Held
+from esformat.read.decode.matched_rows import RequiredTexts
 from esformat.read.dictionaries import coded_columns, in_dictionaries, in_forms_of
 from esformat.read.newest import extreme_times
 from esformat.read.selection import gives_exactly, select
@@ -65,7 +65,7 @@ class Events(Protocol):
         """The named columns (at least one) of at least the events within bounds. lazily: as in `select`."""
         ...
 
-    def holding(self, held: Held) -> Events:
+    def requiring(self, required_texts: RequiredTexts) -> Events:
         """The same events, perhaps without some whose value in a column contains no text of a list."""
         ...
 
@@ -112,7 +112,7 @@ class SegmentEvents:
         """Raises CorruptSegmentError."""
         self._reader = reader
         self._texts = texts
-        self._held: Held = {}
+        self._required_texts: RequiredTexts = {}
         self.schema = reader.schema
         coded = coded_columns(reader) if texts is TextForm.DICTIONARIES else []
         self.arrow = in_dictionaries(reader.schema.arrow, coded)
@@ -121,13 +121,13 @@ class SegmentEvents:
     def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """At least the events within bounds, in the order of the file."""
         scan = select(self._reader, bounds, columns, lazily=lazily)
-        batches = scan.with_texts(self._texts).candidates(self._held)
+        batches = scan.with_texts(self._texts).candidates(self._required_texts)
         return in_forms_of(batches, self.arrow) if self._texts is TextForm.DICTIONARIES else batches
 
-    def holding(self, held: Held) -> SegmentEvents:
+    def requiring(self, required_texts: RequiredTexts) -> SegmentEvents:
         """The same events, perhaps without some that do not contain the texts."""
         events = copy(self)
-        events._held = held
+        events._required_texts = required_texts
         return events
 
     def gives_exactly(self, bounds: Bounds) -> bool:
@@ -209,11 +209,11 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         """The same dataset, restricted to events that satisfy an expression."""
         return EventDataset(self.events, self._with(expression), self._watch)
 
-    def holding(self, held: Held) -> EventDataset:
+    def requiring(self, required_texts: RequiredTexts) -> EventDataset:
         """The same dataset, perhaps without some events whose value in a column contains no text of a list; the caller
         must still filter. held: for columns of text or binary, such lists.
         """
-        return self.reading(self.events.holding(held))
+        return self.reading(self.events.requiring(required_texts))
 
     def _with(self, filter: pc.Expression | None) -> pc.Expression | None:
         if self._filter is None:

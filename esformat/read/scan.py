@@ -33,7 +33,15 @@ from esformat.read.decode.block_group import BlockGroup
 from esformat.read.decode.cached_group import CachedGroup
 from esformat.read.decode.event_rows import rows_of_batch
 from esformat.read.decode.few_rows import MOST_FEW, few_rows
-from esformat.read.decode.matched_rows import GATHERED_ROWS, Held, MatchedRows, Matches, Test, completed, filtered
+from esformat.read.decode.matched_rows import (
+    GATHERED_ROWS,
+    MatchedRows,
+    Matches,
+    RequiredTexts,
+    Test,
+    completed,
+    filtered,
+)
 from esformat.read.decode.run_batches import BatchMaker
 from esformat.read.decode.run_events import run_parts
 from esformat.read.payload_columns import Paths, check_payload, with_found
@@ -46,7 +54,7 @@ BATCH_STORED_BYTES = 2 << 20
 BATCH_BYTES = 8 << 20  # decoded size of a group, estimated from the previous group
 CACHED_BATCHES = 4  # a group is this many times larger if its decoded blocks are cached
 NUMBER_BATCHES = 2  # or if rows are a few numbers; larger groups would take memory from the system each time
-HELD_BATCHES = 4  # or if texts are searched for, which excludes most rows before anything is decoded
+REQUIRED_TEXT_BATCHES = 4  # or if texts are searched for, which excludes most rows before anything is decoded
 MIN_PARALLEL_BATCHES = 4
 PARALLEL_BYTES = 1 << 20  # decompressed bytes of a group from which threads are used
 THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer in parallel
@@ -111,25 +119,36 @@ class Scan(ScanRows, Answer):
         return self._limited(self._read_batches(self.column_names))
 
     def matching(
-        self, columns: Sequence[str], matches: Matches, held: Held | None = None, *, held_is_enough: bool = False
+        self,
+        columns: Sequence[str],
+        matches: Matches,
+        required_texts: RequiredTexts | None = None,
+        *,
+        required_texts_suffice: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """The events that `matches` wants, as batches; a limit counts only those.
 
         columns: the columns that `matches` needs. They are decoded first, the others only for the wanted events.
-        held: for some columns, lists of texts. An event is wanted only if its value contains a text of each list, so
-        `matches` is not called if templates show that it does not. held_is_enough: every such event is wanted, so
-        `matches` is not called either if templates show that the value contains the texts.
+        required_texts: for some columns, lists of texts. An event is wanted only if its value contains a text of each
+        list, so `matches` is not called if templates show that it does not. required_texts_suffice: every such event
+        is wanted, so `matches` is not called either if templates show that the value contains the texts.
         """
-        return self._limited(self._read_matching(Test(tuple(columns), matches, held or {}, held_is_enough)))
+        return self._limited(
+            self._read_matching(Test(tuple(columns), matches, required_texts or {}, required_texts_suffice))
+        )
 
-    def candidates(self, held: Held) -> Iterator[pa.RecordBatch]:
-        """Like `batches`, but without some of the events that do not satisfy `held`, which is as in `matching`; columns
-        that the segment lacks are ignored. A limit counts the events returned.
+    def candidates(self, required_texts: RequiredTexts) -> Iterator[pa.RecordBatch]:
+        """Like `batches`, but without some of the events that do not satisfy `required_texts`, which is as in
+        `matching`; columns that the segment lacks are ignored. A limit counts the events returned.
         """
-        held = {name: texts for name, texts in held.items() if name in self._reader.schema.positions}
-        return self._limited(self._read_matching(Test((), None, held))) if held else self.batches()
+        required_texts = {
+            name: texts for name, texts in required_texts.items() if name in self._reader.schema.positions
+        }
+        return self._limited(self._read_matching(Test((), None, required_texts))) if required_texts else self.batches()
 
-    def with_paths(self, columns: Sequence[str], paths: Paths, held: Held | None = None) -> Iterator[pa.RecordBatch]:
+    def with_paths(
+        self, columns: Sequence[str], paths: Paths, required_texts: RequiredTexts | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """See `Answer.with_paths`. Of payloads stored by templates, only the values at the paths are decoded."""
         check_payload(self._reader.schema.arrow)
         index_matches = self._match_indexes_to_read()
@@ -140,10 +159,12 @@ class Scan(ScanRows, Answer):
             return (with_found(batch, columns, paths) for batch in self._limited(self._read_batches(read)))
         scan = self.__copy__()
         scan._paths = paths
-        groups = scan._groups(scan._wanted(index_matches), index_matches, HELD_BATCHES if held else 1)
+        groups = scan._groups(
+            scan._wanted(index_matches), index_matches, REQUIRED_TEXT_BATCHES if required_texts else 1
+        )
         fields = [self._reader.schema.arrow.field(name) for name in columns]
         schema = pa.schema([*fields, *(pa.field(path, FOUND) for path in paths)])
-        return scan._gathered(groups, schema, index_matches, Test((), None, held) if held else None)
+        return scan._gathered(groups, schema, index_matches, Test((), None, required_texts) if required_texts else None)
 
     def _count_fields(self, counts: FieldCounts) -> None:
         """Add the fields of all payloads to `counts`; for payloads stored by templates, from the templates."""
@@ -391,14 +412,14 @@ class Scan(ScanRows, Answer):
         """The rows of a group that match the query; None if there are none. Decodes no block without such rows."""
         blocks = self._blocks(group, index_matches)
         places = blocks.select(self._query, index_matches)
-        all_hold = False
-        if test is not None and test.held and (places is None or len(places)):
-            places, all_hold = blocks.that_may_hold(test.held, places)
+        all_match = False
+        if test is not None and test.required_texts and (places is None or len(places)):
+            places, all_match = blocks.rows_that_may_contain(test.required_texts, places)
             if places is not None and len(places):
                 blocks, places = blocks.part(places)
         if places is not None and not len(places):
             return None
-        if test is None or test.matches is None or (all_hold and test.is_enough):
+        if test is None or test.matches is None or (all_match and test.suffices):
             return MatchedRows(blocks, None) if places is None else MatchedRows(*blocks.part(places))
         looked_at = blocks.to_batch(test.columns, places)
         mask = test.matches(looked_at)
@@ -454,7 +475,9 @@ class Scan(ScanRows, Answer):
             if test.matches is None:
                 return every._read_batches(wanted)
             return filtered(every._read_batches(tuple(dict.fromkeys([*wanted, *test.columns]))), wanted, test)
-        groups = self._groups(self._directed(index_matches), index_matches, HELD_BATCHES if test.held else 1)
+        groups = self._groups(
+            self._directed(index_matches), index_matches, REQUIRED_TEXT_BATCHES if test.required_texts else 1
+        )
         if self._query.limit is None:
             return self._gathered(groups, self.schema, index_matches, test)
         found = (self._find(group, index_matches, test) for group in groups)

@@ -61,9 +61,9 @@ class ReadableEvents:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._events, name)
 
-    def holding(self, held: Any) -> ReadableEvents:
+    def requiring(self, required_texts: Any) -> ReadableEvents:
         """The same events, possibly without some that lack required texts."""
-        return ReadableEvents(self._events.holding(held), self.arrow)
+        return ReadableEvents(self._events.requiring(required_texts), self.arrow)
 
     def batches(self, bounds: Any, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
         """Yield the named columns of at least the events within bounds."""

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import duckdb
 
 from esformat.sql import newest, prefix
-from esformat.sql.held import Held, held_texts
 from esformat.sql.joined import Ask, joined_spaces, listed_spaces
+from esformat.sql.required_texts import RequiredTexts, find_required_texts
 from esformat.sql.summary import Summary, summarised
 from esformat.sql.table import Table, folded
 from esformat.sql.tree import Node, given_names, nodes, root, to_text
@@ -27,7 +27,7 @@ class Rewritten(NamedTuple):
     """A summary that `text` reads instead of the table's events."""
     spaces: Callable[[Ask], Sequence[str] | None] | None = None
     """Returns the only relevant spaces of the table; if it returns None, there are too many and all are read."""
-    held: Held = MappingProxyType({})
+    required_texts: RequiredTexts = MappingProxyType({})
     """Texts required of the table's events: those that lack them may be left out."""
 
 
@@ -63,18 +63,18 @@ def rewritten(
         return bounded
 
     changed, only = False, None
-    held: Held = {}
+    required_texts: RequiredTexts = {}
     if name in ours:
-        held = held_texts(tree, ours[name])
+        required_texts = find_required_texts(tree, ours[name])
         changed = newest.bounded(connection, select, ours[name], ask_of)
         only = listed_spaces(tree, ours[name])
     elif not given:
         only = joined_spaces(connection, tree, ours, statement_of)
-    text = _bounded(connection, tree, ours, changed=changed or only is not None or bool(held))
+    text = _bounded(connection, tree, ours, changed=changed or only is not None or bool(required_texts))
     if text is None:
         return None
-    of, spaces = only or (written if held else "", None)
-    return Rewritten(text, of, spaces=spaces, held=held)
+    of, spaces = only or (written if required_texts else "", None)
+    return Rewritten(text, of, spaces=spaces, required_texts=required_texts)
 
 
 def _has_plain_names(table: Table) -> bool:

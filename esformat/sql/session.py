@@ -288,11 +288,11 @@ def _apply_rewrite(
         summary = rewrite.summary.make()
         connection.register(NAME, summary)
         watch.counted(rewrite.of, summary.num_rows, tallied=rewrite.summary.tallied)
-    if rewrite.spaces is not None or rewrite.held:
+    if rewrite.spaces is not None or rewrite.required_texts:
         spaces = rewrite.spaces(lambda other: connection.sql(other).fetchall()) if rewrite.spaces else None
         dataset = table_of(rewrite.of).dataset(dictionaries=True)
-        if rewrite.held:
-            dataset = dataset.holding(rewrite.held)
+        if rewrite.required_texts:
+            dataset = dataset.requiring(rewrite.required_texts)
         if spaces is not None:
             dataset = dataset.filter(pc.field("space").isin(pa.array(spaces, pa.string())))
         connection.register(rewrite.of, scanned(dataset.watched(watch.of(rewrite.of))))

@@ -27,7 +27,7 @@ from esformat.format.node import DecodeContext
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.format.schema import EventSchema
 from esformat.format.template_paths import SampleDocuments, ValueTemplates, sample_documents, value_templates
-from esformat.format.template_search import Places, TemplateTexts
+from esformat.format.template_search import Candidates, TemplateTexts
 from esformat.io.source import ClosedSource, Source, explained, view_of
 from esformat.read.ask.question import Checks
 from esformat.read.blocks.directory_pages import DirectoryPages
@@ -216,11 +216,11 @@ class Reader(CachedSegment):
             contexts[column.column] = DecodeContext(own.plain, framed, stored=column)
         return contexts
 
-    def places_in_templates(self, dictionary: int, place: int, texts: Sequence[bytes]) -> Places:
+    def template_candidates(self, dictionary: int, place: int, texts: Sequence[bytes]) -> Candidates:
         """Where one of several texts may occur in the values of a column, in blocks that use a dictionary."""
         key = (5, dictionary, place, *texts)
-        found: Places | None = self._tables.find(key)
-        return found or self._tables.get(key, lambda: self._template_texts(dictionary, place).places_of(texts))
+        found: Candidates | None = self._tables.find(key)
+        return found or self._tables.get(key, lambda: self._template_texts(dictionary, place).candidates(texts))
 
     def values_in_templates(self, dictionary: int, place: int, steps: tuple[Step, ...]) -> ValueTemplates:
         """What templates determine about the values at a path, in blocks that use a dictionary."""

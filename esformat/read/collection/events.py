@@ -14,7 +14,7 @@ from esformat.format.schema import KEY_COLUMNS, ROWS_ALONE, EventSchema
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.collection.members import Member, Members
 from esformat.read.collection.schema import fit
-from esformat.read.decode.matched_rows import Held
+from esformat.read.decode.matched_rows import RequiredTexts
 from esformat.read.dictionaries import coded_columns, in_dictionaries
 from esformat.read.newest import extreme_times
 from esformat.read.selection import gives_exactly, select
@@ -30,7 +30,7 @@ class CollectionEvents:
         Raises what opening that file raises.
         """
         self._members = members
-        self._held: Held = {}
+        self._required_texts: RequiredTexts = {}
         self.schema = schema
         self._texts = TextForm.DICTIONARIES if dictionaries else TextForm.PLAIN
         first = next((member for member in members.all if member.statistics.events), None) if dictionaries else None
@@ -54,13 +54,13 @@ class CollectionEvents:
             there = [name for name in columns if name in KEY_COLUMNS or name in member.schema.positions]
             segment = self._members.segment(member.number)
             scan = select(segment._reader, narrower, there or ROWS_ALONE, lazily=lazily)
-            for batch in scan.with_texts(self._texts).candidates(self._held):
+            for batch in scan.with_texts(self._texts).candidates(self._required_texts):
                 yield fit(batch, fields)
 
-    def holding(self, held: Held) -> CollectionEvents:
+    def requiring(self, required_texts: RequiredTexts) -> CollectionEvents:
         """The same events, perhaps without some that do not contain the texts."""
         events = copy(self)
-        events._held = held
+        events._required_texts = required_texts
         return events
 
     def gives_exactly(self, bounds: Bounds) -> bool:

@@ -17,7 +17,7 @@ from esformat.read.answer import Answer
 from esformat.read.ask.question import Query
 from esformat.read.collection.schema import fit
 from esformat.read.decode.event_rows import rows_of_batch
-from esformat.read.decode.matched_rows import Held
+from esformat.read.decode.matched_rows import RequiredTexts
 from esformat.read.payload_columns import Paths, check_payload, with_found
 from esformat.read.scan import Scan, first_rows
 from esformat.read.union import Advance, Key, Stream, stream_bytes, union
@@ -73,10 +73,12 @@ class CollectionScan(Answer):
         """The events as record batches, in order; memory grows with the files that overlap, not with the events."""
         return self._read(self.column_names)
 
-    def with_paths(self, columns: Sequence[str], paths: Paths, held: Held | None = None) -> Iterator[pa.RecordBatch]:
+    def with_paths(
+        self, columns: Sequence[str], paths: Paths, required_texts: RequiredTexts | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """See `Answer.with_paths`."""
         check_payload(self._schema.arrow)
-        return self._read(columns, paths, held)
+        return self._read(columns, paths, required_texts)
 
     def _count_fields(self, counts: FieldCounts) -> None:
         check_payload(self.schema)
@@ -109,7 +111,7 @@ class CollectionScan(Answer):
     # ------------------------------------------------------------ reading
 
     def _read(
-        self, columns: Sequence[str], paths: Paths | None = None, held: Held | None = None
+        self, columns: Sequence[str], paths: Paths | None = None, required_texts: RequiredTexts | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The answer's rows with some columns, and the values at paths as `with_paths` returns them."""
         parts, paths = self._parts(), paths or {}
@@ -119,7 +121,11 @@ class CollectionScan(Answer):
         share = stream_bytes(len(parts)) if len(parts) > FEW_FILES else None
 
         def reading(part: Part) -> Callable[[], Iterator[pa.RecordBatch]]:
-            return self._with_paths(part, fields, share, paths, held) if paths else self._reading(part, fields, share)
+            return (
+                self._with_paths(part, fields, share, paths, required_texts)
+                if paths
+                else self._reading(part, fields, share)
+            )
 
         streams = [Stream(part.bound, part.place, reading(part)) for part in parts]
         if merged:
@@ -148,7 +154,7 @@ class CollectionScan(Answer):
         return read
 
     def _with_paths(
-        self, part: Part, fields: list[pa.Field], share: int | None, paths: Paths, held: Held | None
+        self, part: Part, fields: list[pa.Field], share: int | None, paths: Paths, required_texts: RequiredTexts | None
     ) -> Callable[[], Iterator[pa.RecordBatch]]:
         """Like `_reading`, with the values at paths."""
 
@@ -162,7 +168,7 @@ class CollectionScan(Answer):
             if share is not None:
                 scan = scan.in_batches_of(share)
             if DATA_COLUMN in known:
-                batches = scan.with_paths(present, paths, held)
+                batches = scan.with_paths(present, paths, required_texts)
             else:
                 batches = (with_found(batch, present, paths) for batch in scan.batches())
             for batch in batches:

@@ -45,7 +45,7 @@ from esformat.format.node import Shape, shape_of
 from esformat.format.packing import decode_many
 from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
 from esformat.format.template_node import Decoded, TemplateNode, rendered, text_array
-from esformat.format.template_search import Places
+from esformat.format.template_search import Candidates
 from esformat.read.ask.question import Query
 from esformat.read.blocks.plan import IndexMatches
 from esformat.read.blocks.reader import Reader
@@ -135,33 +135,33 @@ class BlockGroup:
         equal = pc.equal(column, pa.scalar(value, column.type)).fill_null(False)
         return np.asarray(equal.to_numpy(zero_copy_only=False)).astype(np.bool_)
 
-    def that_may_hold(
-        self, held: Mapping[str, Sequence[Sequence[bytes]]], places: I64 | None
+    def rows_that_may_contain(
+        self, required_texts: Mapping[str, Sequence[Sequence[bytes]]], places: I64 | None
     ) -> tuple[I64 | None, bool]:
         """The rows among `places` that may contain the texts, as in `Scan.matching`; and whether all of them do."""
         mask: Mask | None = None
-        all_do = True
+        all_match = True
         with self._reader.named:
-            for name, lists in held.items():
+            for name, lists in required_texts.items():
                 place = self._reader.schema.positions[name]
                 if not lists or not is_bytes(self._reader.fields[place].type):
-                    all_do &= not lists
+                    all_match &= not lists
                     continue
-                found, are_exact = self._holding_texts(place, lists)
+                found, are_exact = self._rows_with_texts(place, lists)
                 mask = mask if found is None else _both(mask, found)
-                all_do &= are_exact
+                all_match &= are_exact
         if mask is not None:
             places = mask.nonzero()[0] if places is None else places[mask[places]]
-        return places, all_do
+        return places, all_match
 
-    def _holding_texts(self, place: int, lists: Sequence[Sequence[bytes]]) -> tuple[Mask | None, bool]:
+    def _rows_with_texts(self, place: int, lists: Sequence[Sequence[bytes]]) -> tuple[Mask | None, bool]:
         """Rows whose value in a column may contain a text of each list, None if that is unknown for all blocks; and
         whether all of these rows do.
         """
-        sought: dict[int, list[Places]] = {}  # by dictionary
+        sought: dict[int, list[Candidates]] = {}  # by dictionary
 
         def possible(dictionary: int) -> list[bytes]:
-            found = [self._reader.places_in_templates(dictionary, place, texts) for texts in lists]
+            found = [self._reader.template_candidates(dictionary, place, texts) for texts in lists]
             sought[dictionary] = found
             return [each.possible.tobytes() for each in found]
 
@@ -174,18 +174,18 @@ class BlockGroup:
             if read is None:
                 mask[start : start + block.row_count] = True
             elif read:
-                mask[start : start + block.row_count] = self._may_hold(block, place, read, sought[block.dictionary])
+                mask[start : start + block.row_count] = self._may_contain(block, place, read, sought[block.dictionary])
         return mask, None not in codes and all(each.are_exact for found in sought.values() for each in found)
 
-    def _may_hold(self, block: DataBlock, place: int, read: tuple[Any, int], sought: Sequence[Places]) -> Mask:
+    def _may_contain(self, block: DataBlock, place: int, read: tuple[Any, int], sought: Sequence[Candidates]) -> Mask:
         """The rows of a block whose value may contain a text for each of `sought`. read: the rows' template codes."""
         context = self._reader.contexts(block.dictionary)[place]
         node = block.template_node(place, context, read)
-        mask = node.that_may_hold(sought[0], context)
+        mask = node.rows_that_may_contain(sought[0], context)
         for each in sought[1:]:
             if not mask.any():
                 break
-            mask &= node.that_may_hold(each, context)
+            mask &= node.rows_that_may_contain(each, context)
         return mask
 
     def part(self, places: I64) -> tuple[BlockGroup, I64]:
@@ -405,7 +405,7 @@ class BlockGroup:
         flags = without_values(self.blocks, FIRST_COLUMN_CHUNK + place) if as_declared else b""
         empty = set(compress(map(id, self.blocks), flags))
         arrays: list[pa.Array] = []
-        for is_empty, members in groupby(self._holding(places), lambda held: id(held[0]) in empty):
+        for is_empty, members in groupby(self._holding(places), lambda pair: id(pair[0]) in empty):
             if is_empty:
                 count = sum(high - low if chosen is None else len(chosen) for _, low, high, chosen in members)
                 arrays.append(pa.nulls(count, kind))

@@ -23,20 +23,22 @@ Matches = Callable[[pa.RecordBatch], pa.BooleanArray]
 """Returns for each row of a batch whether it is wanted, without nulls. Called from several threads."""
 
 
-Held = Mapping[str, Sequence[Sequence[bytes]]]
+RequiredTexts = Mapping[str, Sequence[Sequence[bytes]]]
 """For columns of text or binary, lists of texts: a value contains at least one text of each list."""
 
 
 class Test(NamedTuple):
-    """The rows that a caller wants. matches: decides by some `columns`; None wants every row that may satisfy `held`.
+    """The rows that a caller wants. matches: decides by some `columns`; None wants every row that may satisfy
+    `required_texts`.
 
-    held: texts that the values of wanted rows contain. is_enough: every row that is known to satisfy `held` is wanted.
+    required_texts: texts that the values of wanted rows contain. suffices: every row that is known to satisfy
+        `required_texts` is wanted.
     """
 
     columns: tuple[str, ...]
     matches: Matches | None
-    held: Held
-    is_enough: bool = False
+    required_texts: RequiredTexts
+    suffices: bool = False
 
 
 def filtered(batches: Iterable[pa.RecordBatch], columns: Sequence[str], test: Test) -> Iterator[pa.RecordBatch]:
@@ -80,22 +82,22 @@ def completed(
 
     most_rows: returns the most rows to complete together, as currently estimated.
     """
-    held: list[MatchedRows] = []
+    waiting: list[MatchedRows] = []
     blocks = rows = 0
     for one in found:
         if isinstance(one, MatchedRows):
             one.blocks.detach()
-            held.append(one)
+            waiting.append(one)
             blocks, rows = blocks + len(one.blocks), rows + len(one)
             if blocks < GATHERED_BLOCKS and rows < most_rows():
                 continue
-        if held:
-            yield _joined(held, reverse=reverse).complete(schema, reverse=reverse)
-            held, blocks, rows = [], 0, 0
+        if waiting:
+            yield _joined(waiting, reverse=reverse).complete(schema, reverse=reverse)
+            waiting, blocks, rows = [], 0, 0
         if not isinstance(one, MatchedRows):
             yield one
-    if held:
-        yield _joined(held, reverse=reverse).complete(schema, reverse=reverse)
+    if waiting:
+        yield _joined(waiting, reverse=reverse).complete(schema, reverse=reverse)
 
 
 def _joined(parts: Sequence[MatchedRows], *, reverse: bool) -> MatchedRows:

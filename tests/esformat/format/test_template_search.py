@@ -40,10 +40,10 @@ def found(table, values, text):
     if stored[:1] != b"\x08":
         return None
     node = TemplateNode(memoryview(stored), 0, len(values), read)
-    places = TemplateTexts(templates).places_of([text])
-    assert places.size_bytes > 0
-    may = node.that_may_hold(places, read).tolist()
-    if places.are_exact:
+    candidates = TemplateTexts(templates).candidates([text])
+    assert candidates.size_bytes > 0
+    may = node.rows_that_may_contain(candidates, read).tolist()
+    if candidates.are_exact:
         assert may == [value is not None and text in value for value in values]
     return may
 
@@ -133,7 +133,7 @@ def test_exact_places(texts, exact):
     a string. Dates, which many texts could match, are left out here.
     """
     table = TemplateTable(VARIABLES, (*TABLE.templates[:2], TABLE.templates[3]))
-    assert TemplateTexts(table.compiled()).places_of(texts).are_exact == exact
+    assert TemplateTexts(table.compiled()).candidates(texts).are_exact == exact
 
 
 LINES = [b"%s took=%dms user=%d" % (b"GET /a" if n % 3 else b"POST /b status=304", n % 977, n) for n in range(20_000)]
@@ -170,7 +170,7 @@ def test_what_templates_tell_is_not_asked(lines, texts, asks, limit, columns):
     for enough in (True, False):
         asked.clear()
         scan = lines.scan(columns=columns, limit=limit)
-        found = scan.matching(["data"], matches, {"data": texts}, held_is_enough=enough)
+        found = scan.matching(["data"], matches, {"data": texts}, required_texts_suffice=enough)
         got = pa.Table.from_batches(found, scan.schema)
         assert got["timestamp"].cast("int64").to_pylist() == wanted
         if "data" in columns:
@@ -189,7 +189,7 @@ def test_what_is_not_known_of_all_is_asked(lines, monkeypatch):
     def found(held):
         asked.clear()
         scan = lines.scan()
-        batches = scan.matching(["data"], matches, held, held_is_enough=True)
+        batches = scan.matching(["data"], matches, held, required_texts_suffice=True)
         assert pa.Table.from_batches(batches, scan.schema)["data"].to_pylist() == [v for v in LINES if b"tus=304" in v]
         return bool(asked)
 
@@ -203,8 +203,8 @@ def test_what_is_not_known_of_all_is_asked(lines, monkeypatch):
 
 def test_some_groups_are_asked_and_some_not(lines, monkeypatch):
     """Row groups that the templates decide and others are combined in one result."""
-    known, told = BlockGroup.that_may_hold, itertools.cycle([True, False])
-    monkeypatch.setattr(BlockGroup, "that_may_hold", lambda *given: (known(*given)[0], next(told)))
+    known, told = BlockGroup.rows_that_may_contain, itertools.cycle([True, False])
+    monkeypatch.setattr(BlockGroup, "rows_that_may_contain", lambda *given: (known(*given)[0], next(told)))
     monkeypatch.setattr(scans, "BATCH_BLOCKS", 1)
     monkeypatch.setattr(scans, "THREADS", 1)
     asked = []
@@ -214,7 +214,7 @@ def test_some_groups_are_asked_and_some_not(lines, monkeypatch):
         return pa.array([True] * len(batch))
 
     scan = lines.scan(start=100)
-    found = scan.matching(["data"], matches, {"data": [[b"tus=304"]]}, held_is_enough=True)
+    found = scan.matching(["data"], matches, {"data": [[b"tus=304"]]}, required_texts_suffice=True)
     got = pa.Table.from_batches(found, scan.schema)
     assert got["data"].to_pylist() == [line for line in LINES[100:] if b"tus=304" in line]
     assert 0 < sum(asked) < len(got)
@@ -275,4 +275,4 @@ def test_templates_that_nobody_writes():
     listed = Variable(Kind.ENUM, 0, (b"", b"a", b"aa", b"aaa"))
     templates = (Template((b"",) * 1001, (0,) * 1000), Template((b"", b""), (1,)))
     texts = TemplateTexts(TemplateTable((listed, Variable(Kind.STRING)), templates).compiled())
-    assert texts.places_of([b"a" * 300 + b"b"]).anywhere.tolist() == [False, True, False]
+    assert texts.candidates([b"a" * 300 + b"b"]).anywhere.tolist() == [False, True, False]

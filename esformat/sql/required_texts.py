@@ -15,7 +15,7 @@ from esformat.format.json_values import texts_around
 from esformat.sql.table import Table, folded
 from esformat.sql.tree import Node, alias_of, arguments, conjuncts, is_read_once, is_table, root, text_of
 
-Held = Mapping[str, Sequence[Sequence[bytes]]]
+RequiredTexts = Mapping[str, Sequence[Sequence[bytes]]]
 """By column, lists of texts: a value must contain at least one text of each list."""
 MOST_TEXTS = 16
 """The most texts of one list."""
@@ -24,7 +24,7 @@ _OF_JSON = ("->>", "json_extract_string")
 _ANY_SIGNS = re.compile("[%_]")
 
 
-def held_texts(tree: Node, table: Table) -> Held:
+def find_required_texts(tree: Node, table: Table) -> RequiredTexts:
     """Return the texts that the columns of matching rows contain, for a SELECT over one table."""
     node = root(tree)
     source = node["from_table"]
