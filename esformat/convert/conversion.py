@@ -24,7 +24,7 @@ from esformat.convert.sinks import grouped, write_batches
 from esformat.convert.source import Input, Source
 from esformat.convert.transfer import METADATA, Transfer, by_share, from_columnar, from_go, from_segment
 from esformat.convert.typed_files import read_typed
-from esformat.customerio.opened import OpenFile
+from esformat.customerio.open_file import OpenFile
 from esformat.errors import EsdbError
 from esformat.io.location import name_of, publication_of, source_of
 from esformat.io.publish import STDOUT, Streamed, finished_file, naming

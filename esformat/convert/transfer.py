@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import esformat
 from esformat.convert.errors import InputError
-from esformat.customerio.opened import OpenFile
+from esformat.customerio.open_file import OpenFile
 
 METADATA = b"esformat"
 """The metadata key in a Parquet or Arrow schema for facts that the columns do not express."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from esformat.customerio.archive_events import LoadedSpace, SpaceEvents, index_counts, load_space, refine_names
 from esformat.customerio.archive_file import ArchiveFile, Directory, Listing, SpacePlace
 from esformat.customerio.layout import Layout, Layouts, Names, check_pair, make_layout, near_layout, shown
-from esformat.customerio.opened import OpenFile
+from esformat.customerio.open_file import OpenFile
 from esformat.customerio.question import LayoutChecks, check_index
 from esformat.customerio.scan import Scan
 from esformat.errors import CorruptSegmentError

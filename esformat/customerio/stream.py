@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from esformat.customerio.archive_file import read_table
 from esformat.customerio.layout import Layout, Names, check_pair, make_layout, shown
-from esformat.customerio.opened import OpenFile
+from esformat.customerio.open_file import OpenFile
 from esformat.customerio.question import check_index
 from esformat.customerio.scan import Scan
 from esformat.customerio.stream_file import CLOSED_MAGIC, LENGTH, MAGIC, StreamEvents, is_torn_event, walk

@@ -26,8 +26,8 @@ from esformat.read.blocks.prefetch import announce_row_spans, leaves_ahead
 from esformat.read.blocks.reader import SHARED_CACHE, Reader
 from esformat.read.counts import Counts
 from esformat.read.decode.block_events import EventMaker, find_rows
-from esformat.read.opened import Opened
 from esformat.read.scan import Scan
+from esformat.read.segment_like import SegmentLike
 from esformat.read.space import ANNOUNCED_BYTES, Space
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def set_cache_bytes(cache_bytes: int) -> None:
     SHARED_CACHE.resize(cache_bytes)
 
 
-class Segment(Opened[Scan, Space]):
+class Segment(SegmentLike[Scan, Space]):
     """An open `.esdb` file, with its events ordered by space, grouping and timestamp.
 
     Thread-safe. Close it, or use it as a context manager.

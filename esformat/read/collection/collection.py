@@ -25,8 +25,8 @@ from esformat.read.collection.members import Member, Members
 from esformat.read.collection.scan import CollectionScan, Part
 from esformat.read.collection.schema import unify
 from esformat.read.counts import Counts
-from esformat.read.opened import Opened
 from esformat.read.scan import Scan
+from esformat.read.segment_like import SegmentLike
 
 if TYPE_CHECKING:
     from esformat.read.dataset import EventDataset
@@ -79,7 +79,7 @@ def _open_copy(
     return copy
 
 
-class Collection(Opened[CollectionScan, "CollectionSpace"]):
+class Collection(SegmentLike[CollectionScan, "CollectionSpace"]):
     """Several open segments read as one, with their events ordered by space, grouping, timestamp and file.
 
     Thread-safe. Close it, or use it as a context manager.

@@ -14,10 +14,10 @@ from esformat.customerio.question import LayoutChecks
 from esformat.customerio.scan import Scan
 from esformat.errors import EsdbError
 from esformat.io.source import ClosedSource, Source
-from esformat.read.opened import Opened, SpaceT
+from esformat.read.segment_like import SegmentLike, SpaceT
 
 
-class OpenFile(Opened[Scan, SpaceT], Generic[SpaceT]):
+class OpenFile(SegmentLike[Scan, SpaceT], Generic[SpaceT]):
     """An open file of the Go ESDB. Close it, or use it as a context manager."""
 
     kind: ClassVar[str]

@@ -1,4 +1,4 @@
-"""`Opened`: the common base of an open segment, a collection of segments and an open foreign file."""
+"""`SegmentLike`: the common base of an open segment, a collection of segments and an open foreign file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OneSpace(Protocol):
 SpaceT = TypeVar("SpaceT", bound=OneSpace, covariant=True)
 
 
-class Opened(Scannable[AnswerT], Generic[AnswerT, SpaceT]):
+class SegmentLike(Scannable[AnswerT], Generic[AnswerT, SpaceT]):
     """An open file, or several, with spaces. Close it, or use it as a context manager."""
 
     @abstractmethod
