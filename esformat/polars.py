@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
 from esformat.format.arrays import TextForm
-from esformat.format.schema import KEY_COLUMNS, ROWS_ALONE
+from esformat.format.schema import KEY_COLUMNS, ROW_COUNT_COLUMNS
 from esformat.io.location import Options
 from esformat.read.ask.arrow_filter import take_apart
 from esformat.read.ask.bounds import UNBOUNDED, Bounded, bounded_by
@@ -51,7 +51,7 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
         said = _said(predicate if rows is None else None, known, events)
         left = None if said.exact and rows is None else predicate
         needed = names if left is None else list(dict.fromkeys([*names, *left.meta.root_names()]))
-        for batch in events.batches(said.bounds, needed or ROWS_ALONE, lazily=rows is not None):
+        for batch in events.batches(said.bounds, needed or ROW_COUNT_COLUMNS, lazily=rows is not None):
             frame = pl.DataFrame(batch)
             if rows is not None:
                 frame = frame.head(rows)

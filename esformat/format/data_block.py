@@ -29,7 +29,7 @@ from esformat.format.encoding import decode_node, encode_texts
 from esformat.format.frame import encode_block
 from esformat.format.layout import BlockKind
 from esformat.format.node import DecodeContext, EncodeContext, NodeHead, Shape, read_head
-from esformat.format.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
+from esformat.format.packing import decode_ints, encode_int_slices, encode_ints, plane_bytes, read_pack
 from esformat.format.template_node import TemplateNode
 
 TIMES_BITS_COST = 1.25
@@ -112,7 +112,7 @@ def encode_timestamps(
     np.subtract(timestamps[1:], timestamps[:-1], out=numbers[1:])
     firsts = np.union1d(run_starts, starts)
     numbers[firsts] = timestamps[firsts] - low[np.searchsorted(starts, firsts, side="right") - 1]
-    return encode_int_runs(numbers, bounds, context.plain, raw=context.raw, bits_cost=TIMES_BITS_COST), low, high
+    return encode_int_slices(numbers, bounds, context.plain, raw=context.raw, bits_cost=TIMES_BITS_COST), low, high
 
 
 def encode_data_block(base: int, run_count: int, row_count: int, chunks: list[bytes], dictionary: int) -> bytes:

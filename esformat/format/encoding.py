@@ -57,7 +57,7 @@ from esformat.format.node import (
     read_head,
     shape_of,
 )
-from esformat.format.packing import decode_columns, decode_ints, encode_int_runs, encode_ints, read_pack
+from esformat.format.packing import decode_columns, decode_ints, encode_int_slices, encode_ints, read_pack
 from esformat.format.schema import MAX_NESTING
 from esformat.format.template_node import TemplateNode
 
@@ -66,7 +66,7 @@ WORTH_TIMES = 3  # compress the rest of front-coded texts only if that shrinks i
 FRAME_TARGET_BYTES = 4096  # measured: docs/decisions/0005-blocks-and-frames.md
 
 
-def encode_runs(array: pa.Array, bounds: list[int], context: EncodeContext) -> list[bytes]:
+def encode_slices(array: pa.Array, bounds: list[int], context: EncodeContext) -> list[bytes]:
     """Encode array[bounds[i]:bounds[i+1]] for each i as one node each."""
     shape = shape_of(array.type)
     if shape is Shape.INTS:
@@ -79,7 +79,7 @@ def encode_runs(array: pa.Array, bounds: list[int], context: EncodeContext) -> l
 
 def encode_node(array: pa.Array, context: EncodeContext) -> bytes:
     """Encode a whole array as one node."""
-    return encode_runs(array, [0, len(array)], context)[0]
+    return encode_slices(array, [0, len(array)], context)[0]
 
 
 def encode_texts(texts: pa.Array, context: EncodeContext) -> bytes:
@@ -101,7 +101,7 @@ def encode_texts(texts: pa.Array, context: EncodeContext) -> bytes:
 def encode_codes(codes: npt.NDArray[np.integer[Any]], bounds: list[int], context: EncodeContext) -> list[bytes]:
     """Encode dictionary codes, 0 for null, as one node per slice."""
     head = NODE.pack(Shape.CODES, 0, 0)
-    return [head + pack for pack in encode_int_runs(codes, bounds, context.plain, raw=context.raw)]
+    return [head + pack for pack in encode_int_slices(codes, bounds, context.plain, raw=context.raw)]
 
 
 def _headers(
@@ -118,7 +118,7 @@ def _headers(
 
 def _encode_numbers(array: pa.Array, bounds: list[int], context: EncodeContext) -> list[bytes]:
     heads = _headers(Shape.INTS, array, bounds, context)
-    packs = encode_int_runs(numbers_of(array), bounds, context.plain, raw=context.raw)
+    packs = encode_int_slices(numbers_of(array), bounds, context.plain, raw=context.raw)
     return [head + pack for head, pack in zip(heads, packs, strict=True)]
 
 
@@ -135,7 +135,7 @@ def _encode_bytes(array: pa.Array, bounds: list[int], context: EncodeContext) ->
     rows = frame_rows(len(array), len(data), context.frame_bytes)
     flags = NEEDS_DICTIONARY if context.has_dictionary else 0
     heads = _headers(Shape.BYTES, array, bounds, context, flags, rows)
-    lengths = encode_int_runs(np.diff(offsets), bounds, context.plain)
+    lengths = encode_int_slices(np.diff(offsets), bounds, context.plain)
     cuts = [edge for a, b in pairwise(bounds) for edge in range(a, b, rows)] + [bounds[-1]]
     edges = offsets[cuts]
     if len(edges) > 1 and int(np.diff(edges).max()) > MAX_FRAME_BYTES:

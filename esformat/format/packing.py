@@ -24,7 +24,7 @@ __all__ = [
     "decode_columns",
     "decode_ints",
     "decode_many",
-    "encode_int_runs",
+    "encode_int_slices",
     "encode_ints",
     "encode_planes",
     "plane_bytes",
@@ -131,7 +131,7 @@ def encode_ints(
     return _encode(np.ascontiguousarray(values), low, high, compressor, raw, bits_cost)
 
 
-def encode_int_runs(
+def encode_int_slices(
     values: npt.NDArray[np.integer], bounds: list[int], compressor: Compressor, *, raw: int = 0, bits_cost: float = 1.0
 ) -> list[bytes]:
     """Pack values[bounds[i]:bounds[i+1]] for each i, with its own base and width. Options as in `encode_ints`."""

@@ -16,7 +16,7 @@ from esformat.errors import CorruptSegmentError, InvalidEventError, UsageError
 from esformat.format.layout import MAX_COLUMNS
 
 KEY_COLUMNS = ("space", "grouping", "timestamp")
-ROWS_ALONE = ("grouping",)  # column to read if the caller asks for none: the directory has it, mostly empty
+ROW_COUNT_COLUMNS = ("grouping",)  # column to read if the caller asks for none: the directory has it, mostly empty
 TIMESTAMP_TYPE = pa.timestamp("us", "UTC")
 DATA_COLUMN = "data"
 MAX_NESTING = 32

@@ -21,7 +21,7 @@ from pyarrow.fs import LocalFileSystem
 from esformat.errors import UsageError
 from esformat.format.arrays import TextForm, slices_mislead
 from esformat.format.data_block import I64
-from esformat.format.schema import ROWS_ALONE, EventSchema
+from esformat.format.schema import ROW_COUNT_COLUMNS, EventSchema
 from esformat.read.ask.arrow_filter import Step, take_apart
 from esformat.read.ask.bounds import UNBOUNDED, Bounded, Bounds, Domain, bounded_by, bounded_by_all, columns_of, meet
 from esformat.read.blocks.reader import Reader
@@ -336,7 +336,7 @@ class EventScanner:
             needed |= columns_of(expression_steps)
         if self._projection is None:
             needed |= set(self.projected_schema.names)
-        return [name for name in names if name in needed] or list(ROWS_ALONE)
+        return [name for name in names if name in needed] or list(ROW_COUNT_COLUMNS)
 
     def within(self, bounds: Bounds) -> EventScanner:
         """The same scanner, restricted to bounds that `EventDataset.exact_bounds` returned."""

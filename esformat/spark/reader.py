@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from esformat.format.schema import ROWS_ALONE, EventSchema
+from esformat.format.schema import ROW_COUNT_COLUMNS, EventSchema
 from esformat.io.location import Place
 from esformat.read.ask.bounds import Bounds
 from esformat.read.row_range import scan_rows, schema_of
@@ -199,7 +199,7 @@ class SegmentReader(DataSourceReader):
                 return
             with opened_as_planned(rows) as segment:
                 bounds = self._bounds(schema_of(segment))
-                columns = [name for name in whole.names if name in segment.schema.names] or list(ROWS_ALONE)
+                columns = [name for name in whole.names if name in segment.schema.names] or list(ROW_COUNT_COLUMNS)
                 said = self._said(rows.place, [name for name in whole.names if name not in columns])
                 for batch in scan_rows(segment, rows.first, rows.last, columns=columns, bounds=bounds).batches():
                     for name, value in said.items():

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from esformat.format.order import rank
 from esformat.write.index_builder import IndexRows
-from esformat.write.index_sorter import IndexRuns
+from esformat.write.index_sorter import IndexSorter
 
 INDEX_BYTES = 32 << 20
 """Maximum bytes of row numbers and values that all indexes together keep in memory."""
@@ -28,7 +28,7 @@ class ColumnIndexes:
         """directory: for temporary files."""
         share = INDEX_BYTES // max(1, len(places))
         self.places = tuple(places)
-        self._runs = {place: IndexRuns(directory, share) for place in places}
+        self._sorters = {place: IndexSorter(directory, share) for place in places}
         self._waiting: dict[int, list[pa.Array]] = {place: [] for place in places}
         self._waiting_rows = self._waiting_bytes = 0
         self._rows = 0  # passed to the runs so far
@@ -47,7 +47,7 @@ class ColumnIndexes:
     def _rank(self) -> None:
         for place, waiting in self._waiting.items():
             if waiting:
-                self._runs[place].add(rank(pa.chunked_array(waiting)), self._rows)
+                self._sorters[place].add(rank(pa.chunked_array(waiting)), self._rows)
                 waiting.clear()
         self._rows += self._waiting_rows
         self._waiting_rows = self._waiting_bytes = 0
@@ -55,9 +55,9 @@ class ColumnIndexes:
     def chunks(self, place: int) -> Iterator[IndexRows]:
         """All rows of a column by value, for `SegmentBuilder.add_index_stream`. Raises OSError."""
         self._rank()
-        return self._runs[place].chunks()
+        return self._sorters[place].chunks()
 
     def close(self) -> None:
         """Free temporary disk space."""
-        for runs in self._runs.values():
+        for runs in self._sorters.values():
             runs.close()

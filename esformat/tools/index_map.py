@@ -190,8 +190,8 @@ class _Found:
         self._held: list[I64] = []
         self._held_count = 0
         self._file: BinaryIO | None = None
-        self._run_lengths: list[int] = []
-        self._runs: list[I64] | None = None
+        self._spill_lengths: list[int] = []
+        self._spills: list[I64] | None = None
 
     def add(self, codes: npt.NDArray[Any], numbers: I64) -> None:
         """Add a number for each code."""
@@ -201,9 +201,9 @@ class _Found:
         self._held_count += len(self._held[-1])
         if self._held_count >= SPILL_NUMBERS:
             self._file = self._file or tempfile.TemporaryFile(prefix="esformat-")  # noqa: SIM115 - closed with the object
-            run = np.unique(np.concatenate(self._held))
-            self._file.write(run.tobytes())
-            self._run_lengths.append(len(run))
+            spill = np.unique(np.concatenate(self._held))
+            self._file.write(spill.tobytes())
+            self._spill_lengths.append(len(spill))
             self._held, self._held_count = [], 0
 
     def __del__(self) -> None:
@@ -212,14 +212,14 @@ class _Found:
 
     def of(self, code: int) -> I64:
         """The numbers of a code, ascending."""
-        if self._runs is None:
+        if self._spills is None:
             held = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *self._held]))
             self._held = []
-            self._runs = [*self._spilled(), held]
+            self._spills = [*self._spilled(), held]
         parts = []
-        for run in self._runs:
-            a, b = np.searchsorted(run, (code * self._span, (code + 1) * self._span)).tolist()
-            parts.append(np.asarray(run[a:b]))
+        for spill in self._spills:
+            a, b = np.searchsorted(spill, (code * self._span, (code + 1) * self._span)).tolist()
+            parts.append(np.asarray(spill[a:b]))
         return np.unique(np.concatenate(parts)) - code * self._span
 
     def _spilled(self) -> Iterator[I64]:
@@ -229,6 +229,6 @@ class _Found:
         whole = np.memmap(self._file, np.int64, "r")
         self._file.close()  # the mapping stays
         at = 0
-        for length in self._run_lengths:
+        for length in self._spill_lengths:
             yield whole[at : at + length]
             at += length

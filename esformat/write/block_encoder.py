@@ -22,9 +22,9 @@ from esformat.format.codec import Codec, make_compressor
 from esformat.format.data_block import Runs, encode_data_block, encode_timestamps
 from esformat.format.dictionary import ColumnDictionary
 from esformat.format.directory import BlockSpan
-from esformat.format.encoding import encode_codes, encode_node, encode_runs
+from esformat.format.encoding import encode_codes, encode_node, encode_slices
 from esformat.format.node import EncodeContext, Shape, shape_of
-from esformat.format.packing import best_raw, encode_int_runs
+from esformat.format.packing import best_raw, encode_int_slices
 from esformat.format.schema import EventSchema
 from esformat.write.template_choice import column_context, variable_raws
 from esformat.write.templated import encode_templated
@@ -231,9 +231,9 @@ class BlockEncoder:
         return blocks
 
     def _encode_keys(self, runs: Runs, pieces: list[int]) -> list[bytes]:
-        rows = encode_int_runs(runs.rows, pieces, self._keys.plain)
-        spaces = encode_runs(runs.spaces, pieces, self._keys)
-        groupings = encode_runs(runs.groupings, pieces, self._keys)
+        rows = encode_int_slices(runs.rows, pieces, self._keys.plain)
+        spaces = encode_slices(runs.spaces, pieces, self._keys)
+        groupings = encode_slices(runs.groupings, pieces, self._keys)
         return [b"".join(parts) for parts in zip(rows, spaces, groupings, strict=True)]
 
 
@@ -242,7 +242,7 @@ def _encode_column(column: Column, bounds: list[int], context: EncodeContext) ->
         return _encode_coded(column, bounds, context)
     if context.templates is not None:
         return encode_templated(column, bounds, context)
-    return encode_runs(column, bounds, context)
+    return encode_slices(column, bounds, context)
 
 
 def _encode_coded(column: Coded, bounds: list[int], context: EncodeContext) -> list[bytes]:

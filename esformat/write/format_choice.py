@@ -71,7 +71,7 @@ class FormatChoice:
         """Return a copy that later events do not affect."""
         return copy.deepcopy(self, {id(self._known): self._known})
 
-    def see(self, table: pa.Table) -> None:
+    def observe(self, table: pa.Table) -> None:
         """Observe the next events, a checked table."""
         if self.in_order:
             return
@@ -80,31 +80,31 @@ class FormatChoice:
             if not self._window.extend(part, self._schema):
                 self._window = None
                 break
-            self._sample.see(part)
+            self._sample.observe(part)
             for place in self._values:
-                self.see_values(place, part[self._fields[place].name])
+                self.observe_values(place, part[self._fields[place].name])
             if self._window.full:
                 self.in_order = True
                 return
             table = table.slice(len(part))
-        self._sample.see(table)
+        self._sample.observe(table)
 
-    def see_values(self, place: int, values: pa.ChunkedArray) -> None:
+    def observe_values(self, place: int, values: pa.ChunkedArray) -> None:
         """Observe values of a text column. Unless `in_order`, every value of the file must have been observed."""
         if not self.in_order and place in self._values:
-            self._values[place].see(values)
+            self._values[place].observe(values)
 
-    def see_all_values(self, tables: Sequence[pa.Table]) -> None:
+    def observe_all_values(self, tables: Sequence[pa.Table]) -> None:
         """Observe the values of every text column."""
         for place in self._values:
             for table in tables:
-                self.see_values(place, table[self._fields[place].name])
+                self.observe_values(place, table[self._fields[place].name])
 
-    def see_all_columns(self, rows: OrderedRows) -> None:
-        """Like `see_all_values`, if all events are in memory."""
+    def observe_all_columns(self, rows: OrderedRows) -> None:
+        """Like `observe_all_values`, if all events are in memory."""
         for place in () if self.in_order else self._values:
             column = rows.ranked(place).values if self._fields[place].indexed else rows.columns[place]
-            self.see_values(place, pa.chunked_array([column]))
+            self.observe_values(place, pa.chunked_array([column]))
 
     def dictionaries(self) -> dict[int, ColumnDictionary]:
         """The dictionary of each column that gets one, by column."""
@@ -153,18 +153,18 @@ class _Sample:
         made.column_bytes = dict(self.column_bytes)
         return made
 
-    def see(self, table: pa.Table) -> None:
+    def observe(self, table: pa.Table) -> None:
         for name in self._names:
             self.column_bytes[name] += pc.sum(pc.binary_length(table[name])).as_py() or 0
         at = 0
         while at < len(table):
             count = min(_SLICE_ROWS * self._stride, len(table) - at)
             if self._names:
-                self._see_slice(table.slice(at, count))
+                self._observe_slice(table.slice(at, count))
             self.rows += count
             at += count
 
-    def _see_slice(self, table: pa.Table) -> None:
+    def _observe_slice(self, table: pa.Table) -> None:
         runs = np.arange(self.rows, self.rows + len(table)) // SAMPLE_RUN
         sizes = _sizes(table.select(self._names))
         places = (self._chosen(runs) & (sizes <= MAX_SAMPLED_BYTES)).nonzero()[0]
@@ -228,7 +228,7 @@ class _Values:
     def __deepcopy__(self, memo: object) -> _Values:
         return copy.copy(self)
 
-    def see(self, column: pa.ChunkedArray) -> None:
+    def observe(self, column: pa.ChunkedArray) -> None:
         at, count = 0, 1024
         while self.few is not None and at < len(column):
             piece = column.slice(at, count)

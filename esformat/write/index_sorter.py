@@ -1,8 +1,8 @@
 """Sort the rows of an index, which arrive in row order, by value in bounded memory.
 
 The rows of each step are grouped by value. When too many are in memory, they are merged and spilled as a sorted run.
-Finally the runs are merged: each step takes the values up to which all runs have been read. A value may continue in the
-next chunk of a run.
+Finally the spill files are merged: each step takes the values up to which all files have been read. A value may
+continue in the next chunk of a file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROW_BYTES = 32  # approximate: a row number, and a short value with its count
 _VALUES, _COUNTS, _ROWS = range(3)
 
 
-class IndexRuns:
+class IndexSorter:
     """Collects the rows of one index, then returns them by value."""
 
     def __init__(self, directory: Path, most_bytes: int) -> None:
@@ -39,7 +39,7 @@ class IndexRuns:
         self._chunk_rows = max(1, min(most_bytes // (FAN_IN * _ROW_BYTES), CHUNK_ROWS))
         self._held: list[IndexRows] = []
         self._held_bytes = 0
-        self._runs: list[tuple[int, SpillFile]] = []  # with the number of times it was merged
+        self._spills: list[tuple[int, SpillFile]] = []  # with the number of times it was merged
 
     def add(self, ranked: Ranked, first_row: int) -> None:
         """Add the values of the next rows, in row order. Raises OSError."""
@@ -52,46 +52,46 @@ class IndexRuns:
             self._spill()
 
     def _spill(self) -> None:
-        run = SpillFile(self._directory)
-        self._runs.append((0, run))
-        self._write(run, [_merge(self._held)])
+        spill = SpillFile(self._directory)
+        self._spills.append((0, spill))
+        self._write(spill, [_merge(self._held)])
         self._held, self._held_bytes = [], 0
-        while len(self._runs) >= FAN_IN and self._runs[-FAN_IN][0] == self._runs[-1][0]:
+        while len(self._spills) >= FAN_IN and self._spills[-FAN_IN][0] == self._spills[-1][0]:
             self._compact(FAN_IN)
 
-    def _write(self, run: SpillFile, parts: Iterable[IndexRows]) -> None:
+    def _write(self, spill: SpillFile, parts: Iterable[IndexRows]) -> None:
         for part in parts:
             for first, last in _cut(part, self._chunk_rows):
-                run.append(*_encode(_slice(part, first, last)))
+                spill.append(*_encode(_slice(part, first, last)))
 
     def _compact(self, count: int) -> None:
-        """Merge the last `count` runs into one."""
-        last = self._runs[-count:]
-        run = SpillFile(self._directory)
+        """Merge the last `count` spill files into one."""
+        last = self._spills[-count:]
+        spill = SpillFile(self._directory)
         try:
-            self._write(run, _merge_runs([file for _, file in last], []))
+            self._write(spill, _merge_spills([file for _, file in last], []))
         except BaseException:
-            run.close()
+            spill.close()
             raise
         for _, file in last:
             file.close()
-        self._runs[-count:] = [(max(level for level, _ in last) + 1, run)]
+        self._spills[-count:] = [(max(level for level, _ in last) + 1, spill)]
 
     def chunks(self) -> Iterator[IndexRows]:
         """All rows by value, ascending; a value may continue in the next chunk. Raises OSError."""
-        while len(self._runs) > FAN_IN:
-            self._compact(min(FAN_IN, len(self._runs) - FAN_IN + 1))
+        while len(self._spills) > FAN_IN:
+            self._compact(min(FAN_IN, len(self._spills) - FAN_IN + 1))
         held = [_merge(self._held)] if self._held else []
         self._held = []
-        if not self._runs:
+        if not self._spills:
             return iter(held)
-        return _merge_runs([file for _, file in self._runs], held)
+        return _merge_spills([file for _, file in self._spills], held)
 
     def close(self) -> None:
         """Free the temporary files."""
-        for _, file in self._runs:
+        for _, file in self._spills:
             file.close()
-        self._runs, self._held = [], []
+        self._spills, self._held = [], []
 
 
 def group_rows(ranked: Ranked, first_row: int) -> IndexRows:
@@ -136,7 +136,7 @@ def _slice(part: IndexRows, first: int, last: int) -> IndexRows:
     return IndexRows(part.values.slice(a, b - a), counts, part.rows[first:last])
 
 
-# ---------------------------------------------------------------- runs in files
+# ---------------------------------------------------------------- spill files
 
 
 _PLAIN = make_compressor(Codec.ZSTD)
@@ -171,10 +171,10 @@ def _stored(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 class _Source:
-    """A run that is being read: the remainder of a chunk, and the first and last values of that remainder."""
+    """A spill file that is being read: the remainder of a chunk, and the first and last values of that remainder."""
 
-    def __init__(self, run: SpillFile | None, number: int, part: IndexRows | None = None) -> None:
-        self._run = run
+    def __init__(self, spill: SpillFile | None, number: int, part: IndexRows | None = None) -> None:
+        self._spill = spill
         self._next = 0
         self._decompressor = Decompressor()
         self.number = number
@@ -184,12 +184,12 @@ class _Source:
     @property
     def has_more(self) -> bool:
         """Whether there are chunks that have not been read."""
-        return self._run is not None and self._next < len(self._run)
+        return self._spill is not None and self._next < len(self._spill)
 
     def fill(self) -> None:
         """Read the next chunk if no rows are left, and if there is one."""
-        if self.part is None and self._run is not None and self.has_more:
-            stored, at = self._run, self._next
+        if self.part is None and self._spill is not None and self.has_more:
+            stored, at = self._spill, self._next
             values = pa.ipc.open_stream(stored.read(at, _VALUES)).read_next_batch().column(0)
             counts = self._numbers(stored.read(at, _COUNTS), len(values))
             rows = np.cumsum(self._numbers(stored.read(at, _ROWS), int(counts.sum())))
@@ -225,10 +225,10 @@ def _comparable(value: pa.Scalar) -> Any:
     return given.encode() if isinstance(given, str) else given
 
 
-def _merge_runs(runs: Sequence[SpillFile], held: Sequence[IndexRows]) -> Iterator[IndexRows]:
-    """Merge runs, then parts in memory, by value. Each must have later rows than the one before."""
-    sources = [_Source(run, number) for number, run in enumerate(runs)]
-    sources += [_Source(None, len(runs) + number, part) for number, part in enumerate(held)]
+def _merge_spills(spills: Sequence[SpillFile], held: Sequence[IndexRows]) -> Iterator[IndexRows]:
+    """Merge spill files, then parts in memory, by value. Each must have later rows than the one before."""
+    sources = [_Source(spill, number) for number, spill in enumerate(spills)]
+    sources += [_Source(None, len(spills) + number, part) for number, part in enumerate(held)]
     while True:
         for source in sources:
             source.fill()
@@ -249,9 +249,9 @@ def _take_known(sources: Sequence[_Source]) -> list[IndexRows]:
     ranks = rank(pa.chunked_array([pa.concat_arrays([part.values for part in parts])])).ranks
     places = np.split(ranks, np.cumsum([len(part.values) for part in parts])[:-1])
     open_ends = [(int(place[-1]), s.number) for s, place in zip(sources, places, strict=True) if s.has_more]
-    last, run = min(open_ends, default=(len(ranks), 0))
+    last, source_number = min(open_ends, default=(len(ranks), 0))
     taken = [
-        source.take(int(np.searchsorted(place, last, side="right" if source.number <= run else "left")))
+        source.take(int(np.searchsorted(place, last, side="right" if source.number <= source_number else "left")))
         for source, place in zip(sources, places, strict=True)
     ]
     return [part for part in taken if part is not None]

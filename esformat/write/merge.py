@@ -1,7 +1,8 @@
-"""Merge sorted runs, many rows at a time, in bounded memory. Events with equal keys and times stay in run order.
+"""Merge sorted runs, many rows at a time, in bounded memory. Events with equal keys and times stay in the order of the
+sorted runs.
 
-Each step reads a few chunks of every run, finds the last event up to which all runs have been read, takes everything up
-to it from each run, and has NumPy sort those parts.
+Each step reads a few chunks of every sorted run, finds the last event up to which all of them have been read, takes
+everything up to it from each of them, and has NumPy sort those parts.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ import pyarrow as pa
 from esformat.format.schema import EventSchema
 from esformat.write.block_encoder import SortedRows, slice_rows
 from esformat.write.rows import OrderedRows, SortKey
-from esformat.write.spill import Run
+from esformat.write.spill import SortedRun
 
 
 class _Bound(NamedTuple):
-    """The last event that a step takes: its sort key, and the number of its run."""
+    """The last event that a step takes: its sort key, and the number of its sorted run."""
 
     key: SortKey
-    run: int
+    sorted_run: int
 
 
 class _Source:
-    """A run that is being read: its chunks that have rows left."""
+    """A sorted run that is being read: its chunks that have rows left."""
 
-    def __init__(self, run: Run, number: int) -> None:
-        self._run = run
+    def __init__(self, sorted_run: SortedRun, number: int) -> None:
+        self._sorted_run = sorted_run
         self.number = number
         self._next = 0
         self.chunks: deque[_Chunk] = deque()
@@ -40,12 +41,12 @@ class _Source:
     @property
     def has_more(self) -> bool:
         """Whether there are chunks that have not been read."""
-        return self._next < len(self._run)
+        return self._next < len(self._sorted_run)
 
     def fill(self, wanted_bytes: int) -> None:
         """Read the heads of chunks until the chunks, with their columns, take `wanted_bytes`; at least one."""
         while self.has_more and (not self.chunks or self._bytes < wanted_bytes):
-            chunk = _Chunk(self._run, self._next)
+            chunk = _Chunk(self._sorted_run, self._next)
             self._next += 1
             self.chunks.append(chunk)
             self._bytes += chunk.size_bytes
@@ -55,7 +56,9 @@ class _Source:
         parts = []
         while self.chunks:
             chunk = self.chunks[0]
-            count = chunk.row_count if bound is None else chunk.rows_up_to(bound.key, ties=self.number <= bound.run)
+            count = (
+                chunk.row_count if bound is None else chunk.rows_up_to(bound.key, ties=self.number <= bound.sorted_run)
+            )
             whole = count == chunk.row_count
             if count:
                 parts.append(chunk.take(count))
@@ -68,10 +71,10 @@ class _Source:
 class _Chunk:
     """A chunk and its remaining rows. Its columns are read when the first row is taken."""
 
-    def __init__(self, run: Run, number: int) -> None:
-        self._run, self._number = run, number
-        self._rows = run.head(number)
-        self.size_bytes = run.chunk_bytes(number)
+    def __init__(self, sorted_run: SortedRun, number: int) -> None:
+        self._sorted_run, self._number = sorted_run, number
+        self._rows = sorted_run.head(number)
+        self.size_bytes = sorted_run.chunk_bytes(number)
         self.last = self._key(len(self._rows.run_starts) - 1, -1)
         self._columns: Sequence[pa.Array] | None = None
         self._taken = 0
@@ -102,7 +105,7 @@ class _Chunk:
     def take(self, count: int) -> SortedRows:
         """Remove and return the next rows, with their columns."""
         if self._columns is None:
-            self._columns = self._run.columns(self._number)
+            self._columns = self._sorted_run.columns(self._number)
         columns = [column.slice(self._taken, count) for column in self._columns]
         taken = replace(slice_rows(self._rows, 0, count), columns=columns)
         self._taken += count
@@ -111,14 +114,16 @@ class _Chunk:
         return taken
 
 
-class RunMerge:
-    """Merges runs of one schema; among equal events, those of earlier runs come first."""
+class SortedRunMerge:
+    """Merges sorted runs of one schema; among equal events, those of earlier ones come first."""
 
-    def __init__(self, runs: Sequence[Run], schema: EventSchema, step_bytes: int) -> None:
+    def __init__(self, sorted_runs: Sequence[SortedRun], schema: EventSchema, step_bytes: int) -> None:
         """`step_bytes`: approximate size of what is read and merged at a time."""
-        self._sources = [_Source(run, number) for number, run in enumerate(runs) if len(run)]
+        self._sources = [
+            _Source(sorted_run, number) for number, sorted_run in enumerate(sorted_runs) if len(sorted_run)
+        ]
         self._schema = schema
-        self._share = step_bytes // max(1, len(runs))
+        self._share = step_bytes // max(1, len(sorted_runs))
 
     @property
     def done(self) -> bool:

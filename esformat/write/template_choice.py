@@ -11,7 +11,7 @@ from esformat.core.matching import Matcher
 from esformat.format.arrays import bytes_of, validity_of
 from esformat.format.codec import Codec, load_dictionary, make_compressor
 from esformat.format.dictionary import ColumnDictionary, dictionary_context
-from esformat.format.encoding import encode_runs
+from esformat.format.encoding import encode_slices
 from esformat.format.node import EncodeContext
 from esformat.format.packing import best_raw
 from esformat.format.templates import Kind, TemplateTable
@@ -110,7 +110,7 @@ class _Trial:
     @cached_property
     def _plain_bytes(self) -> int:
         """Stored size of the sample without templates."""
-        return sum(map(len, encode_runs(self._sample, self._bounds, self._context(self._without.zstd, None))))
+        return sum(map(len, encode_slices(self._sample, self._bounds, self._context(self._without.zstd, None))))
 
     def _tried(self, table: TemplateTable | None) -> tuple[ColumnDictionary, float] | None:
         """The column with these templates, and its share of the bytes without them; None if they save too little."""

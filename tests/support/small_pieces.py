@@ -12,34 +12,38 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from esformat.format import bloom_filter as space_filter
-from esformat.format import directory, encoding, postings
+from esformat.format import bloom_filter, directory, encoding, postings
 from esformat.read import scan, selection
 from esformat.read.blocks import reader, runs
-from esformat.read.decode import cached_group as kept_group
-from esformat.read.decode import event_rows, run_events
+from esformat.read.decode import cached_group, event_rows, run_events
 from esformat.tools import assembly, column_indexes, index_map, interleave, number_map, plan
-from esformat.write import block_encoder, builder, format_choice, index_builder, intake
-from esformat.write import index_sorter as index_runs
-from esformat.write import memory as budget
-from esformat.write import sorter as event_sorter
-from esformat.write import table_pieces as pieces
+from esformat.write import (
+    block_encoder,
+    builder,
+    format_choice,
+    index_builder,
+    index_sorter,
+    intake,
+    memory,
+    sorter,
+    table_pieces,
+)
 
 PLACES = {
     "block_rows": [(block_encoder, "BLOCK_ROWS"), (assembly, "BLOCK_ROWS")],
     "block_bytes": [(block_encoder, "BLOCK_BYTES")],
     "task_blocks": [(block_encoder, "TASK_BLOCKS")],
     "task_bytes": [(block_encoder, "TASK_BYTES")],
-    "min_memory": [(budget, "MIN_MEMORY")],
-    "min_chunk": [(budget, "MIN_CHUNK")],
-    "group_rows": [(pieces, "GROUP_ROWS")],
-    "row_overhead": [(event_sorter, "ROW_OVERHEAD")],
-    "column_overhead": [(event_sorter, "COLUMN_OVERHEAD")],
+    "min_memory": [(memory, "MIN_MEMORY")],
+    "min_chunk": [(memory, "MIN_CHUNK")],
+    "group_rows": [(table_pieces, "GROUP_ROWS")],
+    "row_overhead": [(sorter, "ROW_OVERHEAD")],
+    "column_overhead": [(sorter, "COLUMN_OVERHEAD")],
     "window_rows": [(format_choice, "WINDOW_ROWS")],
     "window_bytes": [(format_choice, "WINDOW_BYTES")],
     "sample_bytes": [(format_choice, "SAMPLE_BYTES")],
-    "fan_in": [(event_sorter, "FAN_IN"), (index_runs, "FAN_IN")],
-    "index_chunk_rows": [(index_runs, "CHUNK_ROWS")],
+    "fan_in": [(sorter, "FAN_IN"), (index_sorter, "FAN_IN")],
+    "index_chunk_rows": [(index_sorter, "CHUNK_ROWS")],
     "leaf_runs": [(directory, "LEAF_RUNS")],
     "leaf_blocks": [(directory, "LEAF_BLOCKS")],
     "root_leaves": [(directory, "MOST_ROOT_LEAVES")],
@@ -47,7 +51,7 @@ PLACES = {
     "page_values": [(postings, "PAGE_VALUES")],
     "page_bytes": [(postings, "PAGE_BYTES")],
     "opening_root_bytes": [(builder, "OPENING_ROOT_BYTES")],
-    "filter_page_buckets": [(space_filter, "PAGE_BUCKETS")],
+    "filter_page_buckets": [(bloom_filter, "PAGE_BUCKETS")],
     "frame_bytes": [(encoding, "FRAME_TARGET_BYTES")],
     "opening_bytes": [(reader, "OPENING_BYTES")],
     "read_gap_bytes": [(reader, "READ_GAP_BYTES")],
@@ -58,7 +62,7 @@ PLACES = {
     "min_parallel_batches": [(scan, "MIN_PARALLEL_BATCHES")],
     "sorted_rows": [(runs, "SORTED_ROWS")],
     "events_at_once": [(event_rows, "EVENTS_AT_ONCE")],
-    "scattered_rows": [(kept_group, "SCATTERED_ROWS")],
+    "scattered_rows": [(cached_group, "SCATTERED_ROWS")],
     "flush_events": [(intake.EventRows, "FLUSH_EVENTS")],
     "least_copied_rows": [(interleave, "LEAST_COPIED_ROWS")],
     "most_dictionaries": [(plan, "MOST_DICTIONARIES")],

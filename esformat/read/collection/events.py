@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from esformat.format.arrays import TextForm
 from esformat.format.data_block import I64
-from esformat.format.schema import KEY_COLUMNS, ROWS_ALONE, EventSchema
+from esformat.format.schema import KEY_COLUMNS, ROW_COUNT_COLUMNS, EventSchema
 from esformat.read.ask.bounds import Bounds, Domain, admits_nothing
 from esformat.read.collection.members import Member, Members
 from esformat.read.collection.schema import fit
@@ -53,7 +53,7 @@ class CollectionEvents:
                 continue
             there = [name for name in columns if name in KEY_COLUMNS or name in member.schema.positions]
             segment = self._members.segment(member.number)
-            scan = select(segment._reader, narrower, there or ROWS_ALONE, lazily=lazily)
+            scan = select(segment._reader, narrower, there or ROW_COUNT_COLUMNS, lazily=lazily)
             for batch in scan.with_texts(self._texts).candidates(self._required_texts):
                 yield fit(batch, fields)
 

@@ -19,7 +19,14 @@ from small_pieces import Pieces, cut_small
 
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor, load_dictionary, make_compressor, train_dictionary
-from esformat.format.encoding import FRAME_TARGET_BYTES, decode_node, encode_codes, encode_node, encode_runs, frame_rows
+from esformat.format.encoding import (
+    FRAME_TARGET_BYTES,
+    decode_node,
+    encode_codes,
+    encode_node,
+    encode_slices,
+    frame_rows,
+)
 from esformat.format.node import DecodeContext, EncodeContext, Shape, shape_of
 
 PLAIN = Decompressor()
@@ -60,7 +67,7 @@ def test_any_nesting_comes_back(data):
     kind = data.draw(types())
     array = data.draw(array_of(kind))
     cut = data.draw(st.integers(0, len(array)))
-    first, second = encode_runs(array, [0, cut, len(array)], writes())
+    first, second = encode_slices(array, [0, cut, len(array)], writes())
     assert back(first, cut, kind).equals(array.slice(0, cut))
     assert back(second, len(array) - cut, kind).equals(array.slice(cut))
 
@@ -92,7 +99,7 @@ def test_the_first_byte_of_a_node_is_its_shape(kind, shape):
 def test_validity_is_stored_only_where_there_is_a_null():
     """A run without nulls stores no validity, even if its column has nulls."""
     array = pa.array([1, 2, None, 4])
-    with_null, without = encode_runs(array, [0, 3, 4], writes(Codec.NONE))
+    with_null, without = encode_slices(array, [0, 3, 4], writes(Codec.NONE))
     assert (with_null[1], without[1]) == (1, 0)
     assert without == encode_node(pa.array([4]), writes(Codec.NONE))
 

@@ -20,7 +20,7 @@ from esformat.format.packing import (
     best_raw,
     decode_ints,
     decode_many,
-    encode_int_runs,
+    encode_int_slices,
     encode_ints,
     encode_planes,
     plane_bytes,
@@ -90,7 +90,7 @@ def test_many_packs_at_a_time(runs, codec, raw):
     """Each run is packed as if alone, and decoding several packs yields their numbers in order."""
     compressor = make_compressor(codec)
     bounds = [0, *np.cumsum([len(run) for run in runs]).tolist()]
-    together = encode_int_runs(np.array([n for run in runs for n in run], np.int64), bounds, compressor, raw=raw)
+    together = encode_int_slices(np.array([n for run in runs for n in run], np.int64), bounds, compressor, raw=raw)
     assert together == [encode_ints(np.array(run, np.int64), compressor, raw=raw) for run in runs]
     parts = [
         (memoryview(pack), read_pack(memoryview(pack), 0, len(run))) for pack, run in zip(together, runs, strict=True)

@@ -29,8 +29,8 @@ def chosen(table: pa.Table, cuts: list[int], codec: Codec = Codec.ZSTD) -> tuple
     """The choices for a table that is added in slices, with all values known at the end."""
     choice = FormatChoice(SCHEMA, codec, None, templates=True)
     for first, last in zip([0, *cuts], [*cuts, len(table)], strict=True):
-        choice.see(table.slice(first, last - first))
-    choice.see_all_values([table])
+        choice.observe(table.slice(first, last - first))
+    choice.observe_all_values([table])
     made = choice.dictionaries()
     values = {p: None if d.values is None else d.values.to_pylist() for p, d in made.items()}
     return choice.in_order, {p: (d.zstd, values[p], d.templates) for p, d in made.items()}
@@ -78,15 +78,15 @@ def test_copies_are_apart(table):
     """A copy and the original do not see each other's later events."""
     with cut_small(SIZES):
         choice = FormatChoice(SCHEMA, Codec.ZSTD, None)
-        choice.see(table.slice(0, 1000))
+        choice.observe(table.slice(0, 1000))
         other = choice.copy()
-        other.see(CLICKS_BEFORE)
-        other.see_all_values([CLICKS_BEFORE])
-        choice.see(table.slice(1000))
-        choice.see_all_values([table])
+        other.observe(CLICKS_BEFORE)
+        other.observe_all_values([CLICKS_BEFORE])
+        choice.observe(table.slice(1000))
+        choice.observe_all_values([table])
         plain = FormatChoice(SCHEMA, Codec.ZSTD, None)
-        plain.see(table)
-        plain.see_all_values([table])
+        plain.observe(table)
+        plain.observe_all_values([table])
         assert choice.dictionaries() == plain.dictionaries()
         assert copy.copy(other).in_order is False
 
@@ -98,5 +98,5 @@ def test_long_keys_are_not_sampled_whole():
     """A sample of events with keys of 64 KiB is as small as any."""
     long = TABLE.slice(0, 300).set_column(0, SCHEMA.arrow.field("space"), pa.array(["k" * 65536] * 300))
     choice = FormatChoice(SCHEMA, Codec.ZSTD, None)
-    choice.see(long)
+    choice.observe(long)
     assert sum(table.nbytes for table in choice._sample._tables) < 200_000

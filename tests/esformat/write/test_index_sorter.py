@@ -1,4 +1,4 @@
-"""Rows of an index by value are the same from runs on disk as from one sort in memory."""
+"""Rows of an index by value are the same from spill files on disk as from one sort in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from small_pieces import Pieces, cut_small
 
 from esformat.format.order import Ranked, rank
 from esformat.write.index_builder import IndexRows
-from esformat.write.index_sorter import IndexRuns, group_rows
+from esformat.write.index_sorter import IndexSorter, group_rows
 
 KINDS = {
     "text": (pa.string(), ["", "a", "ab", "é", "z\U0010ffff", "v" * 40, "￿"]),
@@ -55,13 +55,13 @@ def test_runs_are_one_sort(tmp_path_factory, kind, codes, data):
     column = pa.array([None if code < 0 else pool[code] for code in codes], arrow)
     step = data.draw(st.sampled_from([1, 7, 50]))
     sizes = Pieces(fan_in=data.draw(st.sampled_from([2, 3])), index_chunk_rows=data.draw(st.sampled_from([1, 3, 20])))
-    directory = tmp_path_factory.mktemp("runs")
+    directory = tmp_path_factory.mktemp("sorter")
     with cut_small(sizes):
-        runs = IndexRuns(directory, data.draw(st.sampled_from([1, 500, 5000, 1 << 20])))
+        sorter = IndexSorter(directory, data.draw(st.sampled_from([1, 500, 5000, 1 << 20])))
         for first in range(0, len(column), step):
-            runs.add(rank(pa.chunked_array([column.slice(first, step)])), first)
-        found = whole(list(runs.chunks()))
-        runs.close()
+            sorter.add(rank(pa.chunked_array([column.slice(first, step)])), first)
+        found = whole(list(sorter.chunks()))
+        sorter.close()
     assert found == expected(column)
     assert list(directory.iterdir()) == []
 
@@ -69,11 +69,11 @@ def test_runs_are_one_sort(tmp_path_factory, kind, codes, data):
 def test_long_values_are_cut_by_bytes(tmp_path):
     """A chunk has fewer values if they are long."""
     column = pa.array([f"{n % 30:02}" + "x" * 20_000 for n in range(300)])
-    runs = IndexRuns(tmp_path, 400_000)
+    sorter = IndexSorter(tmp_path, 400_000)
     for first in range(0, 300, 20):
-        runs.add(rank(pa.chunked_array([column.slice(first, 20)])), first)
-    chunks = list(runs.chunks())
-    runs.close()
+        sorter.add(rank(pa.chunked_array([column.slice(first, 20)])), first)
+    chunks = list(sorter.chunks())
+    sorter.close()
     assert whole(chunks) == expected(column)
     assert max(chunk.values.nbytes for chunk in chunks) < 2_000_000
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from esformat.format.schema import EventSchema, Field
 from esformat.write.block_encoder import SortedRows
-from esformat.write.merge import RunMerge
+from esformat.write.merge import SortedRunMerge
 from esformat.write.rows import OrderedRows
-from esformat.write.spill import SpilledRun
+from esformat.write.spill import SpilledSortedRun
 
 SCHEMA = EventSchema((Field("n", pa.int64()), Field("data", pa.binary())), binary_keys=True)
 KEYS = st.sampled_from([b"", b"a", b"a\0", b"b", b"\xff", b"k" * 200])
@@ -23,9 +23,9 @@ TIMES = st.one_of(st.integers(0, 3), st.sampled_from([-(1 << 63), (1 << 63) - 1]
 EVENTS = st.lists(st.lists(st.tuples(KEYS, st.sampled_from([b"", b"g"]), TIMES), max_size=25), min_size=1, max_size=6)
 
 
-def run_of(directory: Path, events: list, first: int, chunk_bytes: int, pool: ThreadPoolExecutor) -> SpilledRun:
+def run_of(directory: Path, events: list, first: int, chunk_bytes: int, pool: ThreadPoolExecutor) -> SpilledSortedRun:
     """A run of events, numbered from `first` in order of arrival."""
-    run = SpilledRun(directory)
+    run = SpilledSortedRun(directory)
     if events:
         columns = [pa.array(column, kind) for column, kind in zip(zip(*events, strict=True), KINDS, strict=True)]
         numbers = pa.array(range(first, first + len(events)))
@@ -62,7 +62,7 @@ def test_merging_is_sorting(tmp_path_factory, runs, chunk_bytes, step_bytes):
         for events in runs:
             opened.append(run_of(directory, events, len(everything), chunk_bytes, pool))
             everything += [(*event, len(everything) + place) for place, event in enumerate(events)]
-    merge = RunMerge(opened, SCHEMA, step_bytes)
+    merge = SortedRunMerge(opened, SCHEMA, step_bytes)
     found, steps = [], 0
     while not merge.done:
         step = merge.step()
@@ -81,8 +81,8 @@ def test_earlier_events_come_first(tmp_path):
     with ThreadPoolExecutor(1) as pool:
         run = run_of(tmp_path, [(b"a", b"", 1), (b"b", b"", 2)], 10, 1000, pool)
         first = run_of(tmp_path, [(b"a", b"", 0), (b"a", b"", 1)], 0, 1000, pool)
-    before = RunMerge([first], SCHEMA, 1000).step()
-    step = RunMerge([run], SCHEMA, 1000).step(before.rows(0, 2))
+    before = SortedRunMerge([first], SCHEMA, 1000).step()
+    step = SortedRunMerge([run], SCHEMA, 1000).step(before.rows(0, 2))
     assert [event[3] for event in seen(step.rows(0, step.count))] == [0, 1, 10, 11]
     run.close()
     first.close()
@@ -93,6 +93,6 @@ def test_nothing_to_merge(tmp_path, empty):
     """A merge of empty runs is done immediately."""
     with ThreadPoolExecutor(1) as pool:
         runs = [run_of(tmp_path, events, 0, 100, pool) for events in empty]
-    assert RunMerge(runs, SCHEMA, 100).done
+    assert SortedRunMerge(runs, SCHEMA, 100).done
     for run in runs:
         run.close()

@@ -14,7 +14,7 @@ from payloads import payload
 import esformat
 from esformat.format.codec import Codec, Decompressor
 from esformat.format.dictionary import context_of
-from esformat.format.encoding import decode_node, encode_runs
+from esformat.format.encoding import decode_node, encode_slices
 from esformat.write.template_choice import choose_dictionary, column_context, may_have_templates, variable_raws
 from esformat.write.templated import encode_templated
 
@@ -32,7 +32,7 @@ def test_payloads_that_share_their_shape(kind):
     context = column_context(chosen, Codec.ZSTD, None, None)
     context = column_context(chosen, Codec.ZSTD, None, None, raws=variable_raws(sample, context))
     (node,) = encode_templated(sample, [0, len(sample)], context)
-    (plain,) = encode_runs(sample, [0, len(sample)], column_context(None, Codec.ZSTD, None, None))
+    (plain,) = encode_slices(sample, [0, len(sample)], column_context(None, Codec.ZSTD, None, None))
     assert 5 * len(node) < 4 * len(plain)
     assert getattr(choose_dictionary(3, sample, 50 << 20, Codec.ZSTD, None), "templates", None) is None  # not requested
     read, _ = decode_node(memoryview(node), 0, len(sample), kind, context_of(chosen, Decompressor()))
@@ -45,7 +45,7 @@ def test_values_of_which_most_cannot_be_guessed():
     sample = pa.array([b'{"kind":"%s","id":"%s"}' % (b"abc"[n % 3 :], token(24).hex().encode()) for n in range(3000)])
     chosen = choose_dictionary(0, sample, 50 << 20, Codec.ZSTD, None, templates=True)
     (node,) = encode_templated(sample, [0, len(sample)], column_context(chosen, Codec.ZSTD, None, None))
-    (plain,) = encode_runs(sample, [0, len(sample)], column_context(None, Codec.ZSTD, None, None))
+    (plain,) = encode_slices(sample, [0, len(sample)], column_context(None, Codec.ZSTD, None, None))
     assert 0.8 < len(node) / len(plain) < 0.9
 
 

@@ -32,14 +32,14 @@ from esformat.write.block_encoder import (
     cut_tasks,
 )
 from esformat.write.builder import SegmentBuilder
-from esformat.write.index_sorter import IndexRuns
+from esformat.write.index_sorter import IndexSorter
 from esformat.write.memory import Budget
 from esformat.write.rows import OrderedRows
 from esformat.write.space_hashes import SpaceHashes
 from esformat.write.tasks import InFlight
 
 
-class SegmentWriting:
+class SegmentEncoder:
     """Writes one segment to a sink: `add` for each step of rows, then `finish` with the last one."""
 
     def __init__(
@@ -57,7 +57,7 @@ class SegmentWriting:
         self.spans: list[tuple[int, int, int]] = []  # offset, length and rows of each data block
         places = [place for place, field in enumerate(metadata.schema.fields) if field.indexed]
         share = budget.postings // max(1, len(places))
-        self._indexes = {place: IndexRuns(temp_dir, share) for place in places}
+        self._indexes = {place: IndexSorter(temp_dir, share) for place in places}
         self.carry: SortedRows | None = None
         """The rows that were added but not written: they come first in the next step."""
 
@@ -97,7 +97,7 @@ class SegmentWriting:
         """The dictionaries of the blocks' columns."""
         return self._form.dictionaries
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Write everything but the carry to the sink."""
         self._add_blocks(self._flight.drain())
 

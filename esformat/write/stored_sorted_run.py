@@ -24,11 +24,11 @@ from esformat.write.block_encoder import SortedRows, slice_rows
 _ROW_BYTES = 64  # approximate memory of a row's keys and timestamp beyond their stored size
 
 
-class StoredRun:
+class StoredSortedRun:
     """Rows of data blocks: the blocks are added in order, then read."""
 
     def __init__(self, blocks: SpillFile, schema: EventSchema, dictionaries: Mapping[int, ColumnDictionary]) -> None:
-        """`blocks`: an empty file, which the run closes; `dictionaries`: those of the blocks' columns."""
+        """`blocks`: an empty file, which the sorted run closes; `dictionaries`: those of the blocks' columns."""
         self._blocks = blocks
         self._schema = schema
         plain = Decompressor()
