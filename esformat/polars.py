@@ -48,10 +48,10 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
     ) -> Iterator[pl.DataFrame]:
         names = list(schema) if columns is None else columns
         # Polars passes both a row count and a predicate if the rows are counted before filtering: `head(5).filter(…)`
-        said = _said(predicate if rows is None else None, known, events)
-        left = None if said.exact and rows is None else predicate
+        bounded = _bounds_of(predicate if rows is None else None, known, events)
+        left = None if bounded.exact and rows is None else predicate
         needed = names if left is None else list(dict.fromkeys([*names, *left.meta.root_names()]))
-        for batch in events.batches(said.bounds, needed or ROW_COUNT_COLUMNS, lazily=rows is not None):
+        for batch in events.batches(bounded.bounds, needed or ROW_COUNT_COLUMNS, lazily=rows is not None):
             frame = pl.DataFrame(batch)
             if rows is not None:
                 frame = frame.head(rows)
@@ -64,7 +64,7 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
     return register_io_source(read, schema=schema, is_pure=True)
 
 
-def _said(predicate: pl.Expr | None, known: set[str], events: Events) -> Bounded:
+def _bounds_of(predicate: pl.Expr | None, known: set[str], events: Events) -> Bounded:
     """The bounds that a predicate sets on the columns that events are found by, and whether they are exact."""
     if predicate is None:
         return Bounded(UNBOUNDED, exact=True)
@@ -72,8 +72,8 @@ def _said(predicate: pl.Expr | None, known: set[str], events: Events) -> Bounded
     steps = None if understood.filter is None else take_apart(understood.filter)
     if steps is None:
         return Bounded(UNBOUNDED, exact=False)
-    said = bounded_by(steps, events.schema)
-    return Bounded(said.bounds, understood.whole and said.exact and events.gives_exactly(said.bounds))
+    bounded = bounded_by(steps, events.schema)
+    return Bounded(bounded.bounds, understood.whole and bounded.exact and events.gives_exactly(bounded.bounds))
 
 
 class Understood(NamedTuple):

@@ -78,18 +78,18 @@ def output_options(command: Any) -> Any:
     )
 
 
-def chosen_format(asked: str | None, out: str) -> str:
+def chosen_format(requested: str | None, out: str) -> str:
     """Return the format to write to `out` ("-": stdout). Arrow becomes a stream on stdout, else the file format."""
     if out == STDOUT and sys.stdout is None:
         raise click.UsageError("standard output is closed")
     to_terminal = out == STDOUT and is_terminal(sys.stdout)
-    if asked is None:
-        asked = "table" if to_terminal else _by_name(out)
-    if asked in _BINARY:
-        refuse_terminal(out, f"--format {asked}")
-    if asked == "arrow" and (out == STDOUT or out.endswith(".arrows")):
+    if requested is None:
+        requested = "table" if to_terminal else _by_name(out)
+    if requested in _BINARY:
+        refuse_terminal(out, f"--format {requested}")
+    if requested == "arrow" and (out == STDOUT or out.endswith(".arrows")):
         return "arrows"
-    return asked
+    return requested
 
 
 def _by_name(out: str) -> str:

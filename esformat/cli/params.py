@@ -56,7 +56,7 @@ class Moment(click.ParamType[int]):
         counted = re.fullmatch(r"([^a-z]*)(s|ms|us|ns)?", value)
         if counted and is_number(counted[1]):
             try:
-                nanos, _ = to_nanos(counted[1], counted[2], asked=True)
+                nanos, _ = to_nanos(counted[1], counted[2], from_query=True)
             except ValueError as error:
                 self.fail(f"{error}, such as 1700000000s", param, ctx)
         else:

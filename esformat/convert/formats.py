@@ -53,9 +53,9 @@ def without_extension(path: str) -> str:
     return path.removesuffix(suffix) if suffix.lower() in {*_EXTENSIONS, ".esdb", ".esdbstream"} else path
 
 
-def format_of(source: Source, asked: str | None = None) -> str:
+def format_of(source: Source, requested: str | None = None) -> str:
     """Return the format of `source`. Raises InputError if neither its name nor its first bytes tell."""
-    known = asked or format_by_name(source.path)
+    known = requested or format_by_name(source.path)
     if known is not None:
         return known
     if source.start(1) == b"{":  # one byte, since a pipe may deliver more much later

@@ -43,8 +43,8 @@ class Plan:
     @property
     def untyped(self) -> list[str]:
         """The typed columns that have no value in any row so far and no given type."""
-        asked = {**self.roles.known, **self.roles.types}
-        return [name for name in self.typed if name not in asked and pa.types.is_null(self._seen(name))]
+        requested = {**self.roles.known, **self.roles.types}
+        return [name for name in self.typed if name not in requested and pa.types.is_null(self._seen(name))]
 
     @cached_property
     def json(self) -> dict[str, pa.DataType]:
@@ -76,8 +76,8 @@ class Plan:
         return self.types.get(name, pa.null())
 
     def _type(self, name: str) -> pa.DataType:
-        asked = self.roles.types.get(name)
-        found = self._seen(name) if asked is None else asked
+        requested = self.roles.types.get(name)
+        found = self._seen(name) if requested is None else requested
         if pa.types.is_null(found):
             found = self.roles.known.get(name, found)
         return pa.string() if pa.types.is_null(found) or nesting(found) > DEEPEST_TYPE else found

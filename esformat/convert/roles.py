@@ -115,13 +115,13 @@ class Roles:
 
     def proposal(self, missing: Sequence[str], names: Sequence[str]) -> str | None:
         """Suggest the options that name the missing keys, with likely columns; None if no key is missing."""
-        asked = [role for role in _LIKELY if getattr(self, role) in missing]
-        if not asked:
+        roles = [role for role in _LIKELY if getattr(self, role) in missing]
+        if not roles:
             return None
         free = [name for name in names if name not in self.required]
-        likely = {f"--{role}": _likely(role, free) for role in asked}
+        likely = {f"--{role}": _likely(role, free) for role in roles}
         shown = " ".join(f"{option} {name}" for option, name in likely.items() if name is not None)
-        return f"name {'those' if len(asked) > 1 else 'the one'} to use with {' and '.join(likely)}" + (
+        return f"name {'those' if len(roles) > 1 else 'the one'} to use with {' and '.join(likely)}" + (
             f", perhaps {shown}" if shown else ""
         )
 

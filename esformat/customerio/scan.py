@@ -69,9 +69,9 @@ class Scan(Answer):
         return sum(len(batch) for batch in self._selected(self._layout_of(names), names))
 
     def __iter__(self) -> Iterator[Event]:
-        conditioned, asked = self._conditioned, self._query.columns
+        conditioned, columns = self._conditioned, self._query.columns
         layout = self._layouts.naming(conditioned) if conditioned else self._layouts.near()
-        wanted = tuple(n for n in layout.schema.arrow.names if asked is None or n in (*_EVENT_KEYS, *asked))
+        wanted = tuple(n for n in layout.schema.arrow.names if columns is None or n in (*_EVENT_KEYS, *columns))
         for batch in self._selected(layout, wanted):
             events: Iterator[Event] = chain.from_iterable(_event_rows(batch, layout).iterators())
             yield from events

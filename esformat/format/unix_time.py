@@ -60,13 +60,13 @@ def unit_of(number: float | Decimal) -> str:
     return _by_size(number)
 
 
-def to_nanos(number: float | str, unit: str | None = None, *, asked: bool = False) -> tuple[int, str]:
+def to_nanos(number: float | str, unit: str | None = None, *, from_query: bool = False) -> tuple[int, str]:
     """Convert a number, or its decimal text, to nanoseconds since 1970; also return the unit that was assumed.
 
     Text is exact; a float is rounded to the microsecond. Raises ValueError.
 
     unit: one of UNIX_UNITS; None: inferred from the size.
-    asked: the number comes from a query, where 2026 hardly means half an hour after 1970 began, and is refused.
+    from_query: the number comes from a query, where 2026 hardly means half an hour after 1970 began, and is refused.
     """
     exact: int | Decimal
     if isinstance(number, str):
@@ -79,7 +79,7 @@ def to_nanos(number: float | str, unit: str | None = None, *, asked: bool = Fals
         exact = Decimal(number)
     else:
         raise ValueError(f"{number} is no time")
-    if asked and unit is None and may_be_year(exact):
+    if from_query and unit is None and may_be_year(exact):
         raise ValueError(f"{exact} {may_be_year(exact)}, or say which unit it counts")
     taken = unit or unit_of(exact)
     nanos = exact * UNIX_UNITS[taken] if -(10**30) < exact < 10**30 else 10**40

@@ -230,8 +230,8 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
 
     def exact_bounds(self, comparisons: Sequence[tuple[str, str, Any]]) -> Bounds | None:
         """The bounds of comparisons that must all hold, as in `bounded_by_all`; None if the bounds are not exact."""
-        said = bounded_by_all(comparisons, self.events.schema)
-        return said.bounds if said.exact and self.events.gives_exactly(said.bounds) else None
+        bounded = bounded_by_all(comparisons, self.events.schema)
+        return bounded.bounds if bounded.exact and self.events.gives_exactly(bounded.bounds) else None
 
     def nth_time(self, count: int, *, newest: bool) -> int | None:
         """The timestamp of the `count`-th newest event, or the `count`-th oldest, µs; None if there are fewer."""
@@ -313,14 +313,14 @@ class EventScanner:
         self.dataset_schema: pa.Schema = schema
         self.projected_schema: pa.Schema = _projected(schema, columns, filter)
         self._events = events
-        self._asked, self._filter = filter, filter
+        self._requested, self._filter = filter, filter
         self._batch_size = batch_size
         self._watch = watch
         self._projection = columns if isinstance(columns, Mapping) else None
         steps = None if filter is None else take_apart(filter)
-        said = Bounded(UNBOUNDED, exact=filter is None) if steps is None else bounded_by(steps, events.schema)
-        self._bounds = said.bounds
-        if said.exact and events.gives_exactly(said.bounds):
+        bounded = Bounded(UNBOUNDED, exact=filter is None) if steps is None else bounded_by(steps, events.schema)
+        self._bounds = bounded.bounds
+        if bounded.exact and events.gives_exactly(bounded.bounds):
             self._filter = None  # the bounds express all of it
         self._names = self._needed(steps)
 
@@ -387,7 +387,7 @@ class EventScanner:
         """The number of rows; without a filter, from the metadata alone."""
         if self._is_whole:
             return self._events.num_events
-        counted = EventScanner(self._events, [], self._asked, self._batch_size)
+        counted = EventScanner(self._events, [], self._requested, self._batch_size)
         return sum(len(batch) for batch in counted.to_batches())
 
     @property

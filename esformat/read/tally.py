@@ -154,15 +154,15 @@ def _table(
 ) -> pa.Table:
     """The table of combinations that events have, for one dictionary."""
     counts, lows, highs = found
-    there = counts.nonzero()[0]
-    counts = counts[there]
+    present = counts.nonzero()[0]
+    counts = counts[present]
     if timed:
         several = np.flatnonzero(counts > 1)
-        times = np.concatenate([highs[there], lows[there[several]]])
-        there = np.concatenate([there, there[several]])
+        times = np.concatenate([highs[present], lows[present[several]]])
+        present = np.concatenate([present, present[several]])
         counts = np.concatenate([np.ones(len(counts), np.int64), counts[several] - 1])
     columns = []
-    rest = there
+    rest = present
     for values in reversed(_dictionaries(reader, names, number)):
         rest, codes = np.divmod(rest, len(values))
         columns.append(values.take(codes))

@@ -53,8 +53,8 @@ def only_counts(analyzed: Any, events: str) -> bool:
         return False
     if class_of(grouped) == "Distinct":
         return True
-    asked = (*items(grouped.aggregateExpressions()), *items(grouped.groupingExpressions()))
-    return all(_same_of_packed(each, events) for each in asked)
+    expressions = (*items(grouped.aggregateExpressions()), *items(grouped.groupingExpressions()))
+    return all(_same_of_packed(each, events) for each in expressions)
 
 
 def _above(node: Any, relation: int) -> list[Any] | None:

@@ -76,8 +76,8 @@ def with_path_columns(
     found = []
     path_too = FILE_PATH in (wanted or ()) and not any(FILE_PATH in schema.names for _, schema in schemas)
     for name, schema in schemas:
-        said = [pa.field(each, pa.string()) for each in values_of(name, roots) if each not in schema.names]
-        found.append((name, pa.schema([*schema, *said, *([_FILE_PATH] if path_too else [])])))
+        constants = [pa.field(each, pa.string()) for each in values_of(name, roots) if each not in schema.names]
+        found.append((name, pa.schema([*schema, *constants, *([_FILE_PATH] if path_too else [])])))
     return found
 
 
@@ -163,28 +163,28 @@ class SegmentReader(DataSourceReader):
         if options.limit is not None and not self._where:
             candidates = at_most(candidates, options.limit)
         names = tuple(self._schema.fieldNames())
-        there = unify_schemas(with_path_columns(schemas_of(candidates), names, self._roots), names)
-        check_requested(self._schema, spark_schema(there))
+        existing = unify_schemas(with_path_columns(schemas_of(candidates), names, self._roots), names)
+        check_requested(self._schema, spark_schema(existing))
         return candidates
 
-    def _said(self, place: Place, names: Sequence[str]) -> dict[str, str | None]:
+    def _constants(self, place: Place, names: Sequence[str]) -> dict[str, str | None]:
         """The values of columns that a file lacks and its path supplies."""
-        said = {FILE_PATH: name_of(place), **values_of(name_of(place), self._roots)}
-        return {name: said[name] for name in names if name in said}
+        constants = {FILE_PATH: name_of(place), **values_of(name_of(place), self._roots)}
+        return {name: constants[name] for name in names if name in constants}
 
     def _admits(self, place: Place) -> bool:
         """Whether a file can satisfy the condition according to its directories alone."""
-        said = values_of(name_of(place), self._roots)
-        asked = [each for each in self._where if set(columns_of(each)) <= set(said)]
-        asked = [
-            each for each in asked if all(self._known.field(name).type == pa.string() for name in columns_of(each))
+        constants = values_of(name_of(place), self._roots)
+        conditions = [each for each in self._where if set(columns_of(each)) <= set(constants)]
+        conditions = [
+            each for each in conditions if all(self._known.field(name).type == pa.string() for name in columns_of(each))
         ]
-        names = list(dict.fromkeys(name for each in asked for name in columns_of(each)))
-        rows = list(product(*(meant_by(said[name]) for name in names)))  # one empty row if no columns are involved
+        names = list(dict.fromkeys(name for each in conditions for name in columns_of(each)))
+        rows = list(product(*(meant_by(constants[name]) for name in names)))  # one empty row if no columns are involved
         columns = {
             name: pa.array(values, pa.string()) for name, values in zip(names, zip(*rows, strict=True), strict=True)
         }
-        return not columns or len(matching(pa.record_batch(columns), asked)) > 0
+        return not columns or len(matching(pa.record_batch(columns), conditions)) > 0
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the events of one task. For a read without rows, Spark passes a partition of None."""
@@ -200,9 +200,9 @@ class SegmentReader(DataSourceReader):
             with opened_as_planned(rows) as segment:
                 bounds = self._bounds(schema_of(segment))
                 columns = [name for name in whole.names if name in segment.schema.names] or list(ROW_COUNT_COLUMNS)
-                said = self._said(rows.place, [name for name in whole.names if name not in columns])
+                constants = self._constants(rows.place, [name for name in whole.names if name not in columns])
                 for batch in scan_rows(segment, rows.first, rows.last, columns=columns, bounds=bounds).batches():
-                    for name, value in said.items():
+                    for name, value in constants.items():
                         batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.string()), len(batch)))
                     found = matching(convert_batch(batch, whole), self._where)
                     if left is not None:

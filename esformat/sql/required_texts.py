@@ -33,7 +33,7 @@ def find_required_texts(tree: Node, table: Table) -> RequiredTexts:
     found: dict[str, list[Sequence[bytes]]] = {}
     columns = _Columns(table, folded(alias_of(source)))
     for condition in conjuncts(node["where_clause"]):
-        for column, texts in _said(condition, columns):
+        for column, texts in _texts_of(condition, columns):
             found.setdefault(column, []).append(texts)
     return found
 
@@ -65,7 +65,7 @@ def _is_called(node: Node, names: Sequence[str]) -> bool:
     return node["function_name"] in names and not node.get("schema") and not node.get("filter")
 
 
-def _said(condition: Node, columns: _Columns) -> Iterator[tuple[str, Sequence[bytes]]]:
+def _texts_of(condition: Node, columns: _Columns) -> Iterator[tuple[str, Sequence[bytes]]]:
     """Yield columns with texts: where the condition is true, the column contains one of them."""
     if condition["class"] == "FUNCTION":
         given = arguments(condition)

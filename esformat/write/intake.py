@@ -29,7 +29,7 @@ def to_arrow(table: Any) -> pa.Table:
     if hasattr(table, "__arrow_c_stream__"):
         return stream_of(table).read_all()
     if hasattr(table, "__arrow_c_array__"):
-        with _told_as_table(table):
+        with _table_errors(table):
             return pa.Table.from_batches([pa.record_batch(table)])
     raise InvalidEventError(
         f"cannot read events from {type(table).__name__}",
@@ -55,7 +55,7 @@ def stream_of(table: Any) -> pa.RecordBatchReader:
         _check_kinds(dict(zip(table.columns, table.types, strict=True)))
     elif library == "pandas" and hasattr(table, "columns"):
         _check_kinds(table.dtypes)
-        with _told_as_table(table), warnings.catch_warnings():
+        with _table_errors(table), warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"(Series|DatetimeIndex)\.values ")  # of pyarrow; pandas ignores it too
             made = pa.Table.from_pandas(table)  # pandas exports this table as its stream, but that cuts names
             name = table.index.name
@@ -63,7 +63,7 @@ def stream_of(table: Any) -> pa.RecordBatchReader:
                 made = pa.Table.from_pandas(table.assign(**{str(name): table.index}))
         check_names(made.schema)
         return made.to_reader()
-    with _told_as_table(table):
+    with _table_errors(table):
         return pa.RecordBatchReader.from_stream(table)
 
 
@@ -75,7 +75,7 @@ def _names_in(kind: Any) -> pa.DataType:
 
 
 @contextmanager
-def _told_as_table(table: Any) -> Iterator[None]:
+def _table_errors(table: Any) -> Iterator[None]:
     """Raise InvalidEventError for a library's errors on exporting a table: mixed types, duplicate names, no columns."""
     try:
         yield
@@ -96,8 +96,8 @@ def _check_kinds(kinds: Any) -> None:
     - DuckDB's largest UHUGEINT: -1
     """
     for name, kind in kinds.items():
-        said = str(kind)
-        if said in ("Object", "Int128", "UInt128") or said.startswith("period[") or "UHUGEINT" in said:
+        text = str(kind)
+        if text in ("Object", "Int128", "UInt128") or text.startswith("period[") or "UHUGEINT" in text:
             raise InvalidEventError(
                 f"column {name!r} is {kind}, which Arrow does not have", hint="cast it first, for example to text"
             )

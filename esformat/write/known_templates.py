@@ -83,7 +83,7 @@ def used_part(table: TemplateTable, matched: Matched) -> TemplateTable:
     matching templates contain, and the enumeration values that occur.
     """
     took = set((np.unique(matched.codes[matched.codes > 0]) - 1).tolist()) | {len(table.templates) - 1}
-    said = b"\0".join(literal for number in took for literal in table.templates[number].literals)
+    literals = b"\0".join(literal for number in took for literal in table.templates[number].literals)
     variables = {
         number: replace(variable, values=_shown(variable.values, matched.numbers(number)))
         if variable.kind is Kind.ENUM
@@ -93,7 +93,7 @@ def used_part(table: TemplateTable, matched: Matched) -> TemplateTable:
 
     def is_kept(number: int, template: Template) -> bool:
         listed = all(variables[slot].kind is not Kind.ENUM or variables[slot].values for slot in template.slots)
-        return number in took or (listed and all(each in said and b"\0" not in each for each in template.literals))
+        return number in took or (listed and all(each in literals and b"\0" not in each for each in template.literals))
 
     kept = [template for number, template in enumerate(table.templates) if is_kept(number, template)]
     shown = sorted({slot for template in kept for slot in template.slots})

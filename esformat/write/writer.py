@@ -114,11 +114,11 @@ def _directory(temp_dir: str | bytes | os.PathLike[str] | os.PathLike[bytes] | N
     return path
 
 
-def may_use_templates(codec: str, asked: bool | None) -> bool:
+def may_use_templates(codec: str, requested: bool | None) -> bool:
     """Whether columns may be stored as templates; zstd must compress their strings. Raises UsageError."""
-    if asked and codec != "zstd":
+    if requested and codec != "zstd":
         raise UsageError(f'templates go with codec "zstd", not {codec!r}')
-    return codec == "zstd" if asked is None else asked
+    return codec == "zstd" if requested is None else requested
 
 
 def _check_encoding(codec: str, level: int | None, frame_bytes: int | None, threads: int | None) -> None:

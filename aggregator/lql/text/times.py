@@ -91,7 +91,7 @@ def _counted(written: str) -> int | None:
     if found and is_number(found[1]):
         return to_nanos(found[1], found[2])[0]
     if is_number(written) and not (written[0] in "-+" and "." in written):  # -1.5 of what?
-        return to_nanos(written, asked=True)[0]
+        return to_nanos(written, from_query=True)[0]
     return None
 
 

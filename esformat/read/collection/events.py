@@ -51,9 +51,9 @@ class CollectionEvents:
             narrower = self._member_bounds(bounds, member)
             if admits_nothing(narrower):
                 continue
-            there = [name for name in columns if name in KEY_COLUMNS or name in member.schema.positions]
+            present = [name for name in columns if name in KEY_COLUMNS or name in member.schema.positions]
             segment = self._members.segment(member.number)
-            scan = select(segment._reader, narrower, there or ROW_COUNT_COLUMNS, lazily=lazily)
+            scan = select(segment._reader, narrower, present or ROW_COUNT_COLUMNS, lazily=lazily)
             for batch in scan.with_texts(self._texts).candidates(self._required_texts):
                 yield fit(batch, fields)
 

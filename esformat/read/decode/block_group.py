@@ -612,8 +612,8 @@ def _rendered(waiting: list[Decoded], kind: pa.DataType) -> list[pa.Array]:
     parts = [decoded.validity() for decoded in waiting]
     valid: npt.NDArray[np.uint8] | None = None
     if any(part is not None for part in parts):
-        there = zip(parts, waiting, strict=True)
-        valid = np.concatenate([np.ones(len(decoded), np.uint8) if part is None else part for part, decoded in there])
+        pairs = zip(parts, waiting, strict=True)
+        valid = np.concatenate([np.ones(len(decoded), np.uint8) if part is None else part for part, decoded in pairs])
     waiting.clear()
     return [text_array(offsets, data, kind, valid)]
 

@@ -109,9 +109,9 @@ def _compact(spark: SparkSession, lease: Lease, target_bytes: int, progress: Pro
 
 def _check_there(folder: CommitFolder, names: Iterable[str]) -> None:
     """Raise UsageError if a concurrent write removed a merged segment: its events must not reappear."""
-    gone = set(names) - set(listed_below(folder))
-    if gone:
-        raise UsageError(f"{min(gone)} was replaced while it was merged", path=folder.name, hint="run it once more")
+    missing = set(names) - set(listed_below(folder))
+    if missing:
+        raise UsageError(f"{min(missing)} was replaced while it was merged", path=folder.name, hint="run it once more")
 
 
 def _member(item: tuple[str, Place]) -> Member:

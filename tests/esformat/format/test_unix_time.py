@@ -84,11 +84,11 @@ def test_texts(text, unit):
 def test_years(number):
     """A number that may be a year is refused in a query, but accepted in events, as of a simulation near 1970."""
     with pytest.raises(ValueError, match="may be a year"):
-        to_nanos(number, asked=True)
+        to_nanos(number, from_query=True)
     assert to_nanos(number) == (int(number) * 10**9, "s")
-    assert to_nanos(number, "s", asked=True) == to_nanos(number)
-    assert to_nanos(1899, asked=True)
-    assert to_nanos("2026.5", asked=True)
+    assert to_nanos(number, "s", from_query=True) == to_nanos(number)
+    assert to_nanos(1899, from_query=True)
+    assert to_nanos("2026.5", from_query=True)
 
 
 @pytest.mark.parametrize("number", [19991231, 20260301, 202603010800, 20260301080005, 20260301.0, "20260301"])

@@ -45,7 +45,7 @@ class TimeReader:
         if isinstance(given, bool) or not isinstance(given, int | float | str):
             raise _no_time(given, what)
         try:
-            nanos, unit = to_nanos(given, self.unit, asked=up)
+            nanos, unit = to_nanos(given, self.unit, from_query=up)
         except ValueError as error:
             raise InvalidEventError(f"{what}: {error}", hint=TIMES_HINT) from None
         if self.unit is None:
