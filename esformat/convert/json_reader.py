@@ -95,11 +95,19 @@ class JsonReader:
         return all(pa.types.is_string(type_) or pa.types.is_null(type_) for type_ in types)
 
     def _taken(self, lines: _Lines) -> tuple[_Columns, _Lines]:
-        """Extract the members that become bytes; none if the lines are not UTF-8 or are nested too deeply."""
-        if not len(lines) or not _is_text(lines.data) or outline(lines.data)[0] > DEEPEST:
+        """Extract the members that become bytes; none from lines that are not UTF-8 or are nested too deeply."""
+        if not len(lines):
             return {}, lines
-        columns, data, edges = take(lines.text, self._roles.bytes, self._texts)
-        return columns, replace(lines, data=data, starts=edges[:-1], ends=edges[1:])
+        if _is_readable(lines.data):
+            columns, data, edges = take(lines.text, self._roles.bytes, self._texts)
+            return columns, replace(lines, data=data, starts=edges[:-1], ends=edges[1:])
+        found = [lines.line(row) for row in range(len(lines))]
+        bad = np.array([not _is_readable(line) for line in found])
+        texts = [b"" if unread else line for line, unread in zip(found, bad.tolist(), strict=True)]
+        columns, data, edges = take(pa.array(texts, pa.binary()).cast(pa.string()), self._roles.bytes, self._texts)
+        starts = np.where(bad, len(data) + lines.starts, edges[:-1])
+        ends = np.where(bad, len(data) + lines.ends, edges[1:])
+        return columns, replace(lines, data=data + lines.data, starts=starts, ends=ends)
 
     def _with_words(self, batch: pa.RecordBatch, words: _Columns) -> pa.RecordBatch:
         """Replace columns by the extracted bytes, except columns whose type depends on their values."""
@@ -194,6 +202,11 @@ class _Lines:
             buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
             return pa.Array.from_buffers(pa.string(), len(self), buffers)
         return pa.array([self.line(row) for row in range(len(self))], pa.binary()).cast(pa.string())
+
+
+def _is_readable(data: bytes) -> bool:
+    """Whether whole lines are UTF-8, and not nested too deeply."""
+    return _is_text(data) and outline(data)[0] <= DEEPEST
 
 
 def _is_text(data: bytes) -> bool:
