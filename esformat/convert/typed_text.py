@@ -19,6 +19,7 @@ from esformat.format import json_text
 from esformat.write.lossless import first_cut, is_number_of
 
 _BASE64 = b'{"base64":'
+_NANOSECONDS = re.compile(r"(.+\.[0-9]{6})([0-9]{3})(Z?)")
 _FAR_DATE = re.compile(r"([0-9]{5,9}|-[0-9]{4,9})(-[0-9]{2}-[0-9]{2}.*)")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _CYCLE_DAYS = 146_097  # 400 years
@@ -175,6 +176,10 @@ def _units_since_1970(value: str, kind: pa.DataType) -> int:
         return int(pa.scalar(f"{near}{found[2]}").cast(kind).value + days * _units_of_day(kind))
     if _NUMBER.fullmatch(value) and json_text.as_text(_times([int(value)], kind))[0].as_py() == value:
         return int(value)
+    found = _NANOSECONDS.fullmatch(value)
+    if found is not None and pt.is_timestamp(kind) and kind.unit == "ns":
+        # Arrow does not read nanoseconds in the first second of their range
+        return int(pa.scalar(found[1] + found[3]).cast(pa.timestamp("us", kind.tz)).value) * 1000 + int(found[2])
     return int(pa.scalar(value).cast(kind).value)
 
 

@@ -89,6 +89,14 @@ def test_times_of_any_year(kind, numbers):
     assert from_text(as_text(nested).cast(pa.binary()), pa.list_(kind)).equals(nested)
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("number", [-(2**63), -(2**63) + 1, -9_223_372_036_000_000_001, -9_223_372_036_000_000_000])
+def test_first_nanoseconds(number, zone):
+    """The earliest nanoseconds are preserved, although Arrow cannot read the first second of their range."""
+    times = pa.array([number], pa.int64()).view(pa.timestamp("ns", zone))
+    assert from_text(as_text(times).cast(pa.binary()), times.type).equals(times)
+
+
 @pytest.mark.parametrize(
     "text", ["2026", "5", "12026-13-01T00:00:00", "12026-01-01T25:00:00", "999999999-01-01T00:00:00", "9" * 19, "x"]
 )
