@@ -387,7 +387,7 @@ def test_spark_reads_without_what_is_hidden(tmp_path, names):
         with backend.upkeep._compacting:  # nothing is deleted meanwhile
             catalog.query("TRUNCATE a = 1 BEFORE 5000ns")
             snapshot, pin = backend.snapshot(backend.state.topics["logs"], None)
-            union = plan.with_facts(plan.catalog_schema(snapshot.schemas, (), binary_keys=False).arrow)
+            union = plan.with_catalog_columns(plan.catalog_schema(snapshot.schemas, (), binary_keys=False).arrow)
             wanted = pa.schema([plan.readable(union).field(name) for name in names])
             request = plan.Request(wanted, union)
             tasks = pickle.loads(pickle.dumps(plan.plan_tasks(backend.layout, snapshot, request, partition_bytes=1)))
