@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
 from aggregator import InvalidRequestError
+from aggregator.server.plateau.as_sent import as_sent
+from esformat.parts import normalise_type, plain_array
 
 ALL = "*"
 
@@ -127,9 +130,24 @@ def _missing(path: tuple[str, ...]) -> InvalidRequestError:
 
 def _members(field: pa.Field, column: pa.ChunkedArray) -> list[tuple[pa.Field, pa.ChunkedArray]]:
     """Return the members of a struct; they are null where it is."""
-    null = field.nullable
-    members = [field.type.field(place) for place in range(field.type.num_fields)]
+    chunks = [_flatten(chunk) for chunk in column.chunks]
     return [
-        (member.with_nullable(member.nullable or null), values)
-        for member, values in zip(members, column.flatten(), strict=True)
+        (
+            member.with_nullable(member.nullable or field.nullable),
+            pa.chunked_array([chunk[place] for chunk in chunks], member.type),
+        )
+        for place, member in enumerate(field.type)
     ]
+
+
+def _flatten(array: pa.StructArray) -> list[pa.Array]:
+    """`StructArray.flatten`, which gives run-end-encoded members a validity bitmap that such arrays cannot have."""
+    found: list[pa.Array] = array.flatten()
+    for place, member in enumerate(array.type):
+        if pt.is_run_end_encoded(member.type):
+            found[place] = array.field(place)
+            if array.null_count:
+                values = plain_array(found[place], normalise_type(member.type))
+                rows = pa.array(np.arange(len(array)), mask=np.asarray(array.is_null()))
+                found[place] = as_sent(values.take(rows), member.type)
+    return found

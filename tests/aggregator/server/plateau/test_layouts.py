@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from aggregator.server.plateau.as_sent import as_sent
 from aggregator.server.plateau.nullable import loosened, relabelled
+from aggregator.server.plateau.projection import Focus
 
 CODED = pa.dictionary(pa.int8(), pa.string())
 LISTS = [["a", "b"], None, [], ["a"]]
@@ -94,3 +96,15 @@ def test_beneath_a_null():
     parts = pa.StructArray.from_arrays([pa.array([1, None])], ["a"], mask=pa.array([False, True]))
     schema = pa.schema([pa.field("c", pa.struct([pa.field("a", pa.int64(), nullable=False)]))])
     assert loosened(schema, pa.table({"c": parts})) == schema
+
+
+def test_run_ends_in_a_null_struct():
+    """Flattening a null struct makes its run-end-encoded members null too, in arrays that Arrow accepts."""
+    runs = pc.run_end_encode(pa.array(["a", "a", "b", None]))
+    struct = pa.StructArray.from_arrays([runs, pa.array([1, 2, 3, 4])], ["x", "y"], mask=pa.array([False, True] * 2))
+    table = pa.table({"s": pa.chunked_array([struct, struct.slice(1, 2)])})
+    found = Focus(separator=".").select(table)
+    found.validate(full=True)
+    assert found.schema.field("s.x").type == runs.type
+    assert found.to_pydict() == {"s.x": ["a", None, "b", None, None, "b"], "s.y": [1, None, 3, None, None, 3]}
+    assert Focus(separator=".").select(table.slice(0, 0)).column_names == ["s.x", "s.y"]
