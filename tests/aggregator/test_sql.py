@@ -207,7 +207,7 @@ def test_codes_of_segments_are_counted(tmp_path):
 def test_plans_know_how_many_events_there_are(catalog):
     """Plans contain the number of events without counting erased ones exactly: 8,500 or 8,501."""
     plan = dict(catalog.sql("EXPLAIN SELECT max(n) FROM clicks").fetchall())["physical_plan"]
-    assert "~8,501 rows" in plan
+    assert "~8,501 rows" in plan or "~8,500 rows" in plan
 
 
 def test_tables_are_listed(tmp_path):

@@ -524,7 +524,7 @@ def test_a_disk_that_takes_no_facts(root, monkeypatch):
             catalog.create_topic("t")
             assert catalog.topics() == ("t",)
             until(lambda: catalog.trouble is not None)
-            assert "catalog.facts cannot be written now: No space left" in catalog.trouble
+            assert "catalog.facts cannot be written at the moment: No space left" in catalog.trouble
             assert b'"t"' not in (root / "catalog.facts").read_bytes()
         until(lambda: b'"t"' in (root / "catalog.facts").read_bytes())
 

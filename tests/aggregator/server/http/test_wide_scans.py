@@ -96,7 +96,7 @@ def test_who_waits_is_told(tmp_path):
         windows: WindowBudget = catalog._backend.pool.windows
         assert catalog.stats()["scans"] == {"window_bytes": 0, "limit": windows.limit_bytes, "waiting": 0}
         with ThreadPoolExecutor(1) as other, windows.window() as window:
-            window.keep(3_000_000)
+            window.resize(3_000_000)
             places = [windows.making() for _ in range(MADE_AT_ONCE)]
             for place in places:
                 place.__enter__()
