@@ -218,13 +218,15 @@ def test_only_topics_with_news_are_looked_at(tmp_path, monkeypatch, read_only):
         for number in range(3):
             catalog.write({"n": str(number)}, [{"msg": "x"}], topic=f"t{number}")
         looked_at = []
-        look = StreamIndex._find_streams
-        monkeypatch.setattr(
-            StreamIndex,
-            "_find_streams",
-            lambda self, snapshot: looked_at.append(snapshot.topic.name) or look(self, snapshot),
-        )
         with aggregator.open(tmp_path / "c", read_only=True) if read_only else contextlib.nullcontext(catalog) as asked:
+            look, index = StreamIndex._find_streams, asked._backend.streams
+
+            def record(self, snapshot):
+                if self is index:  # the writer's own index sees to sealed topics in the background
+                    looked_at.append(snapshot.topic.name)
+                return look(self, snapshot)
+
+            monkeypatch.setattr(StreamIndex, "_find_streams", record)
             for change, expected in [
                 (lambda: None, {"t0", "t1", "t2"}),
                 (lambda: None, set()),
