@@ -66,16 +66,16 @@ def run_demo(folder: Path, inputs: Sequence[Path] = (), *, serve: bool = False) 
     pa.parquet.write_table(stream, root / STREAM)
     acknowledged = _ingest_and_kill(console, root, stream)
     _reopen(console, root, stream, acknowledged)
-    _heading(console, "Kept within bounds")
+    _heading(console, "Retention, merging and erasure")
     spaces = _keep_house(console, root, files[-1])
-    _heading(console, "Behind a server")
+    _heading(console, "Over HTTP")
     with console.status("Asking over HTTP …"):
         good = show_server(
             root, "clicks", spaces, COMMAND, lambda text: _code(console, text), lambda t: _tell(console, t)
         )
     if not good:
         raise AggregatorError("the log is not complete", path=str(root))
-    _heading(console, "Yours to look at")
+    _heading(console, "Try it yourself")
     for line in ("stats", "scan", "tail"):
         words = [line, str(root), *(["clicks"] if line != "stats" else [])]
         console.print(Text(f"  {_command()} {shlex.join(words)}"), soft_wrap=True)
@@ -83,7 +83,7 @@ def run_demo(folder: Path, inputs: Sequence[Path] = (), *, serve: bool = False) 
     if serve:
         serve_page(root, COMMAND, lambda url: _tell(console, _PAGE.format(url), "bold green"))
     else:
-        _tell(console, "and then http://127.0.0.1:3030 in a browser: what there is, and what happened to whom")
+        _tell(console, "then open http://127.0.0.1:3030 in a browser")
 
 
 # ------------------------------------------------------------ events
@@ -138,7 +138,7 @@ def _reopen(console: Console, root: Path, events: pa.Table, receipts: list[dict[
         found = topic.read("0").to_table()
         same = found.num_rows >= end and _same(found.slice(0, end), events.slice(0, end))
         _code(console, f'catalog = aggregator.open("{root}")   # {_seconds(opened)}, the log is read back')
-        verdict = "every acknowledged event is there, as it was" if same else "ACKNOWLEDGED EVENTS ARE MISSING"
+        verdict = "every acknowledged event is there, unchanged" if same else "ACKNOWLEDGED EVENTS ARE MISSING"
         more = found.num_rows - end
         besides = f", and {more:,} of a batch that was not acknowledged any more" if more else ""
         _tell(console, f"{found.num_rows:,} events: {verdict}{besides}", "bold green" if same else "bold red")
@@ -148,8 +148,8 @@ def _reopen(console: Console, root: Path, events: pa.Table, receipts: list[dict[
     with aggregator.open(root) as catalog:
         topic = catalog.topic("stream")
         stored = topic.scan().count()
-        _code(console, "aggregator append …   # the same again: the rest")
-        _tell(console, f"{known} batches were there already; {stored:,} events, none lost and none twice")
+        _code(console, "aggregator append …   # the same command again")
+        _tell(console, f"{known} batches were already stored; {stored:,} events, none lost, none duplicated")
         facts = topic.stats()
         space = _largest_space(events)
         history = list(topic.scan(space=space, reverse=True, limit=3, columns=["timestamp"]))

@@ -72,7 +72,7 @@ def run_demo(
                 real_sizes = _measure_real_sizes(real, path, scratch)
             sizes = {real.name: real_sizes, measured.events.name: measured.sizes}
             events = {real.name: real.num_events, measured.events.name: measured.events.num_events}
-        show_heading(console, "How small, how fast")
+        show_heading(console, "Size and speed")
         show_sizes(console, sizes, events)
         show_figures(console, measured.figures)
         with console.status("Drawing …"):
@@ -159,7 +159,7 @@ def _draw(real: EventSet, measured: _Measured, folder: Path) -> Path:
 
 
 def _show_what_is_left(console: Console, picture: Path, path: Path, subject: Subject) -> None:
-    show_heading(console, "Yours to look at")
+    show_heading(console, "Try it yourself")
     command = _command()
     for line in (
         str(picture),

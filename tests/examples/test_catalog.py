@@ -39,7 +39,7 @@ def test_demo(capsys, tmp_path, monkeypatch):
     assert error == ""
     assert "killed" in shown
     assert "every acknowledged event is there" in shown
-    assert "1,500 events, none lost and none twice" in shown
+    assert "1,500 events, none lost, none duplicated" in shown
     assert "no trace is left on disk" in shown
     assert "problems found: 0" in shown
     assert "histories over HTTP" in shown
