@@ -25,7 +25,7 @@ from esformat.parts import as_text
 KNOWN = 1 << 17
 ID_FIELD = "_id"
 INDEX_TAG = "index"
-_log = logging.getLogger("aggregator.server.records")
+_log = logging.getLogger("aggregator.server")
 
 
 class DocumentIds:
