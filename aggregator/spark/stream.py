@@ -88,7 +88,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the ends of an offset. Raises UsageError if it belongs to another catalog or topic."""
         if (offset["catalog"], offset["topic"]) != (self._identity(), self._topic().info.number):
             raise UsageError(
-                "the checkpoint is of another catalog or topic, perhaps one of that name that was deleted, or the "
+                "the checkpoint belongs to another catalog or topic, perhaps a deleted one of that name, or the "
                 "manifest was rebuilt since",
                 path=self._options.root,
                 hint="start with a new checkpoint, and the option position",
@@ -199,7 +199,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{count:,} events of partition {name!r} from record index {gone[0][0]} on were removed before the "
                     "stream came to them",
                     path=self._options.root,
-                    hint='let retention keep more, or go on without them: .option("failOnDataLoss", "false")',
+                    hint='let retention keep more, or continue without them: .option("failOnDataLoss", "false")',
                 )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -31,7 +31,7 @@ def parse_size(given: int | str) -> int:
     unit = (1024 if found[3] else 1000) ** " kmgtp".index((found[2] or " ").lower())
     size = int(Decimal(found[1]) * unit)
     if size > _MOST:
-        raise ValueError(f"invalid size {given!r}: more than any disk holds")
+        raise ValueError(f"invalid size {given!r}: larger than any disk")
     return size
 
 

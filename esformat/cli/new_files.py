@@ -99,7 +99,7 @@ def _pairs(files: Sequence[str], out: str, find: Find, rename: Rename) -> Iterat
         below = name_below(file, place)
         target, stem = str(join_path(out, rename(below))), without_extension(below)
         if _identity(locate(target)) in inputs:
-            raise click.UsageError(f"{target} is an input or holds one: choose another directory")
+            raise click.UsageError(f"{target} is an input or contains one: choose another directory")
         if stem in made:
             raise click.UsageError(f"{made[stem]} and {name_of(place)} would both become {target}: run them one by one")
         made[stem] = name_of(place)

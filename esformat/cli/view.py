@@ -65,7 +65,7 @@ def _viewing() -> Viewing:
     for found in entry_points(group="esformat.view"):
         viewing: Viewing = found.load()
         return viewing
-    raise UsageError("nothing that is installed shows files in the browser", hint='pip install "esformat[server]"')
+    raise UsageError("nothing installed can show files in the browser", hint='pip install "esformat[server]"')
 
 
 def named_files(files: Sequence[str]) -> dict[str, list[str]]:

@@ -106,7 +106,7 @@ def convert(
                 return _write(_with_progress(transfer, progress), target, written, how)
     if written != "esdb":
         raise InputError(
-            "does not tell which columns it has",
+            "does not say which columns it has",
             path=name_of(source),
             hint="give --schema FILE, the segment that it came from, or convert it to .esdb first"
             if read in _TEXT
@@ -145,7 +145,7 @@ def _named_roles(roles: Roles | None) -> str:
 
 
 def _why_not(format_: str, schema: str | None) -> str:
-    return f"is read with the columns of {schema}" if format_ in _TEXT else "tells its columns itself"
+    return f"is read with the columns of {schema}" if format_ in _TEXT else "already says which columns it has"
 
 
 def _with_progress(transfer: Transfer, progress: Progress | None) -> Transfer:
@@ -174,7 +174,8 @@ def _source_format(source: Input) -> str:
         if not piped:
             return "go-esdb"
         raise esformat.UsageError(
-            "standard input does not tell its format", hint=f"give --input-format {'|'.join(CONVERSION_FORMATS)}"
+            "standard input has no name that says its format",
+            hint=f"give --input-format {'|'.join(CONVERSION_FORMATS)}",
         )
     return _target_format(name_of(source), "--input-format")
 
@@ -219,7 +220,7 @@ def _text(path: Input, format_: str, schema: str) -> Iterator[Transfer]:
     with opened(schema, _source_format(schema)) as model:
         if model is None:
             raise InputError(
-                "does not tell columns, indexes and keys",
+                "does not say which columns, indexes and keys it has",
                 path=schema,
                 hint="--schema takes a segment, or a Parquet or Arrow file that one was converted to",
             )
@@ -265,7 +266,7 @@ def _cast(batches: Iterator[pa.RecordBatch], schema: pa.Schema, source: Source) 
         try:
             yield batch if batch.schema.equals(schema) else batch.cast(schema)
         except (pa.ArrowException, ValueError) as error:
-            raise InputError(f"its columns are not those that it tells of: {error}", path=source.path) from error
+            raise InputError(f"its columns differ from those in its metadata: {error}", path=source.path) from error
 
 
 def _arrow(source: Source, stack: ExitStack) -> Transfer | None:
@@ -352,7 +353,7 @@ def _checked_round_trip(batches: Iterator[pa.RecordBatch], schema: pa.Schema, fo
             lost = error.message
         if lost:
             raise esformat.InvalidEventError(
-                f"{format_} would not give back every value: {lost}",
+                f"{format_} would not restore every value: {lost}",
                 hint="convert to Parquet or Arrow, or allow the loss with --allow-loss",
             )
         yield batch

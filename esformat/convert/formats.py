@@ -67,7 +67,7 @@ def format_of(source: Source, requested: str | None = None) -> str:
         raise InputError("is a segment, not an input", path=source.path, hint=hint)
     if by_magic is None:
         raise InputError(
-            "its format is not told by its name",
+            "its name does not say its format",
             path=source.path,
             hint=f"give --input-format {'|'.join(FORMATS)}; lines of logs are for `aggregator collect`",
         )

@@ -31,7 +31,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start + 1} of the line is not UTF-8 text") from error
     except UnicodeEncodeError as error:
-        raise ValueError("a string holds an unpaired surrogate") from error
+        raise ValueError("a string contains an unpaired surrogate") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"broken JSON: {error.msg} at character {error.pos + 1}") from error
     if not isinstance(value, dict):
@@ -97,7 +97,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} is there twice")
+        raise ValueError(f"the key {twice!r} occurs twice")
     return found
 
 

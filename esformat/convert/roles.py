@@ -81,7 +81,7 @@ class Roles:
         taken = next((name for name in self.indexes if name in RESERVED), None)
         if taken is not None:
             raise UsageError(
-                f"--index {taken}: a segment gives that name another meaning", hint="rename the column in the input"
+                f"--index {taken}: a segment uses that name for something else", hint="rename the column in the input"
             )
 
     @property

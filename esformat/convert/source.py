@@ -181,7 +181,7 @@ class Source:
             hint = "what is read twice is kept in the temporary directory; TMPDIR names another" if full else None
             raise InputError(f"cannot be read: {_cause(error)}", path=self.path, hint=hint) from error
         except MemoryError as error:  # usually damaged lengths
-            raise InputError("cannot be read: it claims more data than memory can hold", path=self.path) from error
+            raise InputError("cannot be read: it claims more data than fits into memory", path=self.path) from error
 
     def close(self) -> None:
         """Close a pipe and delete its temporary file."""

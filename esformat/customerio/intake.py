@@ -49,7 +49,8 @@ def check_events(table: pa.Table, names: Mapping[str, str] | None = None) -> pa.
         index = stored.get(name, name)
         if ":" in index:
             raise InvalidEventError(
-                f"the index name {index!r} holds a colon", hint="in the file it could not be told from the value"
+                f"the index name {index!r} holds a colon",
+                hint="in the file, it could not be distinguished from the value",
             )
         if f"i{index}" in columns:
             raise InvalidEventError(f"two columns are the index {index!r}")

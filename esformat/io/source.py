@@ -78,7 +78,7 @@ class FileSource:
             raise UsageError(
                 "not a regular file: it cannot be read at any offset",
                 path=self.name,
-                hint="copy what comes out of it to a file",
+                hint="copy its output to a file",
             )
         self.size = status.st_size
         self.stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

@@ -119,7 +119,7 @@ class ArrowStore:
             raise UsageError(
                 "a part of its name between slashes is empty, '.' or '..'",
                 path=self.name_of(path),
-                hint="give it another name, or storage_options, so that fsspec reads it and not Arrow",
+                hint="use another name, or pass storage_options, so that fsspec reads it instead of Arrow",
             )
         return path
 
@@ -235,7 +235,7 @@ class FsspecStore:
                 data: bytes = filesystem.cat_file(path, start=offset, end=offset + length)
             if len(data) > length:
                 raise UsageError(
-                    "the server sends all of the file when it is asked for a part",
+                    "the server sends the whole file when a part is requested",
                     path=self.name_of(path),
                     hint="download it, and open the copy",
                 )

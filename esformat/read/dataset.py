@@ -252,7 +252,7 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
 
     def replace_schema(self, schema: pa.Schema) -> Any:
         """Raises UsageError."""
-        raise UsageError("the schema of a file cannot be replaced", hint="cast what to_batches() gives")
+        raise UsageError("the schema of a file cannot be replaced", hint="cast what to_batches() returns")
 
     def sort_by(self, sorting: Any, **options: Any) -> ds.InMemoryDataset:
         """All rows in memory, sorted."""

@@ -131,7 +131,11 @@ class Segment(SegmentLike[Scan, Space]):
     def __reduce__(self) -> tuple[Any, ...]:
         """An unpickled copy, as Dask, Ray and multiprocessing create in other processes, opens the file by its name."""
         if self._named is None or isinstance(self._reader.source, ClosedSource):
-            raise UsageError("only an open file of its own can be pickled", path=self.path, hint="open it there")
+            raise UsageError(
+                "only an open segment with a file name can be pickled",
+                path=self.path,
+                hint="open it in the other process",
+            )
         path, cache_bytes = self._named
         return _open_copy, (path, cache_bytes, self._facts())
 

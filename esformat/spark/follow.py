@@ -97,7 +97,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if count:
                 raise UsageError(
                     f"{name} was merged from segments of which the stream read {count} of {len(identities)}, and their "
-                    "events cannot be told apart",
+                    "events cannot be distinguished",
                     path=self._folder.name,
                     hint="merge only what the stream has read",
                 )
@@ -118,7 +118,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found.append(place)
         if wanted and self._fail:
             raise UsageError(
-                f"segments are gone before the stream came to them: {', '.join(sorted(missing))}",
+                f"segments are gone before the stream reached them: {', '.join(sorted(missing))}",
                 path=self._folder.name,
                 hint='restore them, or go on without them: .option("failOnDataLoss", "false")',
             )

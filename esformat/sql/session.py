@@ -369,7 +369,7 @@ def _check(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     kind = statements[0].type.name
     if kind == "MULTI":  # such as PIVOT without values, for which DuckDB first creates a type
         raise UsageError(
-            "DuckDB makes several statements of this one",
+            "DuckDB parses this as several statements",
             hint="list the values of a PIVOT, as in FROM (PIVOT clicks ON type IN ('buy', 'view') USING count(*))",
         )
     if kind not in _ASKING:

@@ -242,7 +242,7 @@ class _Salvage:
             if block.handle.offset in self._taken:
                 continue
             if self._damaged.mixed and block.dictionary:
-                error = CorruptSegmentError("a data block may be of another file, of which there are parts in this one")
+                error = CorruptSegmentError("a data block may belong to another file that left parts in this one")
                 self._damaged.findings.add_error(error, block.handle.offset, "its events are left out")
                 continue
             self._taken.add(block.handle.offset)

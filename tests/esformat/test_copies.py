@@ -46,7 +46,7 @@ def test_a_segment_is_pickled_by_its_path(path, monkeypatch):
             assert copy.path == str(path)
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             assert pool.apply(count, (segment,)) == 1000
-    with pytest.raises(esformat.UsageError, match="only an open file"):
+    with pytest.raises(esformat.UsageError, match="only an open segment"):
         pickle.dumps(segment)
 
 

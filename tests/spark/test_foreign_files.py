@@ -231,7 +231,7 @@ def test_orc_that_does_not_come_back(tmp_path):
     table = pa.table({"space": ["a"], "timestamp": pa.array([1]), "v": late})
     with esformat.create(tmp_path / "a.esdb", schema=table.schema) as writer:
         writer.add_table(table)
-    with pytest.raises(InvalidEventError, match=r"would not give back every value: ORC timestamp .* is out of range"):
+    with pytest.raises(InvalidEventError, match=r"would not restore every value: ORC timestamp .* is out of range"):
         write_orc(str(tmp_path / "a.esdb"), str(tmp_path / "a.orc"), allow_loss=False)
 
 

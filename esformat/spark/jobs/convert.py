@@ -123,7 +123,7 @@ def _local_segments(inputs: str | Sequence[str]) -> list[str]:
     for place in places:
         if not isinstance(place, str):
             raise UsageError(
-                "what was exported is remembered by time of change, which objects are not asked for",
+                "an export recognises finished inputs by their time of change, which is not requested from stores",
                 path=name_of(place),
                 hint='read them with spark.read.format("esdb"), and write what you read',
             )

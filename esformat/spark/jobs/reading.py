@@ -54,7 +54,7 @@ def rules_of(kind: str, given: Mapping[str, Any], roles: Mapping[str, Any], *, z
     schema = None
     if "schema" in options:
         if kind not in TEXT_KINDS:
-            raise UsageError(f"option 'schema' is for {' and '.join(TEXT_KINDS)}: {kind} tells its columns itself")
+            raise UsageError(f"option 'schema' is for {' and '.join(TEXT_KINDS)}: {kind} already has one")
         with open_segment(options["schema"], cache_bytes=0) as segment:
             schema = segment.schema
     stop_or_skip, hive = options.get("on_error", "stop"), options.get("hive", True)
@@ -87,7 +87,7 @@ def _types(text: str) -> dict[str, pa.DataType]:
 def _delimiter(text: str) -> str:
     character = "\t" if text == "\\t" else text
     if len(character) != 1 or not character.isascii() or character in '"\r\n':
-        raise ValueError("one ASCII character that can stand between fields")
+        raise ValueError("one ASCII character that can separate fields")
     return character
 
 

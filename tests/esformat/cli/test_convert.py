@@ -89,7 +89,10 @@ def test_force(segment, tmp_path):
         (["u.csv", "b.esdb", "--schema", "a.esdb"], "no column 'space', which the schema has; without --schema"),
         (["u.csv", "b.esdb"], "name those to use with --space and --timestamp"),
         (["a.csv", "b.esdb", "--schema", "a.esdb", "--index", "type"], "--index is for files of other origin"),
-        (["a.esdb", "b.esdb", "--space", "who"], "--space is for files of other origin: a.esdb tells its columns"),
+        (
+            ["a.esdb", "b.esdb", "--space", "who"],
+            "--space is for files of other origin: a.esdb already says which columns",
+        ),
         (["n.jsonl", "b.esdb"], "--on-error collect FILE (with `esdb write`)"),
         (["n.jsonl", "b.esdb", "--schema", "a.esdb"], "no member 'grouping'; without --schema"),
         (["a.esdb", "a.csv"], "choose another name, or --force"),

@@ -80,7 +80,7 @@ def test_convert_reads_standard_input(esdb, activity, tmp_path):
     written = esdb("convert", "activity.esdb", "-", "--format", "parquet").out
     assert esdb("convert", "-", "again.esdb", "--input-format", "parquet", stdin=written).status == 0
     refused = esdb("convert", "-", "-", "--input-format", "jsonl", "--format", "parquet", stdin=b"{}")
-    assert refused.err.startswith("esdb: <stdin>: does not tell which columns it has;")
+    assert refused.err.startswith("esdb: <stdin>: does not say which columns it has;")
     assert esdb("diff", "activity.esdb", "again.esdb").status == 0
 
 

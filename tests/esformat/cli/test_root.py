@@ -275,4 +275,4 @@ def test_standard_input_that_tells_no_format(esdb, activity, tmp_path):
     """A segment on standard input is recognised; other formats on standard input must be named."""
     assert esdb("convert", "-", tmp_path / "a.parquet", stdin=activity.read_bytes()).status == 0
     done = esdb("convert", "-", tmp_path / "b.esdb", stdin=b'{"space": "a", "timestamp": 1}\n')
-    assert (done.status, "standard input does not tell" in done.err) == (2, True)
+    assert (done.status, "standard input has no name" in done.err) == (2, True)

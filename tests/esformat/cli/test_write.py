@@ -140,7 +140,7 @@ def test_stdin(esdb):
     assert esdb("write", "out.esdb", "-", "--input-format", "csv", *NAMED, stdin=CSV).status == 0
     assert len(events()) == 3
     assert esdb("write", "out2.esdb", "-", *NAMED, stdin=CSV).err == (
-        "esdb: <stdin>: its format is not told by its name; give --input-format csv|tsv|jsonl|parquet|arrow; "
+        "esdb: <stdin>: its name does not say its format; give --input-format csv|tsv|jsonl|parquet|arrow; "
         "lines of logs are for `aggregator collect`\n"
     )
 

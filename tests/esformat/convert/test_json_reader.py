@@ -96,7 +96,7 @@ def test_bad_lines(roles):
         (3, "broken JSON: Extra data at character 11"),
         (4, "byte 7 of the line is not UTF-8 text"),
         (5, "a JSON array where an object is expected"),
-        (6, "the key 'u' is there twice"),
+        (6, "the key 'u' occurs twice"),
     ]
     assert found[0].bad[2].text == '{"u":"\\xff"}'
 

@@ -43,7 +43,7 @@ def test_what_is_left_over(options, typed, payload, json):
         ({"data": "a", "data_json": True}, "--data and --data-json cannot be combined; give one"),
         ({"indexes": ("i", "i")}, "--index names 'i' twice"),
         ({"columns": ("a", "b", "a")}, "--columns names 'a' twice"),
-        ({"indexes": ("timestamp",)}, "--index timestamp: a segment gives that name another meaning; rename"),
+        ({"indexes": ("timestamp",)}, "--index timestamp: a segment uses that name for something else; rename"),
     ],
 )
 def test_contradictions(options, complaint):
