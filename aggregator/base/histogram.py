@@ -142,7 +142,7 @@ def counts_between(low: int, high: int, width: int, times: Iterable[I64]) -> I64
         rows += len(some)
         _count(some, low, high, width, counts)
     if int(counts.sum()) != rows:
-        raise ValueError("there are times outside of the span")
+        raise ValueError("some times are outside the span")
     return counts
 
 

@@ -254,7 +254,7 @@ def closed_length(data: bytes, kind: str, first_line: str | None, max_bytes: int
         if held != 0 or begin == 0:
             end = len(data) if held is None else begin + held
             return end if len(data) - end <= max_bytes else len(data)
-    raise AssertionError("all of the data was looked at")
+    raise AssertionError("all data was searched")
 
 
 def _open_since(data: bytes, kind: str, first_line: str | None) -> int | None:

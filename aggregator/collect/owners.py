@@ -31,7 +31,7 @@ class Owners:
             if owner != files.name and (owner, files.name) not in self._warned:
                 self._warned.add((owner, files.name))
                 path = found[key].path
-                _LOG.warning("%s is collected by [[files]] %r, though %r names it, too", path, owner, files.name)
+                _LOG.warning("%s is collected by [[files]] %r, although %r names it, too", path, owner, files.name)
         return {key: one for key, one in found.items() if owners[key] == files.name}
 
     def _noted(self, found: Found) -> str | None:

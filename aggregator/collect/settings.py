@@ -76,7 +76,7 @@ class Files:
         _one_of("container", self.container, KINDS)
         if self.format == "text" and self.time not in (None, "none"):
             raise InvalidRequestError(
-                "lines of text have no key with their time", hint='leave time out, or give "none"'
+                "the format text has no keys, so time cannot name one", hint='leave time out, or give "none"'
             )
         if (self.format == "regex") != (self.pattern is not None):
             raise InvalidRequestError("the format regex and a pattern go together")
@@ -93,7 +93,7 @@ class Files:
                 )
             _one_of(f"the type of the column {name}", kind, TYPES)
         if not 64 <= self.max_line_bytes <= 16 << 20:
-            raise InvalidRequestError("max_line_bytes lies between 64 and 16 MiB")
+            raise InvalidRequestError("max_line_bytes must be between 64 bytes and 16 MiB")
         _check_encoding(self.encoding)
         _check_zone(self.zone)
         TagSet.of({**self.tags, **({self.file_tag: ""} if self.file_tag else {})})
@@ -149,10 +149,10 @@ class Settings:
         if not self.files:
             raise InvalidRequestError("no files are named", hint="give --path, or [[files]] in the configuration")
         if not 1 << 10 <= self.batch_bytes <= 32 << 20:
-            raise InvalidRequestError("batch_bytes lies between 1 KiB and 32 MiB")
+            raise InvalidRequestError("batch_bytes must be between 1 KiB and 32 MiB")
         names = [one.name for one in self.files]
         if len(set(names)) != len(names):
-            raise InvalidRequestError("two [[files]] have the same name", hint="give each a name of its own")
+            raise InvalidRequestError("two [[files]] have the same name", hint="give each a different name")
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -160,10 +160,10 @@ class Settings:
         try:
             given = tomllib.loads(path.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidRequestError(f"no TOML: {error}", path=str(path)) from None
+            raise InvalidRequestError(f"invalid TOML: {error}", path=str(path)) from None
         listed = given.pop("files", [])
         if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-            raise InvalidRequestError("files are written as [[files]]", path=str(path))
+            raise InvalidRequestError("files must be a list of tables: [[files]]", path=str(path))
         try:
             groups = tuple(
                 _made(Files, {"name": f"files{number}" if number else "files", **one})

@@ -161,11 +161,11 @@ class Forwarder:
             if monotonic() > ends:
                 raise AggregatorError(
                     f"the destination has not taken records for {self._patience_s:g} s: {cause}",
-                    hint="run it again: it goes on with these",
+                    hint="run it again: it continues with these records",
                 )
             self.retries += 1
             if wait == FIRST_WAIT_S:
-                _LOG.warning("not sent yet, tried again: %s", cause)
+                _LOG.warning("not sent yet, will retry: %s", cause)
             self._stopped.wait(wait * random.uniform(0.5, 1.0) if after is None else after)  # noqa: S311 - spreads load
             wait = min(LONGEST_WAIT_S, 2 * wait)
         return False
@@ -182,7 +182,7 @@ class Forwarder:
             raise AggregatorError(f"the forwarder's notes cannot be read: {error}", path=str(self._notes)) from None
         if statement != self._statement:
             raise InvalidRequestError(
-                f"these are the notes of another statement: {statement}",
+                f"the state file belongs to another statement: {statement}",
                 path=str(self._notes),
                 hint=_START_AGAIN,
             )
@@ -194,7 +194,7 @@ class Forwarder:
             self._note()
         except OSError as error:
             if not self._unnoted:
-                _LOG.warning("the position cannot be noted; a start now would send records again: %s", error)
+                _LOG.warning("the position cannot be saved; a restart now would send records again: %s", error)
             self._unnoted = True
         else:
             self._unnoted = False

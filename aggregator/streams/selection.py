@@ -80,10 +80,10 @@ class Selection(Answer):
         self._standing: Position | None = None
         self._given: pa.RecordBatch | None = None
         if select.newest_first and (select.offset or 0) < 0:
-            raise LqlError("the newest come first: nothing lies before them", hint="give OFFSET 0 or more")
+            raise LqlError("the newest records come first: nothing precedes them", hint="use OFFSET 0 or more")
         if select.newest_first and self._start[0] not in ("head", "time"):
             raise InvalidRequestError(
-                "newest first cannot go on from a position", hint="leave POSITION or ORDER BY out"
+                "newest first cannot continue from a position", hint="leave POSITION or ORDER BY out"
             )
         material = self._material()
         material.pins.close()

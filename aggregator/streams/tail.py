@@ -23,7 +23,9 @@ class Tail:
     def __init__(self, backend: Backend, select: Select, timeout_s: float | None) -> None:
         """Created by `Catalog.tail`. Raises InvalidRequestError."""
         if select.count or select.newest_first:
-            raise InvalidRequestError("a tail gives records in the order of time", hint="leave COUNT and ORDER BY out")
+            raise InvalidRequestError(
+                "a tail returns records in the order of time", hint="leave COUNT and ORDER BY out"
+            )
         self._backend, self._timeout_s = backend, timeout_s
         self._left = None if select.limit is None or select.limit < 0 else select.limit
         self._selection = Selection(backend, select, start="tail")

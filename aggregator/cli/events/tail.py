@@ -94,7 +94,7 @@ def _tail_statement(catalog: AnyCatalog, text: str, limit: int, follow: bool, fo
     else:
         answer = catalog.query(text)
         if not isinstance(statement, Select) or statement.count:
-            raise click.UsageError("a SELECT without COUNT can be followed; run others with `aggregator query`")
+            raise click.UsageError("only a SELECT without COUNT can be followed; run others with `aggregator query`")
     assert isinstance(statement, Select)  # tail refuses everything else
     chosen = (followed_format if follow else format_of)(statement, format_)
     if not follow:

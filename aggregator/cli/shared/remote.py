@@ -57,7 +57,9 @@ class RemoteCatalog(Client):
         if not isinstance(select, Select):
             raise InvalidRequestError("only a SELECT can be followed", hint="run other statements with query")
         if select.count or select.newest_first:
-            raise InvalidRequestError("a tail gives records in the order of time", hint="leave COUNT and ORDER BY out")
+            raise InvalidRequestError(
+                "a tail returns records in the order of time", hint="leave COUNT and ORDER BY out"
+            )
         return RemoteFollowing(self.page, self._patient.page, select, timeout_s)
 
 
@@ -111,7 +113,7 @@ def _start_of(select: Select) -> str:
     if position.kind == "token":
         if select.offset:
             raise InvalidRequestError(
-                "a server follows from a position itself, without OFFSET", hint="leave OFFSET out, or ask without -f"
+                "a server follows from a position itself, without OFFSET", hint="leave out OFFSET or -f"
             )
         return position.text
     return f"at {position.text}" if position.kind == "time" else position.kind

@@ -38,7 +38,7 @@ def known_store(layout: Layout, address: str | None) -> StoreSettings | None:
 
 
 def listed(objects: Objects) -> dict[int, StoredSegment]:
-    """The segments that the store has, by number; the newest if one is there twice. Raises StoreError."""
+    """The segments that the store has, by number; the newest if one occurs twice. Raises StoreError."""
     newest: dict[int, int] = {}
     there: dict[int, StoredSegment] = {}
     for found in objects.store.list(FOLDER):

@@ -57,7 +57,7 @@ class Builder:
         if given.get("count"):
             for clause in parts[2:]:
                 if clause.name in ("position", "newest_first") or (clause.name == "offset" and clause.value < 0):
-                    raise LqlError("counts have no order to begin in", mark=clause.mark, hint="leave this out")
+                    raise LqlError("a COUNT has no order and no position", mark=clause.mark, hint="leave this out")
         given["most_first"], given["order_by"] = given.get("most_first") or (None, tree.Measure())
         _check_order(given, parts[0].mark)
         return tree.Select(**given)
@@ -100,7 +100,7 @@ class Builder:
         measures = tuple(part for part in parts if isinstance(part, tree.Measure))
         for place, measure in enumerate(measures):
             if measure in measures[:place]:
-                raise LqlError("this is asked for twice", mark=measure.mark, hint="keep one of them")
+                raise LqlError("this measure occurs twice", mark=measure.mark, hint="keep one of them")
         if len(measures) > _MOST_KEYS:
             raise LqlError(f"{len(measures)} measures, more than {_MOST_KEYS}", mark=measures[_MOST_KEYS].mark)
         return _Clause("measures", measures, cast(Mark, measures[0].mark))
@@ -160,7 +160,7 @@ class Builder:
                 continue
             name, _ = innermost(key)
             if isinstance(target_of(name), Timestamp):
-                raise LqlError("grouping by ts needs a length", mark=name.mark, hint='write ts EVERY "1h"')
+                raise LqlError("grouping by ts needs an interval", mark=name.mark, hint='write ts EVERY "1h"')
         return _Clause("group_by", keys, parts[0].mark)
 
     def every(self, parts: list[Any]) -> tree.Every:
@@ -279,7 +279,7 @@ def _measure(word: str, operand: tree.Operand, number: Any, mark: Mark) -> tree.
             raise LqlError("which percentile?", mark=mark, hint="write PERCENTILE(x, 99.9), or P95(x)")
         percent = Decimal(str(number))
         if not 0 <= percent <= 100 or percent != round(percent, 4):
-            raise LqlError("a percentile is from 0 to 100, with four decimals at most", mark=number.mark)
+            raise LqlError("a percentile must be from 0 to 100, with at most four decimals", mark=number.mark)
         return tree.Measure(word, operand, percent, mark)
     else:
         percent = None
@@ -292,7 +292,7 @@ def _check_order(given: dict[str, Any], mark: Mark) -> None:
     order: tree.Measure = given["order_by"]
     if order.operand is not None and order not in given.get("measures", ()):
         raise LqlError(
-            "ORDER BY names a value that SELECT does not give", mark=order.mark or mark, hint="add it after SELECT"
+            "ORDER BY names a value that SELECT does not return", mark=order.mark or mark, hint="add it after SELECT"
         )
 
 
@@ -306,7 +306,7 @@ def _source(part: Any) -> tree.Source:
 def _forward_only(clauses: list[Any]) -> None:
     for clause in clauses:
         if clause is not None and clause.name == "offset" and clause.value < 0:
-            raise LqlError("a list has nothing before its beginning", mark=clause.mark, hint="give OFFSET 0 or more")
+            raise LqlError("OFFSET must not be negative here", mark=clause.mark, hint="use OFFSET 0 or more")
 
 
 def _pipe_name(token: Any) -> str:

@@ -142,9 +142,9 @@ def _check_patterns(found: list[Condition]) -> None:
             raise LqlError(str(error), mark=value.mark) from None
         if steps > MAX_PATTERN_STEPS:
             raise LqlError(
-                f"up to here the regular expressions and globs make more than {MAX_PATTERN_STEPS:,} steps together",
+                f"up to here the regular expressions and globs need more than {MAX_PATTERN_STEPS:,} steps together",
                 mark=value.mark,
-                hint="write fewer, or smaller ones",
+                hint="use fewer, or smaller ones",
             )
 
 

@@ -70,7 +70,7 @@ class TagSet:
             tags, end = _parse_items(text, start, "")
         end = _skip(text, end)
         if end < len(text):
-            raise LqlError("there is more behind the tags", mark=Mark(text, end, len(text)))
+            raise LqlError("unexpected text after the tags", mark=Mark(text, end, len(text)))
         return cls.of(tags)
 
     def get(self, name: str, default: str = "") -> str:
@@ -112,7 +112,7 @@ def _check(name: object, value: object) -> None:
         try:
             size = len(given.encode())
         except UnicodeEncodeError:
-            raise LqlError(f"{shown} has half a character, which UTF-8 cannot hold") from None
+            raise LqlError(f"{shown} has half a character, which UTF-8 cannot represent") from None
         if size > MAX_TAG_BYTES:
             raise LqlError(f"the {what} of tag {str(name)[:40]!r} has {size} bytes, more than {MAX_TAG_BYTES}")
 
@@ -128,7 +128,9 @@ def _parse_items(text: str, at: int, closing: str) -> tuple[dict[str, str], int]
         name, at = _read(text, at, _BARE_NAME, "a tag name")
         if text[at : at + 1] != "=":
             raise LqlError(
-                "a tag is written name=value", mark=Mark(text, at, at + 1), hint="quote names with odd characters"
+                "a tag is written name=value",
+                mark=Mark(text, at, at + 1),
+                hint="quote names that contain special characters",
             )
         value, at = _read(text, _skip(text, at + 1), _BARE_VALUE, "a tag value")
         if name in tags:
@@ -139,9 +141,9 @@ def _parse_items(text: str, at: int, closing: str) -> tuple[dict[str, str], int]
         if text[at : at + 1] != ",":
             wanted = f'"," or "{closing}"' if closing else '","'
             raise LqlError(
-                f"{wanted} expected behind the value of tag {name!r}",
+                f"{wanted} expected after the value of tag {name!r}",
                 mark=Mark(text, at, at + 1),
-                hint='put values with odd characters into quotes: {name="…"}',
+                hint='quote values that contain special characters: {name="…"}',
             )
         at = _skip(text, at + 1)
 

@@ -107,14 +107,14 @@ def tokenize(text: str) -> list[Word]:
 
 def _check_text(text: str) -> None:
     if not isinstance(text, str):
-        raise LqlError(f"a statement is text, not {type(text).__name__}")
+        raise LqlError(f"a statement must be text, not {type(text).__name__}")
     if len(text) > MAX_TEXT:
         raise LqlError(f"the text has {len(text)} characters, more than {MAX_TEXT}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         mark = Mark(text, error.start, error.end)
-        raise LqlError("half a character, which UTF-8 cannot hold", mark=mark) from None
+        raise LqlError("half a character, which UTF-8 cannot represent", mark=mark) from None
 
 
 def _next(text: str, at: int, before: str) -> tuple[Word | None, int]:

@@ -359,7 +359,7 @@ def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
         raise LqlError(
             f"column {column.name!r} is of type {type_}, which cannot be compared",
             mark=value.mark,
-            hint="CONTAINS, PREFIX, SUFFIX, LIKE and MATCHES look at its text",
+            hint="CONTAINS, PREFIX, SUFFIX, LIKE and MATCHES compare its text",
         )
     number = _number(column, value)
     if pa.types.is_integer(type_):

@@ -97,7 +97,7 @@ class Counter:
     def _bound(self, table: pa.Table | None) -> None:
         if table is not None and table.num_rows > MAX_GROUPS:
             raise LqlError(
-                f"GROUP BY makes more than {MAX_GROUPS} groups", hint="group by less, or choose fewer records"
+                f"GROUP BY creates more than {MAX_GROUPS} groups", hint="group by less, or choose fewer records"
             )
 
     def _bound_apart(self, values: _Values) -> None:
@@ -321,7 +321,7 @@ def _text(target: Target, columns: Columns) -> Maker:
     if isinstance(target, JsonPath):
         return lambda batch: path_text(target.steps, batch.column(columns.message))
     if isinstance(target, Timestamp):
-        raise LqlError("grouping by ts needs a length", hint='write ts EVERY "1h"')
+        raise LqlError("grouping by ts needs an interval", hint='write ts EVERY "1h"')
     name, find = target.name, field_text if isinstance(target, Field) else var_text
 
     def make(batch: pa.RecordBatch) -> pa.Array:

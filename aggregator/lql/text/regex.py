@@ -88,7 +88,7 @@ class _Walk:
             begin, at = at, self._part(at)
             if sum(self._open) > MAX_STEPS:
                 raise RegexError(
-                    f"the regular expression is too large: up to here it makes more than {MAX_STEPS:,} steps",
+                    f"the regular expression is too large: up to here it needs more than {MAX_STEPS:,} steps",
                     begin,
                     at - begin,
                 )

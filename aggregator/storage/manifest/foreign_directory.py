@@ -29,7 +29,7 @@ def refuse_foreign_directory(layout: Layout) -> None:
         whose = "another program"
     if whose:
         raise CatalogNotFoundError(
-            f"the directory holds the data of {whose}, not a catalog",
+            f"the directory contains the data of {whose}, not a catalog",
             path=str(layout.root),
             hint="use a separate directory for the catalog; nothing was changed",
         )

@@ -81,11 +81,11 @@ class Lineage:
         if not self.has(name, ends, visible):
             if self.is_copy and name not in self.names[:-1]:
                 raise BehindError(
-                    "the position is ahead of this copy: it comes from another server",
+                    "the position is ahead of this copy: another server returned it",
                     hint="retry in a moment, or query that server",
                 )
             raise InvalidRequestError(
-                "the position is from after the state that this catalog was restored from: the records behind it are "
-                "not the ones that were read up to it",
+                "the position is from after the state that this catalog was restored from: the records after "
+                "it do not continue those that were read",
                 hint="start at HEAD, or at a time shortly before the copy was made",
             )

@@ -75,7 +75,7 @@ def decode(text: str, lineage: Lineage, visible: Mapping[int, int]) -> Position:
     have.
     """
     wrong = InvalidRequestError(
-        f"invalid position {text[:40]!r}", hint="give one exactly as it came with an answer, or HEAD, or TAIL"
+        f"invalid position {text[:40]!r}", hint="use one exactly as an answer returned it, or HEAD, or TAIL"
     )
     if not text.startswith(_PREFIX) or len(text) > _MAX_TEXT or not text.isascii():
         raise wrong
@@ -89,7 +89,9 @@ def decode(text: str, lineage: Lineage, visible: Mapping[int, int]) -> Position:
     if not exact or checksum64(body).to_bytes(8, "little")[:_CHECK_BYTES] != checksum:
         raise wrong
     if body[:_IDENTITY_BYTES] != lineage.identity[:_IDENTITY_BYTES]:
-        raise InvalidRequestError("the position is of another catalog", hint="use it where it came from, or give HEAD")
+        raise InvalidRequestError(
+            "the position belongs to another catalog", hint="use it with the catalog that returned it, or use HEAD"
+        )
     try:
         position = _read(body)
     except (IndexError, struct.error):

@@ -109,7 +109,7 @@ def test_a_position_that_cannot_be_noted(catalog, tmp_path, caplog):
     running.start()
 
     def told():
-        return [record for record in caplog.records if "cannot be noted" in record.getMessage()]
+        return [record for record in caplog.records if "cannot be saved" in record.getMessage()]
 
     try:
         until(lambda: one.sent == 3)
@@ -154,7 +154,7 @@ def test_notes_of_another_catalog(catalog, tmp_path):
     notes = tmp_path / "notes.json"
     with aggregator.open(tmp_path / "again") as other:
         other.write({"app": "web"}, [{"ts": 1, "msg": "one"}])
-        with pytest.raises(aggregator.InvalidRequestError, match="of another catalog") as refused:
+        with pytest.raises(aggregator.InvalidRequestError, match="to another catalog") as refused:
             forward(other, tmp_path, made("stdout"))
         assert str(notes) in str(refused.value)
         assert "remove this one to start again" in str(refused.value)

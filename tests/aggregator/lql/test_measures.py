@@ -200,10 +200,10 @@ REFUSED = [
     ("SELECT SUM(x, 3)", "SUM takes one operand"),
     ("SELECT PERCENTILE(x)", "which percentile"),
     ("SELECT PERCENTILE(x, 101)", "from 0 to 100"),
-    ("SELECT SUM(x), SUM(x)", "asked for twice"),
+    ("SELECT SUM(x), SUM(x)", "occurs twice"),
     ("SELECT SUM(UPPER(x))", "UPPER gives text"),
     ("SELECT DISTINCT x GROUP BY y", "DISTINCT groups already"),
-    ("SELECT SUM(x) GROUP BY y ORDER BY MAX(x)", "ORDER BY names a value that SELECT does not give"),
+    ("SELECT SUM(x) GROUP BY y ORDER BY MAX(x)", "ORDER BY names a value that SELECT does not return"),
     ("SELECT COUNT(*)", "SELECT COUNT counts all records"),
     ("SELECT FROM a = b WHERE SUM(x) > 3", "was not expected here"),
 ]

@@ -110,7 +110,7 @@ def test_bars_that_cannot_be_drawn(tab, monkeypatch):
     monkeypatch.setattr(counting, "MAX_GROUPS", 100)
     tab.expected.add(400)
     page = tab.explore(topic="many", by="n")
-    assert "makes more than" in page.locator(".chart-box .error").inner_text()
+    assert "creates more than" in page.locator(".chart-box .error").inner_text()
     assert tab.rows()
     page.get_by_label("Break down by").select_option("")
     tab.until("document.querySelectorAll('.chart .bar').length > 0")
