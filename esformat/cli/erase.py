@@ -101,16 +101,16 @@ def _lines(report: EraseReport, file: str) -> Iterator[str]:
         yield f"  {_shown(key)}: was not in the file"
     for name, entries in report.index_entries.items():
         words = f"{count(report.index_values[name], 'value')} that no other event has"
-        yield f"  index {name}: {entries:,} entries gone, {words}"
+        yield f"  index {name}: {entries:,} entries removed, {words}"
     if report.dictionary_values:
         yield f"  dictionaries: {count(report.dictionary_values, 'value')} overwritten"
     if report.reencoded:
-        yield "  all blocks re-encoded: the compression dictionary might have held text of erased events"
+        yield "  all blocks re-encoded: the compression dictionary might have contained text of erased events"
     yield f"  {count(report.copied_blocks, 'block')} copied, {report.encoded_blocks:,} re-encoded"
     yield "checked in the new file:"
     for check in report.checks:
         yield f"  {check.what}: {'ok' if check.ok else 'FAILED'}, {check.found}"
     for key, found in report.stored_matches.items():
         if found:
-            yield f"  note: the bytes of {_shown(key)!r} stand {found:,} times in the file, in keys or events of others"
-    yield f"erasing is done when {file} and its copies are deleted"
+            yield f"  note: the bytes of {_shown(key)!r} occur {found:,} times in the file, in keys or events of others"
+    yield f"the erasure is complete when you have deleted {file} and its copies"

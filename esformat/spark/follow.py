@@ -120,7 +120,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise UsageError(
                 f"segments are gone before the stream reached them: {', '.join(sorted(missing))}",
                 path=self._folder.name,
-                hint='restore them, or go on without them: .option("failOnDataLoss", "false")',
+                hint='restore them, or continue without them: .option("failOnDataLoss", "false")',
             )
         return found
 

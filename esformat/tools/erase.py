@@ -197,7 +197,7 @@ def _checks(after: Segment, counts: dict[Key, int], before: Statistics, erased: 
     found = [space for space in counts if after.find(space) is not None]
     yield Check("find", not found, f"finds {_named(found)}" if found else "finds none of them")
     admitted = [space for space in counts if after.may_contain(space)]
-    wrongly = ", though the directory does not have it: as for 1 in 100 keys" if admitted else ""
+    wrongly = ", although the directory does not have it, as for 1 in 100 keys" if admitted else ""
     yield Check(
         "space filter", not set(admitted) & set(found), f"admits {_named(admitted)}{wrongly}" if admitted else "says no"
     )
@@ -206,7 +206,7 @@ def _checks(after: Segment, counts: dict[Key, int], before: Statistics, erased: 
     for leaf in OpenOriginal(reader_of(after)).leaves():
         runs += len(leaf.spaces)
         found_runs += sum(map(keys.__contains__, leaf.spaces))
-    yield Check("directory", not found_runs, f"{found_runs} of {runs} runs are of them")
+    yield Check("directory", not found_runs, f"{found_runs} of {runs} runs belong to them")
     expected = before.events - sum(counts.values())
     yield Check("events", after.num_events == expected, f"{after.num_events} of {before.events}, expected {expected}")
     for name in after.indexes:

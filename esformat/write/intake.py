@@ -157,7 +157,7 @@ def _key_column(table: pa.Table, name: str, schema: EventSchema) -> pa.ChunkedAr
         textual or pt.is_binary(given) or pt.is_large_binary(given) or pt.is_null(given)
     ):
         raise InvalidEventError(
-            f"column {name!r} must hold {'bytes' if schema.binary_keys else 'text'}, not {column.type}",
+            f"column {name!r} must contain {'bytes' if schema.binary_keys else 'text'}, not {column.type}",
             hint="cast it first",
         )
     if column.null_count:

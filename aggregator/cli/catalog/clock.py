@@ -36,7 +36,7 @@ def clock(catalog: str, believe: bool, as_json: bool) -> int:
     if as_json:
         say_json(asdict(report))
     elif report.believed:
-        say(f"the clock is believed: {moment(report.wall_us)}")
+        say(f"the clock is trusted: {moment(report.wall_us)}")
     else:
         say(f"the clock shows {moment(report.wall_us)} and is doubted")
         say(f"ages are counted from {moment(report.believed_us)}")

@@ -54,7 +54,7 @@ def erase(
             if as_json:
                 say_json({"topic": topic, "space": key, "events": found, "dry_run": True})
             else:
-                say(f"{count(found, 'event')} would go")
+                say(f"{count(found, 'event')} would be erased")
             return 0 if found else _unknown(topic, key)
         erasure = chosen.erase(key)
         if now:

@@ -58,4 +58,4 @@ def retain(catalog: str, topic: str | None, dry_run: bool, as_json: bool) -> Non
         ]
         show_rows(names, rows, right=(2, 3, 4))
     gone = f"{count(len(report.removed), 'segment')}, {count(report.rows, 'event')}, {size(report.size_bytes)}"
-    say(f"{gone} {'would go' if dry_run else 'gone'}; {size(report.disk_bytes)} on disk")
+    say(f"{gone} {'would be removed' if dry_run else 'removed'}; {size(report.disk_bytes)} on disk")

@@ -169,7 +169,7 @@ def gc(catalog: str, grace: str | None, dry_run: bool, as_json: bool) -> None:
         return
     for name in found.names:
         say(name)
-    say(f"{count(len(found.names), 'object')} {'would go' if dry_run else 'gone'}, {size(found.size_bytes)}")
+    say(f"{count(len(found.names), 'object')} {'would be deleted' if dry_run else 'deleted'}, {size(found.size_bytes)}")
 
 
 def _print_names(names: Sequence[str], what: str, as_json: bool) -> None:

@@ -65,7 +65,8 @@ class _Tail:
             raise CorruptSegmentError(
                 "this is not a segment: it neither begins nor ends as an .esdb file does",
                 offset=0,
-                hint="`esdb write` makes one of CSV, JSON lines, Parquet and Arrow, `esdb convert` of a Go ESDB file",
+                hint="`esdb write` creates one from CSV, JSON lines, Parquet or Arrow, `esdb convert` from a Go "
+                "ESDB file",
             ) from None
         if footer.offset < first:  # a long footer: one read fetches all that is missing
             data, first = _longer(source, data, first, opening)

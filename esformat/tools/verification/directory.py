@@ -54,7 +54,7 @@ def read_root(block: Block, context: DecodeContext, file_size: int) -> tuple[lis
 def read_page(block: Block, entry: RootEntry, leaves: int, context: DecodeContext) -> list[RootEntry]:
     """Decode a page with this many leaves, and check it against the root. Raises CorruptSegmentError."""
     if block.count != leaves:
-        raise CorruptSegmentError(f"a directory page tells of {block.count} leaves instead of {leaves}")
+        raise CorruptSegmentError(f"a directory page lists {block.count} leaves instead of {leaves}")
     found = _read_entries(Parts(block.body, context), leaves, entry.first_row, entry.first_block)
     sums = [sum(getattr(each, name) for each in found) for name in ("runs", "rows", "blocks")]
     begins = found[0].first_space, found[0].data_offset

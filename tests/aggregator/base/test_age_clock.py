@@ -260,7 +260,7 @@ def test_the_command(root, clock, capsys):
     told = json.loads(capsys.readouterr().out)
     assert (told["believed"], told["wall_us"]) == (False, clock[0])
     assert run(["clock", str(root), "--believe"]) == 0
-    assert "is believed" in capsys.readouterr().out
+    assert "is trusted" in capsys.readouterr().out
     with aggregator.open(root) as catalog:
         assert catalog.problems() == []
         assert catalog.retain().rows == 3

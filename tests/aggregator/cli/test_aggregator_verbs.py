@@ -325,7 +325,7 @@ def test_retain_and_compact(command, clicks):
 
 def test_erase(command, clicks):
     """`erase --dry-run` reports the number of events; `erase` removes these and nothing else."""
-    assert command("erase", "data", "clicks", "ada", "--dry-run").text == "2 events would go\n"
+    assert command("erase", "data", "clicks", "ada", "--dry-run").text == "2 events would be erased\n"
     assert command("scan", "data", "clicks", "--count").text == "3\n"
     done = command("erase", "data", "clicks", "ada", "--now", "--json").json
     assert (done["events"], done["traces"]["gone"]) == (2, True)

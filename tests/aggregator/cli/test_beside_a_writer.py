@@ -48,7 +48,7 @@ def test_retain_dry_run(command, written):
 
 def test_erase_dry_run(command, written):
     """`erase --dry-run` only counts."""
-    assert command("erase", "data", "t", "a", "--dry-run").text == "2 events would go\n"
+    assert command("erase", "data", "t", "a", "--dry-run").text == "2 events would be erased\n"
 
 
 @pytest.mark.parametrize(

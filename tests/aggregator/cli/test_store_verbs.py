@@ -99,8 +99,8 @@ def test_strays(command, tmp_path):
     command("store", "push", "data")
     stray = objects(tmp_path)[0].with_name(f"{99:012d}-{7:016x}.esdb")
     stray.write_bytes(b"left over")
-    assert command("store", "gc", "data").text == "0 objects gone, 0 bytes\n"
-    assert "1 object would go" in command("store", "gc", "data", "--grace", "0s", "--dry-run").text
+    assert command("store", "gc", "data").text == "0 objects deleted, 0 bytes\n"
+    assert "1 object would be deleted" in command("store", "gc", "data", "--grace", "0s", "--dry-run").text
     assert len(command("store", "gc", "data", "--grace", "0s", "--json").json["names"]) == 1
     assert not stray.exists()
 

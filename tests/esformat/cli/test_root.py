@@ -249,7 +249,7 @@ def test_a_file_of_another_format(esdb, tmp_path, name):
     result = esdb(name, "mine.csv")
     assert (result.status, result.out) == (1, b"")
     assert "neither begins nor ends as an .esdb file does" in result.err
-    assert "`esdb write` makes one of CSV" in result.err
+    assert "`esdb write` creates one from CSV" in result.err
 
 
 @pytest.mark.parametrize("arguments", [

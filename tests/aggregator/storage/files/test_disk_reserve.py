@@ -196,10 +196,10 @@ def test_from_the_command_line(full):
         assert done.exit_code == 0, done.output
         return done.output
 
-    assert "would go" in command("retain", full, "--dry-run")
+    assert "would be removed" in command("retain", full, "--dry-run")
     command("erase", full, "t", "s0")
     command("topics", full, "--alter", "t", "--retention", "segments=2")
-    assert "gone" in command("retain", full)
+    assert "removed" in command("retain", full)
     command("compact", full)
     assert len(list(full.glob("segments/*/*.esdb"))) <= 2
 
