@@ -28,7 +28,7 @@ def main() -> None:
 
     Most commands take the CATALOG's directory first. One process can write to it, while any number read.
 
-    Exit status: 0, 1 if a problem was found, 2 if the command was used wrongly.
+    Exit status: 0 on success, 1 if a problem was found, 2 for wrong usage.
     """
 
 

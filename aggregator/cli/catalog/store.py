@@ -65,7 +65,7 @@ def store() -> None:
 @store.command("set", epilog=_EXAMPLES)
 @catalog_argument
 @click.option(
-    "--store", metavar="ADDRESS", help="Address of the store: s3://, gs://, az:// or file://, with a prefix of its own."
+    "--store", metavar="ADDRESS", help="Address of the store: s3://, gs://, az:// or file://, with a separate prefix."
 )
 @keep_local_option
 @click.option("--cache", metavar="SIZE", help="Disk space for caching data read from the store. Default: 1 GiB.")

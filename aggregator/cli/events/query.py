@@ -29,7 +29,7 @@ Examples:
 @statement_format_option
 @output_options
 def query(catalog: str, statement: str, format_: str | None, output: str, force: bool) -> None:
-    """Run an LQL statement over the streams of a catalog and print its result. "-": read it from standard input.
+    """Run an LQL statement over the streams of a catalog and print its result. "-" reads it from standard input.
 
     The format of FILE follows from its name. If the statement is invalid, shows where, and exits with status 2.
     """

@@ -27,10 +27,10 @@ Examples:
 @format_option(*ROWS)
 @output_options
 def sql(catalog: str, statement: str | None, format_: str | None, output: str, force: bool) -> None:
-    """Run an SQL statement over a catalog and print its result. Without SQL, at a terminal: type statements.
+    """Run an SQL statement over a catalog and print its result. Without SQL, read statements from the terminal.
 
     Topics are tables, which include unsealed events; the table "streams" has the records of streams, with their tags as
-    a map. The dialect is DuckDB's. Times without a zone are UTC. "-": read the statement from standard input. If the
+    a map. The dialect is DuckDB's. Times without a zone are UTC. "-" reads the statement from standard input. If the
     catalog is a directory, statements can also read Parquet, CSV and JSON files, named in quotes.
     """
     chosen = chosen_format(format_, output)  # refused before the catalog is opened

@@ -113,14 +113,14 @@ def bench(
     rate: float | None, work: str, interface: str, body: str, compression: str, topic: str, token: str | None,
     **load: Any,
 ) -> None:  # fmt: skip
-    """Append generated events for some seconds, and print rates and latencies.
+    """Append generated events for a few seconds, and print rates and latencies.
 
-    Without --url, to a temporary catalog in a new directory, which is removed at the end. Segments are sealed during
-    the run, as usual.
+    Without --url, appends to a temporary catalog in a new directory, which is removed at the end. Segments are
+    sealed during the run, as usual.
 
-    With --url, to a topic of a server, where the events stay. Reports the requests that succeeded (the goodput), those
-    that the server refused with 429, and the latency of each, measured from when it was due: waiting for a free
-    connection counts. --work read asks for the newest events of one space after another.
+    With --url, appends to a topic of a server, where the events stay. Reports the requests that succeeded (the
+    goodput), those that the server refused with 429, and the latency of each, measured from when it was due: waiting
+    for a free connection counts. --work read requests the newest events of one space after another.
     """
     if url is not None:
         bench_url(url, seconds, rate, threads, (work, interface, body, compression, topic, token), load, as_json)
