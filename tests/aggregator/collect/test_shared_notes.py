@@ -216,7 +216,7 @@ def test_two_groups_that_name_one_file(place, caplog):
     assert configured("both.toml", place.url, *groups) == 0
     assert stored(place) == {"web": 1, "other": 1}
     (said,) = told(caplog)
-    assert "web.log is collected by [[files]] 'web', though 'rest' names it, too" in said
+    assert "web.log is collected by [[files]] 'web', although 'rest' names it, too" in said
     Path("logs/web.log").rename("logs/web.log.1")
     with Path("logs/web.log.1").open("a") as file:
         file.write("last\n")
