@@ -514,7 +514,7 @@ def read_texts(cursor: Cursor, count: int) -> list[bytes]:
     require(None not in rests, "a key or a text is null")
     made = [b""]
     for size, rest in zip(shared, rests, strict=True):
-        require(size <= len(made[-1]), "a text shares more than the one before has")
+        require(size <= len(made[-1]), "a text shares more bytes than the previous one has")
         made.append(made[-1][:size] + rest)
     return made[1:]
 

@@ -210,7 +210,7 @@ class Chunks:
         Raises CorruptSegmentError, and ValueError for rows that the block does not have.
         """
         if not 0 <= start <= low <= high <= self.row_count:
-            raise ValueError("the block does not have the rows that are asked for")
+            raise ValueError("the block does not have the requested rows")
         if self.times is not None:
             return self.times[low:high]
         steps: array.array = self._cached_steps
@@ -294,7 +294,7 @@ def shapes_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> tuple[set[i
     for block in blocks:
         at: cython.Py_ssize_t = _start(block, chunk)
         if chunk < _FIRST_COLUMN:
-            raise IndexError("a chunk of keys or timestamps is no column")
+            raise IndexError("a chunk of keys or timestamps is not a column")
         head = cython.cast(cython.p_uchar, PyBytes_AS_STRING(block._heads)) + 2 * (chunk - _FIRST_COLUMN)
         if head[1] & ~_FLAGS:
             if at > len(block.body) - _NODE:
@@ -322,7 +322,7 @@ def without_values(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> bytes:
             raise TypeError("a block is missing")
         at: cython.Py_ssize_t = _start(block, chunk) + _NODE
         if chunk < _FIRST_COLUMN:
-            raise IndexError("a chunk of keys or timestamps is no column")
+            raise IndexError("a chunk of keys or timestamps is not a column")
         head = cython.cast(cython.p_uchar, PyBytes_AS_STRING(block._heads)) + 2 * (chunk - _FIRST_COLUMN)
         view: cython.const[cython.uchar][::1] = block.body
         if head[1] & _VALIDITY and at <= view.shape[0] - PACK_HEAD_BYTES:
@@ -335,5 +335,5 @@ def without_values(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> bytes:
 def _start(block: Chunks, chunk: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """The position of a chunk in the body."""
     if not 0 <= chunk < cython.cast(cython.Py_ssize_t, len(block.chunks)) - 1:
-        raise IndexError("a block has fewer chunks than asked for")
+        raise IndexError("a block has fewer chunks than requested")
     return cython.cast(cython.Py_ssize_t, block.chunks.data.as_longlongs[chunk])

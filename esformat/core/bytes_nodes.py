@@ -91,7 +91,7 @@ def _with_beginnings(shared: cython.p_longlong, made: array.array, rest: bytes, 
         most |= shared[i]
         total += shared[i]
     if not 0 <= most <= _MOST:
-        raise CorruptSegmentError("a text shares more than the one before has")
+        raise CorruptSegmentError("a text shares more bytes than the previous one has")
     total += edges[count]
     if total > _MOST:
         raise CorruptSegmentError("the lengths of a block's values are out of bounds")
@@ -107,7 +107,7 @@ def _with_beginnings(shared: cython.p_longlong, made: array.array, rest: bytes, 
     at: cython.longlong = 0  # of the next text's remainder: its edge is overwritten after it was read
     for i in range(count):  # all texts end within `total`, whatever the sizes in between
         if shared[i] > size:
-            raise CorruptSegmentError("a text shares more than the one before has")
+            raise CorruptSegmentError("a text shares more bytes than the previous one has")
         follows = edges[i + 1] - at
         at = edges[i + 1]
         if shared[i] > alike:
@@ -195,7 +195,7 @@ def _read_whole(
     sizes: list[int] = [edges[min((i + 1) * rows, count)] - edges[i * rows] for i in range(frames)]
     text = _frames(framed if flags & _DICTIONARY else plain, codec, body[at:end], lengths, sizes)
     if len(text) != edges[count]:
-        raise CorruptSegmentError("the frames of texts have another size")
+        raise CorruptSegmentError("the frames of texts have a different size")
     return made, text + bytes(slack), end
 
 
@@ -220,10 +220,10 @@ def front_coded(
     count: cython.Py_ssize_t = edges.shape[0] - 1
     i: cython.Py_ssize_t
     if count < 0 or edges[0] or edges[count] != data.shape[0]:
-        raise ValueError("a text lies outside of its bytes")
+        raise ValueError("a text is outside its bytes")
     for i in range(count):
         if edges[i + 1] < edges[i]:
-            raise ValueError("a text lies outside of its bytes")
+            raise ValueError("a text is outside its bytes")
     shared: array.array = array.clone(_LONGS, count, False)
     ends: array.array = array.clone(_LONGS, count + 1, False)
     rest: bytes = PyBytes_FromStringAndSize(cython.NULL, data.shape[0])

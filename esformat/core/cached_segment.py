@@ -306,7 +306,7 @@ class CachedSegment:
         base, held = cython.cast(tuple, known)
         stored: bytes = held
         if not 0 <= low <= high <= len(stored):
-            raise ValueError("the block does not have the rows that are asked for")
+            raise ValueError("the block does not have the requested rows")
         codes: dict[Any, int] = self.value_codes(block.dictionary, place)  # own a reference: hashing may run other code
         found: cython.pointer(PyObject) = PyDict_GetItem(codes, value)
         rows: list[int] = []
@@ -330,7 +330,7 @@ class CachedSegment:
         begin: cython.Py_ssize_t = leaf._block_of(row_span.first)
         end: cython.Py_ssize_t = leaf._block_of(row_span.last - 1) + 1
         if not 0 <= begin < end <= leaf.block_count:
-            raise ValueError("a leaf does not hold the rows that are asked for")
+            raise ValueError("the leaf does not have the requested rows")
         i: cython.Py_ssize_t
         for i in range(end - begin):
             at: cython.Py_ssize_t = end - 1 - i if query.reverse else begin + i

@@ -357,7 +357,7 @@ class RowEvents:
             for i in range(len(places)):
                 place = places[i] - low
                 if not 0 <= place < times.shape[0]:
-                    raise ValueError("fewer rows than asked for")
+                    raise ValueError("fewer rows than requested")
                 chosen.data.as_longlongs[i] = times[place]
             columns = self.columns(block, low, high)
             data = self.data(block, low, high, places)

@@ -96,7 +96,7 @@ def find_values(
     n: cython.Py_ssize_t = edges.shape[0] - 1
     i: cython.Py_ssize_t
     if n < 0 or not n == starts.shape[0] == ends.shape[0] == kinds.shape[0]:
-        raise ValueError("as many places as documents are needed")
+        raise ValueError("one place for each document is needed")
     if len(keys) > _MOST_STEPS or len(keys) != len(places):
         raise ValueError("a path has at most 100 steps, each with a key and a place")
     _check_edges(edges, data.shape[0])
@@ -158,7 +158,7 @@ def count_fields(
         or state.shape[0] != 2
         or not 1 <= state[0] <= most
     ):
-        raise ValueError("as many kinds as documents are needed, and room for a field")
+        raise ValueError("one kind for each document and room for one field are needed")
     if key_edges.shape[0] != most + 1 or counts.shape[0] != KINDS * most:
         raise ValueError("a table has more or fewer fields than another")
     if slots.shape[0] < 2 * most or slots.shape[0] & (slots.shape[0] - 1):
@@ -203,7 +203,7 @@ def without_members(
     i: cython.Py_ssize_t
     left: cython.longlong = 0
     if n < 0 or lengths.shape[0] != n or key_edges.shape[0] < 1:
-        raise ValueError("as many lengths as documents are needed, and the edges of keys")
+        raise ValueError("one length for each document and the edges of keys are needed")
     _check_edges(edges, data.shape[0])
     _check_edges(key_edges, keys.shape[0])
     if not data.shape[0]:
@@ -390,7 +390,7 @@ def _check_edges(edges: cython.const[cython.longlong][::1], size: cython.Py_ssiz
     i: cython.Py_ssize_t
     for i in range(edges.shape[0] - 1):
         if not 0 <= edges[i] <= edges[i + 1] <= size:
-            raise ValueError("a document or a key lies outside of its bytes")
+            raise ValueError("a document or a key is outside its bytes")
     return 0
 
 

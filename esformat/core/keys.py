@@ -51,10 +51,10 @@ class Keys:
         edge: cython.p_longlong = self.edges.data.as_longlongs
         for i in range(self._count + 1):
             if edge[i] < last or (i == 0 and edge[i]):
-                raise ValueError("a key lies outside of its bytes")
+                raise ValueError("a key is outside its bytes")
             last = edge[i]
         if last != len(data):
-            raise ValueError("a key lies outside of its bytes")
+            raise ValueError("a key is outside its bytes")
 
     def __len__(self) -> int:
         return self._count
@@ -77,7 +77,7 @@ class Keys:
         if place < 0:
             place += self._count
         if not 0 <= place < self._count:
-            raise IndexError("there is no such key")
+            raise IndexError("no such key")
         edge: cython.p_longlong = self.edges.data.as_longlongs
         return self.data[edge[place] : edge[place + 1]]
 
@@ -232,7 +232,7 @@ def add_to_filter(
     k: cython.Py_ssize_t
     low: cython.uint
     if not 0 < buckets <= 0xFFFF_FFFF:
-        raise ValueError("a filter has no such number of buckets")
+        raise ValueError("a filter cannot have this number of buckets")
     with cython.nogil:
         for i in range(hashes.shape[0]):
             place: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, ((hashes[i] >> 32) * buckets) >> 32) - first
@@ -393,12 +393,12 @@ def _check_rows(edges: cython.const[cython.longlong][::1], size: cython.Py_ssize
     """Raise ValueError unless there is one edge more than rows, and all keys are within `size` bytes."""
     i: cython.Py_ssize_t
     if edges.shape[0] != rows + 1 or rows > 0x3FFF_FFFF:
-        raise ValueError("there are more or fewer edges than rows take")
+        raise ValueError("the number of edges does not fit the rows")
     last: cython.longlong = 0
     for i in range(rows + 1):
         if edges[i] < last:
-            raise ValueError("a key lies outside of its bytes")
+            raise ValueError("a key is outside its bytes")
         last = edges[i]
     if last > size:
-        raise ValueError("a key lies outside of its bytes")
+        raise ValueError("a key is outside its bytes")
     return None

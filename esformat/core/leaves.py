@@ -214,7 +214,7 @@ class Leaf:
         start, end: timestamps, µs, or None.
         """
         if not self.first_row <= first < last <= self.last_row:
-            raise ValueError("a leaf does not hold the rows that are asked for")
+            raise ValueError("the leaf does not have the requested rows")
         cut: array.array = self.block_rows
         edges: cython.p_longlong = cut.data.as_longlongs
         lows: array.array = self.block_min

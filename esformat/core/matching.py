@@ -215,11 +215,11 @@ class Matcher:
         n: cython.Py_ssize_t = codes.shape[0]
         v: cython.Py_ssize_t
         if edges.shape[0] != n + 1 or (valid.shape[0] and valid.shape[0] != n):
-            raise ValueError("there are more or fewer edges than rows take")
+            raise ValueError("the number of edges does not fit the rows")
         if counts.shape[0] != self._variables:
-            raise ValueError("there are more or fewer variables than the templates have")
+            raise ValueError("the number of variables does not fit the templates")
         if n and (numbers.shape[0] // n < self._variables or lengths.shape[0] // n < self._variables):
-            raise ValueError("there is too little room for the values of variables")
+            raise ValueError("too little room for the values of variables")
         for v in range(self._variables):
             counts[v] = 0
         i: cython.Py_ssize_t
@@ -644,7 +644,7 @@ def gathered(
     i: cython.Py_ssize_t
     total: cython.longlong = 0
     if lengths.shape[0] != n:
-        raise ValueError("there are more or fewer lengths than places")
+        raise ValueError("the numbers of lengths and places differ")
     for i in range(n):
         if not 0 <= begins[i] <= data.shape[0] or not 0 <= lengths[i] <= data.shape[0] - begins[i]:
             raise ValueError("the bytes of values end early")

@@ -71,9 +71,9 @@ class MessageWriter:
         for source, kind, width, required, _, parts in columns:
             missing += parts - (missing > 0)
             if kind not in range(6) or width < 0 or (kind in (_TEXTS, _LISTS) and width not in (4, 8)):
-                raise ValueError("a column of no kind that there is")
+                raise ValueError("unknown kind of column")
             if parts != (1 if kind in (_LISTS, _FIXED_LISTS) else max(parts, 0) if kind == _STRUCTS else 0):
-                raise ValueError("a column has other parts")
+                raise ValueError("the column has different parts")
             if source < 0 and required and kind != _TEXTS:
                 raise ValueError("only texts can be empty")
         buffers: int = sum(_buffers_of(kind) for _, kind, _, _, _, _ in columns)
@@ -81,7 +81,7 @@ class MessageWriter:
         if min(places) < 0 or max([at + length for at, length in zip(places, lengths, strict=True)]) > len(head):
             raise ValueError("numbers lie outside of the head of a message")
         if missing or times < 0:
-            raise ValueError("a column has other parts")
+            raise ValueError("the column has different parts")
         self._head, self._count, self._times, self._buffers = head, len(columns), times, buffers
         self._size = len(head)
         self._rows_at, self._nodes_at, self._buffers_at, self._body_length_at = places
@@ -94,7 +94,7 @@ class MessageWriter:
 
         given: a capsule "arrow_array" of a valid batch without top-level nulls, with columns of the types for which
         this was created; the caller ensures both. Returns None if it has no rows, or a value that its column must not
-        have. Raises ValueError for a batch of other columns.
+        have. Raises ValueError for the batch has different columns.
         """
         whole: cython.pointer(ArrowArray) = cython.cast(
             cython.pointer(ArrowArray), PyCapsule_GetPointer(given, b"arrow_array")
@@ -102,7 +102,7 @@ class MessageWriter:
         if whole.length < 1 or whole.length > _MOST_ROWS:
             return None
         if whole.null_count > 0 or self._times >= whole.n_children:
-            raise ValueError("a batch of other columns")
+            raise ValueError("the batch has different columns")
         return self._write(whole)
 
     @cython.cfunc
@@ -735,7 +735,7 @@ def _measure_all(
     size: cython.longlong
     while walk.column != end:
         if walk.column[0] >= whole.n_children:
-            raise ValueError("a batch of other columns")
+            raise ValueError("the batch has different columns")
         size = _measure(walk, _given(whole, walk.column), whole.offset, whole.length)
         if size < 0:
             return -1
@@ -767,7 +767,7 @@ def _measure(
             or source.n_children != fact[5]
             or (rows and source.n_buffers > 1 and source.buffers[1] == cython.NULL)
         ):
-            raise ValueError("a column of another type")
+            raise ValueError("the column has a different type")
         first += source.offset
         found[0] = _nulls(source, first, rows)
         if found[0] and fact[3]:
@@ -775,7 +775,7 @@ def _measure(
         if rows and (fact[1] == _TEXTS or fact[1] == _LISTS):
             found[1] = _edge(source, fact[2], first + rows) - _edge(source, fact[2], first)
         if found[1] < 0 or (found[1] and fact[1] == _TEXTS and source.buffers[2] == cython.NULL):
-            raise ValueError("a column of another type")
+            raise ValueError("the column has a different type")
         if fact[4] >= 0 and found[1] > fact[4] and _longest(source, fact[2], first, rows) > fact[4]:
             return -1
     body: cython.longlong = _padded((rows + 7) // 8) if found[0] else 0

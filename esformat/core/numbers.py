@@ -175,7 +175,7 @@ def _join(
     if width > 8 or low < 0 or size < 0 or at < 0 or rest_at < 0:
         raise ValueError("the bytes of packed numbers do not fit")
     if size > count - low or size > out.shape[0] - at:
-        raise ValueError("fewer packed numbers than asked for")
+        raise ValueError("fewer packed numbers than requested")
     if pack.bits:
         if pack.end > body.shape[0]:
             raise ValueError("the bytes of packed numbers end early")
@@ -231,7 +231,7 @@ def join_many(parts: list[tuple[Any, Pack]], decompressor: Any, allocate: Any) -
     made: Any = allocate(8 * numbers)
     into: cython.longlong[::1] = memoryview(made).cast("q")
     if into.shape[0] != numbers:
-        raise ValueError("not as much was allocated as asked for")
+        raise ValueError("less memory was allocated than requested")
     planes: cython.const[cython.uchar][::1] = rest
     at: cython.Py_ssize_t = 0
     rest_at: cython.Py_ssize_t = 0
@@ -284,7 +284,7 @@ def pack_bits(numbers: cython.const[cython.longlong][::1], base: cython.longlong
     Raises ValueError for less than one bit or more than 64.
     """
     if not 1 <= bits <= 64:
-        raise ValueError("a number has from 1 to 64 bits")
+        raise ValueError("a number must have 1 to 64 bits")
     n: cython.Py_ssize_t = numbers.shape[0]
     size: cython.Py_ssize_t = (n * bits + 7) // 8
     made: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
@@ -375,7 +375,7 @@ def count_places(
             place = places[i]
             if place < 0 or place >= size:
                 with cython.gil:
-                    raise ValueError(f"there is no place {place}")
+                    raise ValueError(f"no place {place}")
             if timed:
                 time = times[i]
                 if not counts[place] or time < lows[place]:

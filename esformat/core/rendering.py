@@ -85,7 +85,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         total: cython.longlong = 0
         for i in range(places.shape[0]):
             if not 0 <= places[i] < self.rows:
-                raise ValueError("fewer rows than asked for")
+                raise ValueError("fewer rows than requested")
             total += self._most_of(self._codes[places[i]])
         return min(total + self._bytes_of(given), most)
 
@@ -129,7 +129,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         if row < 0 or row > offsets.shape[0] or high - low >= offsets.shape[0] - row:
             raise ValueError("fewer places than rows")
         if not 0 <= at <= out.shape[0] - _SLACK or out.shape[0] > _MOST:
-            raise OverflowError("the values take more room than there is")
+            raise OverflowError("the values need more room than there is")
         held: list[Any] = []
         columns: cython.pointer(Column) = self._with(given, held)
         few: cython.bint = high - low <= _FEW_ROWS
@@ -169,12 +169,12 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         last: cython.longlong = -1
         for i in range(n):
             if not last < places[i] < self.rows:
-                raise ValueError("fewer rows than asked for")
+                raise ValueError("fewer rows than requested")
             last = places[i]
         if row < 0 or row > offsets.shape[0] or n >= offsets.shape[0] - row:
             raise ValueError("fewer places than rows")
         if not 0 <= at <= out.shape[0] - _SLACK or out.shape[0] > _MOST:
-            raise OverflowError("the values take more room than there is")
+            raise OverflowError("the values need more room than there is")
         if not n:
             offsets[row] = cython.cast(cython.int, at)
             return at
@@ -214,7 +214,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         """
         self._check_rows(low, high)
         if not 0 <= most <= _MOST - _SLACK:
-            raise OverflowError("the values take more room than there is")
+            raise OverflowError("the values need more room than there is")
         n: cython.Py_ssize_t = high - low if chosen is None else len(chosen)
         i: cython.Py_ssize_t
         total: cython.longlong = 0
@@ -224,7 +224,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         for i in range(n):
             places[i] = low + i if chosen is None else chosen[i]
             if not low <= places[i] < high or (i and places[i] <= places[i - 1]):
-                raise ValueError("fewer rows than asked for")
+                raise ValueError("fewer rows than requested")
             total += self._most_of(self._codes[places[i]])
         most = min(total + self._bytes_of(given), most)
         texts: bytes = PyBytes_FromStringAndSize(cython.NULL, most + _SLACK)
@@ -632,11 +632,11 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
 def _checked(end: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the end of the rendered bytes, or raise the error for an error code."""
     if end == MISSING:
-        raise IndexError("a row names a value that is not there")
+        raise IndexError("a row names a missing value")
     if end == _INVALID:
         raise ValueError("a value is not one of its variable's kind")
     if end == _TOO_LONG:
-        raise OverflowError("the values take more room than there is")
+        raise OverflowError("the values need more room than there is")
     return end
 
 

@@ -320,7 +320,7 @@ class Root:
         number: cython.Py_ssize_t
         read: list[Any] = self._read([self.page_place(number) for number in range(first, last)])
         if len(read) != last - first:
-            raise ValueError("other pages were asked for")
+            raise ValueError("different pages were requested")
         rows: cython.p_longlong = top.rows.data.as_longlongs
         blocks: cython.p_longlong = top.blocks.data.as_longlongs
         for number in range(first, last):
@@ -341,7 +341,7 @@ class Root:
     def _of_leaf(self, leaf: cython.Py_ssize_t, entry: cython.pointer(cython.Py_ssize_t)) -> Entries:
         """The entries that list a leaf, and its place there. Raises IndexError, CorruptSegmentError."""
         if not 0 <= leaf < self._count:
-            raise IndexError("there is no such leaf")
+            raise IndexError("no such leaf")
         number: cython.Py_ssize_t = leaf // _EACH if self._paged else 0
         entry[0] = leaf - _EACH * number
         return self._page(number)
@@ -354,7 +354,7 @@ class Root:
     def page_place(self, number: cython.Py_ssize_t) -> Any:
         """The handle of a page, and the rows and blocks before it. Raises CorruptSegmentError, IndexError."""
         if not 0 <= number < len(self._pages) or not self._paged:
-            raise IndexError("there is no such page")
+            raise IndexError("no such page")
         top: Entries = self._top
         return top._place(number)[0], top.rows.data.as_longlongs[number], top.blocks.data.as_longlongs[number]
 

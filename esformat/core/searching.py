@@ -89,7 +89,7 @@ def mark_codes(rows: TemplateColumns, marks: cython.const[cython.uchar][::1], ma
     """
     i: cython.Py_ssize_t
     if marks.shape[0] != rows._count + 1 or mask.shape[0] != rows.rows:
-        raise ValueError("there is not a byte for each template and each row")
+        raise ValueError("one byte for each template and each row is needed")
     for i in range(rows.rows):
         mask[i] |= marks[rows._codes[i]] != 0
 
@@ -106,7 +106,7 @@ def mark_rows(rows: TemplateColumns, chain: Sequence[tuple[int, Any]], mask: cyt
     """
     count: cython.Py_ssize_t = rows.rows
     if mask.shape[0] != count:
-        raise ValueError("there is not a byte for each row")
+        raise ValueError("one byte for each row is needed")
     if not count or not chain:
         return False
     memory: bytes = PyBytes_FromStringAndSize(cython.NULL, 2 * count)
@@ -140,7 +140,7 @@ def _rows_with(
     i: cython.Py_ssize_t
     place: cython.Py_ssize_t = 0
     if rows.lacks(variable) or rows._columns[variable].count > rows.rows:
-        raise ValueError("the numbers of the variable are not at hand")
+        raise ValueError("the numbers of the variable are not decoded")
     for i in range(1, wanted.shape[0]):
         if wanted[i] <= wanted[i - 1]:
             raise ValueError("numbers to look for do not ascend")
@@ -250,7 +250,7 @@ def mark_texts(
     raise, and ValueError for another kind of variable, an empty text, and unless there is a byte for each row.
     """
     if mask.shape[0] != rows.rows:
-        raise ValueError("there is not a byte for each row")
+        raise ValueError("one byte for each row is needed")
     if not 0 <= variable < rows._variables or rows._kind[variable] != STRING:
         raise ValueError("the variable has no strings")
     if b"" in texts:
@@ -312,7 +312,7 @@ def _find_texts(
         stored = _stored_bytes(data + entry, width)
         frame: bytes = decompressor.decompress(codec, body[at : at + stored], size)
         if len(frame) != size:
-            raise ValueError("a frame has another size")
+            raise ValueError("a frame has a different size")
         for text in texts:
             found |= _find_text(frame, text, lengths + first, hits + first)
         entry, at = entry + width, at + stored

@@ -102,7 +102,7 @@ class TemplateColumns:
             below |= code - 1
             out[i] = cython.cast(cython.ushort, code)
         if above >> 63:
-            raise CorruptSegmentError("a row names a template that is not there")
+            raise CorruptSegmentError("a row names a missing template")
         self.has_nulls = below >> 63 != 0
         return None
 
@@ -216,7 +216,7 @@ class TemplateColumns:
         bits: cython.uchar = 0
         self._check_rows(low, high)
         if table.shape[0] != self._count + 1 or out.shape[0] != (high - low if places is None else len(places)):
-            raise ValueError("there is not a byte for each template and each row")
+            raise ValueError("one byte for each template and each row is needed")
         if places is None:
             for i in range(low, high):
                 out[i - low] = table[self._codes[i]]
@@ -225,7 +225,7 @@ class TemplateColumns:
         chosen = places
         for i in range(chosen.shape[0]):
             if not 0 <= chosen[i] < self.rows:
-                raise ValueError("fewer rows than asked for")
+                raise ValueError("fewer rows than requested")
             out[i] = table[self._codes[chosen[i]]]
             bits |= out[i]
         return bits
@@ -248,7 +248,7 @@ class TemplateColumns:
     @cython.exceptval(-1)
     def _check_rows(self, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> cython.int:
         if not 0 <= low <= high <= self.rows:
-            raise ValueError("fewer rows than asked for")
+            raise ValueError("fewer rows than requested")
         return 0
 
     # ------------------------------------------------------------ values that callers pass

@@ -379,7 +379,7 @@ class Templates:
     def kind(self, variable: cython.Py_ssize_t) -> int:
         """The kind of a variable."""
         if not 0 <= variable < self.variables:
-            raise IndexError("there is no such variable")
+            raise IndexError("no such variable")
         return self._kind[variable]
 
     def that_show(self, variable: cython.Py_ssize_t) -> list[int]:
@@ -408,7 +408,7 @@ class Templates:
         Raises IndexError for a code without a template, ValueError for rows or counts that do not exist.
         """
         if not 0 <= low <= high <= codes.shape[0] or counts.shape[0] != self.variables:
-            raise ValueError("fewer rows than asked for")
+            raise ValueError("fewer rows than requested")
         per_template: bytes = bytes(8 * (self.count + 1))
         of: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(per_template))
         i: cython.Py_ssize_t
@@ -424,7 +424,7 @@ class Templates:
                     break
                 of[code] += 1
         if wrong:
-            raise IndexError("a row names a template that is not there")
+            raise IndexError("a row names a missing template")
         for t in range(self.count):
             if of[t + 1]:
                 shown += of[t + 1] * (self._first[t + 1] - self._first[t])

@@ -35,7 +35,7 @@ def cut_short(
     lengths: of all values, one byte each.
     """
     if not 0 <= start <= low <= high <= len(lengths):
-        raise ValueError("fewer values than asked for")
+        raise ValueError("fewer values than requested")
     length: cython.p_uchar = lengths
     at: cython.p_char = stored
     i: cython.Py_ssize_t
@@ -63,7 +63,7 @@ def cut(
     Raises ValueError if an edge is out of bounds.
     """
     if not 0 <= low <= high < edges.shape[0]:
-        raise ValueError("fewer values than asked for")
+        raise ValueError("fewer values than requested")
     values: list[Any] = []
     if low == high:
         return values
@@ -119,7 +119,7 @@ class FrameValues:
         """
         count: cython.Py_ssize_t = self._edges.shape[0] - 1 if self._lengths is None else len(self._lengths)
         if not 0 <= low < high <= count:
-            raise ValueError("fewer values than asked for")
+            raise ValueError("fewer values than requested")
         number: cython.Py_ssize_t = low // self._rows
         if (high - 1) // self._rows != number:
             return None
@@ -140,7 +140,7 @@ class FrameValues:
         for i in range(n):
             place = low + i if chosen is None else chosen[i]
             if not at <= place < high or place < low:
-                raise ValueError("fewer values than asked for")
+                raise ValueError("fewer values than requested")
             if length != cython.NULL:
                 while at < place:
                     begin += length[at]
@@ -168,7 +168,7 @@ def cut_places(
     frame is None or ends early.
     """
     if rows < 1 or first < 0:
-        raise ValueError("fewer values than asked for")
+        raise ValueError("fewer values than requested")
     values: list[Any] = []
     frame: bytes | None
     place: cython.Py_ssize_t
@@ -178,7 +178,7 @@ def cut_places(
     for place in places:
         number = place // rows
         if not 0 <= place < edges.shape[0] - 1 or not first <= number < first + len(frames):
-            raise ValueError("fewer values than asked for")
+            raise ValueError("fewer values than requested")
         frame = frames[number - first]
         a = edges[place] - edges[number * rows]
         b = edges[place + 1] - edges[number * rows]
@@ -194,7 +194,7 @@ def short_offsets(lengths: bytes, start: cython.Py_ssize_t, low: cython.Py_ssize
     lengths: of all values, one byte each. Returns the memory of an int32 array. Raises ValueError.
     """
     if not 0 <= start <= low <= high <= len(lengths) or high - start > 1 << 23:
-        raise ValueError("fewer values than asked for")
+        raise ValueError("fewer values than requested")
     offsets: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (high - low + 1))
     out: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(offsets))
     length: cython.p_uchar = lengths
@@ -339,7 +339,7 @@ def _memory(buffer: Any, size: cython.Py_ssize_t) -> cython.p_char:
     """The memory of a buffer that the caller keeps alive. size: above 0. Raises ValueError if it has fewer bytes."""
     view: cython.char[::1] = buffer
     if view.shape[0] < size:
-        raise ValueError("not as much was allocated as asked for")
+        raise ValueError("less memory was allocated than requested")
     return cython.address(view[0])
 
 

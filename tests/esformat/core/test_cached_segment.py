@@ -156,7 +156,7 @@ def test_codes_stay_while_one_is_looked_up():
 def test_rows_that_a_block_lacks(low, high):
     """Rows outside the block, which has four, are refused."""
     reader = Held()
-    with pytest.raises(ValueError, match="does not have the rows"):
+    with pytest.raises(ValueError, match="does not have the requested rows"):
         reader.rows_with(reader.stored[0], "type", "a", low, high)
     reader.stored[0].cached_codes.clear()
     assert reader.rows_with(reader.stored[0], "type", "a", 0, 4) is None
@@ -243,7 +243,7 @@ def test_several_values():
 def test_matching_rows_outside(first, last):
     """Rows outside the leaf are refused."""
     index_matches = SimpleNamespace(unmet=(("type", "a"),), rows=None, blocks=None, nothing=False)
-    with pytest.raises(ValueError, match="does not hold the rows"):
+    with pytest.raises(ValueError, match="does not have the requested rows"):
         parts_of(Held(), Query(conditions=(("type", "a"),)), first, last, lambda *_: index_matches)
 
 

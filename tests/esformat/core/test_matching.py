@@ -212,7 +212,7 @@ def test_arrays_of_other_sizes():
         (b"ab", three[::-1].copy(), none, two, two, two, two[:1]), (b"ab", three - 1, none, two, two, two, two[:1]),
     ]  # fmt: skip
     for arrays in sizes:
-        with pytest.raises(ValueError, match=r"more or fewer|too little|end early"):
+        with pytest.raises(ValueError, match=r"numbers of lengths and places differ|does not fit|too little|end early"):
             matcher.match(*arrays)
 
 
@@ -222,5 +222,5 @@ def test_pieces_outside():
     for begin, length in ((-1, 1), (0, 5), (4, 1), (5, 0), (0, -1), (1, (1 << 63) - 1)):
         with pytest.raises(ValueError, match="end early"):
             gathered(b"abcd", np.array([begin], I64), np.array([length], I64))
-    with pytest.raises(ValueError, match="more or fewer"):
+    with pytest.raises(ValueError, match="differ"):
         gathered(b"abcd", np.array([0], I64), np.array([], I64))

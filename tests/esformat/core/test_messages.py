@@ -133,7 +133,7 @@ def test_other_parts():
     target, batch = plain(4)
     one, two = pa.struct([("a", pa.int64())]), pa.struct([("a", pa.int64()), ("b", pa.int64())])
     given = batch.append_column("s", pa.array([{"a": 1}] * 4, one))
-    with pytest.raises(ValueError, match="a column of another type"):
+    with pytest.raises(ValueError, match="the column has a different type"):
         write(target.append(pa.field("s", two)), given)
 
 
@@ -170,10 +170,10 @@ def test_other_batches():
         batch.set_column(2, "b", zeros),
         batch.set_column(2, "b", pa.array([[b"x"]] * 4)),
     ):
-        with pytest.raises(ValueError, match=r"a batch of other columns|a column of another type"):
+        with pytest.raises(ValueError, match=r"the batch has different columns|the column has a different type"):
             write(target, batch, capsule=other.__arrow_c_array__()[1])
     whole = pa.StructArray.from_arrays(batch.columns, batch.schema.names, mask=pa.array([False, True, False, False]))
-    with pytest.raises(ValueError, match="a batch of other columns"):
+    with pytest.raises(ValueError, match="the batch has different columns"):
         write(target, batch, capsule=whole.__arrow_c_array__()[1])
     with pytest.raises(ValueError, match="PyCapsule"):
         write(target, batch, capsule=batch.schema.__arrow_c_schema__())
@@ -190,16 +190,16 @@ VALUE, TEXT = (0, 0, 8, True, -1, 0), (0, 2, 4, True, -1, 0)
         ((0, 49, 24, 0), [VALUE], "outside"),
         ((0, 8, 33, 0), [VALUE], "outside"),
         ((0, 8, 17, 0), [TEXT], "outside"),
-        ((0, 8, 16, 0), [(0, 2, 3, True, -1, 0)], "no kind"),
-        ((0, 8, 16, 0), [(0, 6, 4, True, -1, 0)], "no kind"),
-        ((0, 8, 16, 0), [(0, -1, 4, True, -1, 0)], "no kind"),
-        ((0, 8, 16, 0), [(0, 0, -1, True, -1, 0)], "no kind"),
+        ((0, 8, 16, 0), [(0, 2, 3, True, -1, 0)], "unknown kind"),
+        ((0, 8, 16, 0), [(0, 6, 4, True, -1, 0)], "unknown kind"),
+        ((0, 8, 16, 0), [(0, -1, 4, True, -1, 0)], "unknown kind"),
+        ((0, 8, 16, 0), [(0, 0, -1, True, -1, 0)], "unknown kind"),
         ((0, 8, 16, 0), [(-1, 0, 8, True, -1, 0)], "only texts"),
-        ((0, 8, 16, 0), [(0, 0, 8, True, -1, 1)], "other parts"),
-        ((0, 8, 16, 0), [(0, 3, 4, True, -1, 0)], "other parts"),
-        ((0, 8, 16, 0), [(0, 3, 4, True, -1, 1)], "other parts"),
-        ((0, 8, 16, 0), [(0, 5, 0, True, -1, -1)], "other parts"),
-        ((0, 0, 0, 0), [(0, 5, 0, True, -1, 2), VALUE], "other parts"),
+        ((0, 8, 16, 0), [(0, 0, 8, True, -1, 1)], "different parts"),
+        ((0, 8, 16, 0), [(0, 3, 4, True, -1, 0)], "different parts"),
+        ((0, 8, 16, 0), [(0, 3, 4, True, -1, 1)], "different parts"),
+        ((0, 8, 16, 0), [(0, 5, 0, True, -1, -1)], "different parts"),
+        ((0, 0, 0, 0), [(0, 5, 0, True, -1, 2), VALUE], "different parts"),
     ],
 )
 def test_a_layout_that_cannot_be(places, columns, message):

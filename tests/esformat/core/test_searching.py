@@ -105,7 +105,7 @@ def test_rows_with_other_texts():
     with pytest.raises(ValueError, match="empty"):
         mark_texts(rows, 1, [b"c", b""], PLAIN, PLAIN, mask)
     for size in (0, 1, 3):
-        with pytest.raises(ValueError, match="a byte for each row"):
+        with pytest.raises(ValueError, match="one byte for each row"):
             mark_texts(rows, 1, [b"c"], PLAIN, PLAIN, np.zeros(size, np.uint8))
 
 
@@ -193,14 +193,14 @@ def test_rows_with_other_numbers():
         with pytest.raises(ValueError, match="ascend"):
             mark_rows(rows, [(0, np.array(wrong, I64))], mask)
     for size in (0, 1, 3):
-        with pytest.raises(ValueError, match="a byte for each row"):
+        with pytest.raises(ValueError, match="one byte for each row"):
             mark_rows(rows, [(0, five)], np.zeros(size, np.uint8))
     for marks, size in ((1, 2), (3, 2), (2, 1), (2, 3)):
         with pytest.raises(ValueError, match="each template and each row"):
             mark_codes(rows, np.ones(marks, np.uint8), np.zeros(size, np.uint8))
     planes = TemplateRows(ONE.compiled(), stored_columns([NUMBERS, STRINGS], 0.0), 0, CODES, 99)
     assert planes.lacks(0)
-    with pytest.raises(ValueError, match="not at hand"):
+    with pytest.raises(ValueError, match="not decoded"):
         mark_rows(planes, [(0, five)], mask)
     planes.hold(0, NUMBERS)
     assert not planes.lacks(0)

@@ -75,7 +75,7 @@ def test_a_block_alone_tells_its_events(runs, data):
             times = list(block.run_times(start, start, start + count, PLAIN))
             low = data.draw(st.integers(0, count - 1))
             assert list(block.run_times(start, start + low, start + count, PLAIN)) == times[low:]
-            with pytest.raises(ValueError, match="does not have the rows"):
+            with pytest.raises(ValueError, match="does not have the requested rows"):
                 block.run_times(start, start + low, block.row_count + 1, PLAIN)
             found += [(space, time) for time in times]
             start += count

@@ -300,7 +300,7 @@ def test_other_pages_than_were_asked_for():
     """Too few pages from the reader are a ValueError, whatever the bytes."""
     top = encode_root([entry_of_page(page, BlockHandle(9, 24, 0)) for page in pages_of(LEAVES)], 600, WRITE)
     root = open_root(decode_block(top, BlockKind.DIRECTORY_ROOT, None, 77), READ, lambda _: [])
-    with pytest.raises(ValueError, match="other pages"):
+    with pytest.raises(ValueError, match="different pages"):
         root.rows_of(0)
 
 
@@ -395,7 +395,7 @@ def test_runs_in_blocks(data):
 def test_slices_outside(first, last):
     """Slices of rows outside the leaf, and a block after its last, are refused."""
     leaf = leaf_of(encode_leaf(runs_of([(b"a", b"")], [5]), [BlockSpan(5, 30, 7, 0, 9)], WRITE), 10)
-    with pytest.raises(ValueError, match="does not hold the rows"):
+    with pytest.raises(ValueError, match="does not have the requested rows"):
         leaf.slices(first, last, -1)
     with pytest.raises(ValueError, match="fewer blocks"):
         BlockSlice(leaf, 1, 12, 13, None, -1)
