@@ -57,7 +57,11 @@ class Builder:
         if given.get("count"):
             for clause in parts[2:]:
                 if clause.name in ("position", "newest_first") or (clause.name == "offset" and clause.value < 0):
-                    raise LqlError("a COUNT has no order and no position", mark=clause.mark, hint="leave this out")
+                    raise LqlError(
+                        "a COUNT has no order, so they cannot no at a position",
+                        mark=clause.mark,
+                        hint="remove this clause",
+                    )
         given["most_first"], given["order_by"] = given.get("most_first") or (None, tree.Measure())
         _check_order(given, parts[0].mark)
         return tree.Select(**given)
@@ -100,7 +104,7 @@ class Builder:
         measures = tuple(part for part in parts if isinstance(part, tree.Measure))
         for place, measure in enumerate(measures):
             if measure in measures[:place]:
-                raise LqlError("this measure occurs twice", mark=measure.mark, hint="keep one of them")
+                raise LqlError("duplicate measure", mark=measure.mark, hint="keep one of them")
         if len(measures) > _MOST_KEYS:
             raise LqlError(f"{len(measures)} measures, more than {_MOST_KEYS}", mark=measures[_MOST_KEYS].mark)
         return _Clause("measures", measures, cast(Mark, measures[0].mark))
@@ -119,7 +123,7 @@ class Builder:
         word, _, operand, *_, number, _ = parts
         name, functions = innermost(operand)
         if functions:
-            raise LqlError(f"{functions[-1]} gives text, which {word} does not take", mark=name.mark)
+            raise LqlError(f"{functions[-1]} returns text, which {word} does not accept", mark=name.mark)
         return _measure(str(word).upper(), operand, number, word.mark)
 
     def from_source(self, parts: list[Any]) -> _Clause:
@@ -165,12 +169,12 @@ class Builder:
 
     def every(self, parts: list[Any]) -> tree.Every:
         operand, _, length = parts
-        _require_ts(operand, "EVERY divides")
+        _require_ts(operand, "EVERY applies")
         return tree.Every(_parsed(parse_length_us, length))
 
     def order_by(self, parts: list[Any]) -> _Clause:
         order, _, operand, direction = parts
-        _require_ts(operand, "ORDER BY knows", "write ts, or count behind GROUP BY")
+        _require_ts(operand, "ORDER BY applies", "write ts, or a count with GROUP BY")
         return _Clause("newest_first", direction is not None and direction.type == "DESC", order.mark)
 
     def order_by_measure(self, parts: list[Any]) -> _Clause:
@@ -252,7 +256,7 @@ def _arguments(clauses: list[_Clause]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for clause in clauses:
         if clause.name in given:
-            raise LqlError("this clause came before", mark=clause.mark, hint="keep one of them")
+            raise LqlError("duplicate clause", mark=clause.mark, hint="keep one of them")
         given[clause.name] = clause.value
     return given
 
@@ -262,7 +266,7 @@ def _measured(given: dict[str, Any], mark: Mark) -> dict[str, Any]:
     measures, keys = given.pop("measures", None), given.pop("distinct", None)
     if keys is not None:
         if "group_by" in given:
-            raise LqlError("DISTINCT groups already", mark=mark, hint="write SELECT COUNT … GROUP BY … to count")
+            raise LqlError("DISTINCT already groups", mark=mark, hint="write SELECT COUNT … GROUP BY … to count")
         return {"count": True, "distinct": True, "group_by": keys}
     if measures is None:
         return {"count": False}
@@ -276,7 +280,7 @@ def _measure(word: str, operand: tree.Operand, number: Any, mark: Mark) -> tree.
         word = "PERCENTILE"
     elif word == "PERCENTILE":
         if number is None:
-            raise LqlError("which percentile?", mark=mark, hint="write PERCENTILE(x, 99.9), or P95(x)")
+            raise LqlError("PERCENTILE needs a number", mark=mark, hint="write PERCENTILE(x, 99.9), or P95(x)")
         percent = Decimal(str(number))
         if not 0 <= percent <= 100 or percent != round(percent, 4):
             raise LqlError("a percentile must be from 0 to 100, with at most four decimals", mark=number.mark)
@@ -284,7 +288,7 @@ def _measure(word: str, operand: tree.Operand, number: Any, mark: Mark) -> tree.
     else:
         percent = None
     if number is not None:
-        raise LqlError(f"{word} takes one operand", mark=number.mark, hint="leave the number out")
+        raise LqlError(f"{word} takes one operand", mark=number.mark, hint="remove the number")
     return tree.Measure(word, operand, percent, mark)
 
 
@@ -292,7 +296,7 @@ def _check_order(given: dict[str, Any], mark: Mark) -> None:
     order: tree.Measure = given["order_by"]
     if order.operand is not None and order not in given.get("measures", ()):
         raise LqlError(
-            "ORDER BY names a value that SELECT does not return", mark=order.mark or mark, hint="add it after SELECT"
+            "ORDER BY names a measure that SELECT does not list", mark=order.mark or mark, hint="add it after SELECT"
         )
 
 
@@ -306,19 +310,19 @@ def _source(part: Any) -> tree.Source:
 def _forward_only(clauses: list[Any]) -> None:
     for clause in clauses:
         if clause is not None and clause.name == "offset" and clause.value < 0:
-            raise LqlError("OFFSET must not be negative here", mark=clause.mark, hint="use OFFSET 0 or more")
+            raise LqlError("OFFSET cannot be negative here", mark=clause.mark, hint="use OFFSET 0 or more")
 
 
 def _pipe_name(token: Any) -> str:
     if not token:
-        raise LqlError("a pipe has a name", mark=token.mark)
+        raise LqlError("a pipe needs a name", mark=token.mark)
     return str(token)
 
 
 def _require_ts(operand: tree.Operand, what: str, hint: str = "write ts") -> None:
     name, functions = innermost(operand)
     if functions or not isinstance(target_of(name), Timestamp):
-        raise LqlError(f"{what} ts, nothing else", mark=name.mark, hint=hint)
+        raise LqlError(f"{what} only to ts", mark=name.mark, hint=hint)
 
 
 def _parsed(parse: Callable[[str], int], token: Any) -> int:

@@ -76,9 +76,9 @@ def _unexpected(error: lark.exceptions.UnexpectedToken, text: str) -> LqlError:
     if isinstance(token, _Token) and token.type == "IDENT" and "DISTINCT" in expected:
         hint = f'SELECT reads whole records: leave it out, or write a format string, as "{{msg}}", or DISTINCT {token}'
     if "IDENT" in expected and token.type in {"SIGN", *_OPERATORS} and "STRING" not in expected:
-        hint = f"write in front of it what is compared: msg {token} …"
+        hint = f"write a name before the operator: msg {token} …"
     elif "IDENT" in expected and token.type in KEYWORDS:
-        hint = f"{_expecting(expected)}; as a name it stands in backquotes: `{text[mark.start : mark.end]}`"
+        hint = f"{_expecting(expected)}; to use it as a name, put it in backquotes: `{text[mark.start : mark.end]}`"
     return LqlError(f"{found} was not expected here", mark=mark, hint=hint or _expecting(expected))
 
 

@@ -79,7 +79,7 @@ def target_of(name: Name) -> Target:
     text, lower = name.text, name.text.lower()
     if lower.startswith(_FIELD_PREFIXES) and not name.steps:
         if lower in _FIELD_PREFIXES:
-            raise LqlError(f"{text} names no field", mark=name.mark, hint="write fields:name")
+            raise LqlError(f"{text} lacks the name of a field", mark=name.mark, hint="write fields:name")
         return Field(text[len(_FIELD_PREFIXES[0]) :])
     if lower == "ts" and not name.steps:
         return Timestamp()
@@ -88,13 +88,13 @@ def target_of(name: Name) -> Target:
     if lower == "msg" or lower.startswith("msg."):
         dotted = tuple(text.split(".")[1:])
         if not all(dotted):
-            raise LqlError("a path has a name between two dots", mark=name.mark, hint='write msg.a.b or msg["a"][0]')
+            raise LqlError("a path needs a name after each dot", mark=name.mark, hint='write msg.a.b or msg["a"][0]')
         steps = (*dotted, *name.steps)
         if len(steps) > MAX_PATH:
             raise LqlError(f"the path has {len(steps)} steps, more than {MAX_PATH}", mark=name.mark)
         return JsonPath(steps)
     if name.steps:
-        raise LqlError(f"{text} has no parts", mark=name.mark, hint="brackets follow msg: msg.items[0].id")
+        raise LqlError(f"{text} has no parts", mark=name.mark, hint="only msg takes brackets: msg.items[0].id")
     return Column(text)
 
 
@@ -142,9 +142,9 @@ def _check_patterns(found: list[Condition]) -> None:
             raise LqlError(str(error), mark=value.mark) from None
         if steps > MAX_PATTERN_STEPS:
             raise LqlError(
-                f"up to here the regular expressions and globs need more than {MAX_PATTERN_STEPS:,} steps together",
+                f"the regular expressions and globs up to here need more than {MAX_PATTERN_STEPS:,} steps in total",
                 mark=value.mark,
-                hint="use fewer, or smaller ones",
+                hint="use fewer or smaller ones",
             )
 
 

@@ -9,7 +9,7 @@ from aggregator.lql.parse import tree
 from aggregator.lql.parse.tokens import Word, did_you_mean, tokenize
 
 _FIRST_WORDS = ["SELECT", "SHOW", "DESCRIBE", "TRUNCATE", "CREATE", "DELETE", "EXPLAIN"]
-_MISSING_LARK = 'install the parser that it needs: pip install "esformat[lql]"'
+_MISSING_LARK = 'install the parser: pip install "esformat[lql]"'
 
 
 def parse_statement(text: str) -> tree.Statement:

@@ -33,13 +33,13 @@ class TagSet:
     def of(cls, tags: Mapping[str, str]) -> Self:
         """From names and values. Raises LqlError if one is not text, or too long."""
         if type(tags) is not dict and not isinstance(tags, Mapping):
-            raise LqlError(f"tags are names and values, such as {{'app': 'web'}}, and not {type(tags).__name__}")
+            raise LqlError(f"tags must be names and values, such as {{'app': 'web'}}, not {type(tags).__name__}")
         for name, value in tags.items():
             _check(name, value)
         made = cls(tuple(sorted(tags.items())))
         size = len(str(made).encode())
         if size > MAX_TAG_SET_BYTES:
-            raise LqlError(f"the tags have {size} bytes together, more than {MAX_TAG_SET_BYTES}")
+            raise LqlError(f"the tags have {size} bytes in total, more than {MAX_TAG_SET_BYTES}")
         return made
 
     @classmethod
@@ -112,7 +112,7 @@ def _check(name: object, value: object) -> None:
         try:
             size = len(given.encode())
         except UnicodeEncodeError:
-            raise LqlError(f"{shown} has half a character, which UTF-8 cannot represent") from None
+            raise LqlError(f"{shown} has half of a surrogate pair, which UTF-8 cannot encode") from None
         if size > MAX_TAG_BYTES:
             raise LqlError(f"the {what} of tag {str(name)[:40]!r} has {size} bytes, more than {MAX_TAG_BYTES}")
 
@@ -134,7 +134,7 @@ def _parse_items(text: str, at: int, closing: str) -> tuple[dict[str, str], int]
             )
         value, at = _read(text, _skip(text, at + 1), _BARE_VALUE, "a tag value")
         if name in tags:
-            raise LqlError(f"tag {name!r} is given twice", mark=Mark(text, begin, at))
+            raise LqlError(f"duplicate tag {name!r}", mark=Mark(text, begin, at))
         tags[name] = value
         if text[at : at + 1] == closing:
             return tags, at + len(closing)
@@ -143,7 +143,7 @@ def _parse_items(text: str, at: int, closing: str) -> tuple[dict[str, str], int]
             raise LqlError(
                 f"{wanted} expected after the value of tag {name!r}",
                 mark=Mark(text, at, at + 1),
-                hint='quote values that contain special characters: {name="…"}',
+                hint='quote values with special characters: {name="…"}',
             )
         at = _skip(text, at + 1)
 

@@ -101,7 +101,7 @@ def _part(found: re.Match[str], mark: Mark | None) -> Part:
         raise LqlError(
             f"{{ at character {found.start() + 1} of the format string is not closed",
             mark=mark,
-            hint="write {{ for a brace",
+            hint="write {{ for a literal brace",
         )
     if lower == "msg":
         return Part(_message, lambda columns: {columns.message})
@@ -120,12 +120,14 @@ def _part(found: re.Match[str], mark: Mark | None) -> Part:
     if lower.startswith("vars:"):
         name = what[len("vars:") :].strip()
         if not name:
-            raise LqlError("{vars:} names no tag or field", mark=mark, hint="write {vars:name}, or {vars} for all")
+            raise LqlError(
+                "{vars:} lacks the name of a tag or field", mark=mark, hint="write {vars:name}, or {vars} for all"
+            )
         return _var(name)
     raise LqlError(
-        f"{{{what}}} means nothing in a format string",
+        f"unknown placeholder {{{what}}} in the format string",
         mark=mark,
-        hint="use {msg}, {msg.json()}, {ts}, {ts.format(2006-01-02)}, {vars} or {vars:name}, and {{ for a brace",
+        hint="use {msg}, {msg.json()}, {ts}, {ts.format(2006-01-02)}, {vars} or {vars:name}, or {{ for a literal brace",
     )
 
 

@@ -101,7 +101,7 @@ def tokenize(text: str) -> list[Word]:
             raise LqlError(f"parentheses nest deeper than {MAX_NESTING}", mark=word.mark)
         words.append(word)
         if len(words) > MAX_TOKENS:
-            raise LqlError(f"more than {MAX_TOKENS} words and signs", mark=word.mark)
+            raise LqlError(f"the statement has more than {MAX_TOKENS} words and signs", mark=word.mark)
     return _names_among_keywords(words)
 
 
@@ -114,7 +114,7 @@ def _check_text(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         mark = Mark(text, error.start, error.end)
-        raise LqlError("half a character, which UTF-8 cannot represent", mark=mark) from None
+        raise LqlError("half of a surrogate pair, which UTF-8 cannot encode", mark=mark) from None
 
 
 def _next(text: str, at: int, before: str) -> tuple[Word | None, int]:
@@ -165,10 +165,10 @@ def _no_token(text: str, at: int) -> LqlError:
         return LqlError(f"the quote {letter} is not closed", mark=Mark(text, at, at + 1))
     if letter in _ODD_SIGNS:
         return LqlError(f"unknown operator {letter}", mark=Mark(text, at, at + 1), hint=f"write {_ODD_SIGNS[letter]}")
-    hint = 'put texts into quotes: "…", names: `…`'
+    hint = 'quote texts: "…", names: `…`'
     if letter == "*":
         hint = f"{hint}; SELECT COUNT counts all records, SELECT alone reads them"
-    return LqlError(f"{letter!r} means nothing here", mark=Mark(text, at, at + 1), hint=hint)
+    return LqlError(f"unexpected character {letter!r}", mark=Mark(text, at, at + 1), hint=hint)
 
 
 def _names_among_keywords(words: list[Word]) -> list[Word]:

@@ -179,7 +179,7 @@ def _comparison(condition: Condition, columns: Columns, now_ns: int) -> _Term:
         return _times(columns.timestamp, op, value, now_ns)
     if isinstance(target, JsonPath):
         if functions:
-            raise LqlError(f"{functions[-1]} takes msg, fields and columns", mark=name.mark)
+            raise LqlError(f"{functions[-1]} takes only msg, fields and columns", mark=name.mark)
         test = path_test(target.steps, op, value)
         return _Term(
             lambda rows: test(rows.make(columns.message, lambda batch: _present(batch.column(columns.message)))),

@@ -47,7 +47,7 @@ def unquote(body: str) -> str:
     try:
         return b"".join([*pieces, body[at:].encode()]).decode()
     except UnicodeDecodeError:
-        raise QuotingError("the \\x escapes are not UTF-8", 0, len(body)) from None
+        raise QuotingError("the \\x escapes are not valid UTF-8", 0, len(body)) from None
 
 
 def _escaped(found: re.Match[str]) -> bytes:

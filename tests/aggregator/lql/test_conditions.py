@@ -200,7 +200,7 @@ REFUSED = [
     ("at > x", "x", "invalid time"),
     ("day = abc", "abc", "invalid time"),
     ("list = 1", "1", "cannot be compared; CONTAINS"),
-    ("UPPER(msg.a) = X", "msg.a", "takes msg"),
+    ("UPPER(msg.a) = X", "msg.a", "takes only msg"),
 ]
 
 

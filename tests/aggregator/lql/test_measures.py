@@ -198,12 +198,12 @@ def test_too_many_values(monkeypatch):
 
 REFUSED = [
     ("SELECT SUM(x, 3)", "SUM takes one operand"),
-    ("SELECT PERCENTILE(x)", "which percentile"),
+    ("SELECT PERCENTILE(x)", "PERCENTILE needs a number"),
     ("SELECT PERCENTILE(x, 101)", "from 0 to 100"),
-    ("SELECT SUM(x), SUM(x)", "occurs twice"),
-    ("SELECT SUM(UPPER(x))", "UPPER gives text"),
-    ("SELECT DISTINCT x GROUP BY y", "DISTINCT groups already"),
-    ("SELECT SUM(x) GROUP BY y ORDER BY MAX(x)", "ORDER BY names a value that SELECT does not return"),
+    ("SELECT SUM(x), SUM(x)", "duplicate measure"),
+    ("SELECT SUM(UPPER(x))", "UPPER returns text"),
+    ("SELECT DISTINCT x GROUP BY y", "DISTINCT already groups"),
+    ("SELECT SUM(x) GROUP BY y ORDER BY MAX(x)", "ORDER BY names a measure that SELECT does not list"),
     ("SELECT COUNT(*)", "SELECT COUNT counts all records"),
     ("SELECT FROM a = b WHERE SUM(x) > 3", "was not expected here"),
 ]

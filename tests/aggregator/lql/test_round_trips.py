@@ -114,7 +114,7 @@ def test_canonical_text(written, canonical):
 @pytest.mark.parametrize(
     ("given_tags", "told"),
     [({"a": 5}, "int"), ({5: "a"}, "int"), ({"a": "x" * 5000}, "5000 bytes"), ({"a": "\ud800"}, "UTF-8"),
-     ({str(i): "x" * 4000 for i in range(10)}, "together")],
+     ({str(i): "x" * 4000 for i in range(10)}, "in total")],
 )  # fmt: skip
 def test_no_tags(given_tags, told):
     """Invalid tags are refused with the reason."""

@@ -157,7 +157,7 @@ def test_streams_without_a_tag():
 @pytest.mark.parametrize("tags", ["{app=web}", None, [("app", "web")], {"app": 5}, {None: "web"}])
 def test_what_is_no_tags(tags):
     """Values that are not tags are refused with their type; text is for `parse`."""
-    with pytest.raises(LqlError, match=r"^(tags are names|the (name|value) of tag) .*not"):
+    with pytest.raises(LqlError, match=r"^(tags must be names|the (name|value) of tag) .*not"):
         TagSet.of(tags)
 
 

@@ -70,8 +70,8 @@ def test_fields_in_a_map():
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("{msg", "character 1"), ("a{b}", "means nothing"), ("{}}{", "character 4"), ("{ts.format(%Q)}", "strftime"),
-     ("{vars:a}" * 300, "more than 200"), ("{vars:}", "names no tag"), ("{ts.format(%)}", "strftime")],
+    [("{msg", "character 1"), ("a{b}", "placeholder {b}"), ("{}}{", "character 4"), ("{ts.format(%Q)}", "strftime"),
+     ("{vars:a}" * 300, "more than 200"), ("{vars:}", "lacks the name of a tag"), ("{ts.format(%)}", "strftime")],
 )  # fmt: skip
 def test_no_template(text, told):
     """An invalid template is refused when compiled."""
