@@ -174,14 +174,14 @@ class Collector:
             return
         catalog, end = found
         if progress.catalog and catalog != progress.catalog:
-            _LOG.warning("the state file belongs to another catalog: everything is collected again")
+            _LOG.warning("the progress file belongs to another catalog: collecting everything into this one")
             self._progress = Progress.begin()
         elif progress.catalog and end < progress.end:
             raise AggregatorError(
-                f"the catalog's records end at {end:,}, and those that were collected at {progress.end:,}: it is an "
-                "older copy of itself",
+                f"the catalog's records end at {end:,}, but records up to {progress.end:,} were collected: the "
+                "catalog is an older copy",
                 path=str(self._progress_file.path),
-                hint="restore the newer one, or remove this file to collect everything again",
+                hint="restore the newer copy, or remove this file to collect everything again",
             )
         if self._progress.catalog != catalog:
             self._progress.catalog, self._changed = catalog, True
@@ -252,7 +252,7 @@ class Collector:
                 counts.add(own)
             else:
                 _LOG.warning(
-                    "%s: bytes %d to %d cannot be read again; whether they were stored is not known",
+                    "%s: bytes %d to %d cannot be read again; they may not have been stored",
                     part.tracked.path,
                     part.tracked.offset,
                     part.after.offset,
@@ -388,7 +388,7 @@ class Collector:
                 seen.add(path)
                 yield path, pattern
             if skipped and self._first_look:
-                _LOG.warning("%s: %d compressed (.gz) skipped; --compressed once reads them", pattern, skipped)
+                _LOG.warning("%s: skipped %d compressed files (.gz); --compressed once reads them", pattern, skipped)
 
     def _news(self, now: float, complete: bool) -> Iterator[tuple[Part, bytes]]:
         """Yield bytes of complete records that are not stored yet, with their parts, file by file."""

@@ -29,7 +29,7 @@ Stamp = tuple[int, int]
 """Bytes on disk, and the last change in ns since 1970: while both are equal, a compressed file has not changed."""
 _COMPRESSED = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"\x04\x22\x4d\x18")
 _DENIED = "permission denied; let this user read it"
-_NO_GZIP = "it is called .gz, and is no gzip file: rename it, or leave it out with exclude"
+_NO_GZIP = "its name ends with .gz, but it is not a gzip file: rename it, or omit it with exclude"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -117,11 +117,11 @@ def is_compressed(path: str) -> bool:
 def why_unreadable(path: str, start: bytes) -> str | None:
     """Return why a file with these first bytes has no lines of text; None if it may have."""
     if not is_compressed(path) and start.startswith(_COMPRESSED):
-        return "it is compressed: name it .gz, if it is of gzip, or leave it out with exclude"
+        return "it is compressed: if it is a gzip file, name it .gz; otherwise omit it with exclude"
     pairs = start[: len(start) // 2 * 2]
     alternate = len(pairs) >= 8 and any(pairs) and not (any(pairs[1::2]) and any(pairs[::2]))
     if alternate or (start.startswith(_UTF_16) and b"\0" in start):
-        return "it is UTF-16: write it in UTF-8, or leave it out with exclude"
+        return "it is UTF-16: write it in UTF-8, or omit it with exclude"
     return None
 
 

@@ -31,7 +31,7 @@ class Owners:
             if owner != files.name and (owner, files.name) not in self._warned:
                 self._warned.add((owner, files.name))
                 path = found[key].path
-                _LOG.warning("%s is collected by [[files]] %r, although %r names it, too", path, owner, files.name)
+                _LOG.warning("%s is already collected by [[files]] %r, so %r ignores it", path, owner, files.name)
         return {key: one for key, one in found.items() if owners[key] == files.name}
 
     def _noted(self, found: Found) -> str | None:
@@ -50,8 +50,8 @@ def warn_of_other_collectors(fresh: Sequence[Found], progress_file: ProgressFile
         shared = [one for one in fresh if one.key in heads and heads[one.key].begins(one.start)]
         if progress.catalog == catalog and shared:
             _LOG.warning(
-                "%s is collected into this catalog by another collector, too, so its lines are stored twice "
-                "(files like it: %d; the other's notes: %s)",
+                "another collector also collects %s into this catalog, so its lines are stored twice "
+                "(files concerned: %d; progress file of the other: %s)",
                 shared[0].path,
                 len(shared),
                 path,

@@ -223,9 +223,9 @@ class ProgressFile:
             return Progress.of_json(json.loads(text))
         except (ValueError, KeyError, TypeError) as error:
             raise AggregatorError(
-                f"the collector's notes cannot be read: {error}",
+                f"the progress file cannot be read: {error}",
                 path=str(self.path),
-                hint="restore them, or remove the file to collect everything again",
+                hint="restore it, or remove it to collect everything again",
             ) from None
 
     def save(self, progress: Progress) -> None:

@@ -75,11 +75,9 @@ class Files:
         _one_of("compressed", self.compressed, ("skip", "once"))
         _one_of("container", self.container, KINDS)
         if self.format == "text" and self.time not in (None, "none"):
-            raise InvalidRequestError(
-                "the format text has no keys, so time cannot name one", hint='leave time out, or give "none"'
-            )
+            raise InvalidRequestError("the format text has no keys, for the time cannot name one", hint='omit time, or set it to "none"')
         if (self.format == "regex") != (self.pattern is not None):
-            raise InvalidRequestError("the format regex and a pattern go together")
+            raise InvalidRequestError("the format regex needs a pattern, and no other format takes one")
         for what, pattern in (("pattern", self.pattern), ("multiline", self.multiline), ("path_tags", self.path_tags)):
             if pattern is not None:
                 check_pattern(what, pattern)
@@ -88,8 +86,8 @@ class Files:
         for name, kind in self.columns.items():
             if name in OWN_COLUMNS:
                 raise InvalidRequestError(
-                    f"a column cannot be called {name!r}: each record has another one of that name",
-                    hint="name it in fields, which keep it as text",
+                    f"a column cannot be called {name!r}: every record already has one of that name",
+                    hint="list it in fields, which keep it as text",
                 )
             _one_of(f"the type of the column {name}", kind, TYPES)
         if not 64 <= self.max_line_bytes <= 16 << 20:
@@ -163,7 +161,7 @@ class Settings:
             raise InvalidRequestError(f"invalid TOML: {error}", path=str(path)) from None
         listed = given.pop("files", [])
         if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-            raise InvalidRequestError("files must be a list of tables: [[files]]", path=str(path))
+            raise InvalidRequestError("write files a list of tables: [[files]] tables", path=str(path))
         try:
             groups = tuple(
                 _made(Files, {"name": f"files{number}" if number else "files", **one})
@@ -206,7 +204,12 @@ def _made(kind: Any, given: Mapping[str, Any]) -> Any:
 
 def _shown(wanted: str) -> str:
     """Describe a setting of this type in words."""
-    words = {"float": "a number", "int": "a whole number", "Mapping": "a table of texts", "tuple": "a list of texts"}
+    words = {
+        "float": "a number",
+        "int": "a whole number",
+        "Mapping": "a table of strings",
+        "tuple": "a list of strings",
+    }
     return next((known for start, known in words.items() if wanted.startswith(start)), "text")
 
 
@@ -251,5 +254,5 @@ def _check_encoding(name: str) -> None:
         plain = False
     if not plain:
         raise InvalidRequestError(
-            f"the encoding {name!r} is not known, or no extension of ASCII", hint="give utf-8, latin-1, cp1252 …"
+            f"the encoding {name!r} is unknown, or does not extend ASCII", hint="give utf-8, latin-1, cp1252 …"
         )

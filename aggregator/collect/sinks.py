@@ -29,7 +29,7 @@ from esformat import InvalidEventError
 
 TIMEOUT_S = 60.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
-_KEPT = "what was not stored is kept, and stored when the collector is run again"
+_KEPT = "run the collector again to store the remaining lines"
 _JSON = {"Content-Type": "application/json"}
 Sleep = Callable[[float], None]
 """Waits for some seconds; raises StoppedError if the collector is stopped."""
@@ -86,7 +86,9 @@ class CatalogSink:
                 catalog.create_topic(topic, STREAM_SCHEMA)
         self._topic = catalog.topic(topic)
         if self._topic.keys != "text":
-            raise InvalidRequestError(f"the topic {topic!r} has binary keys", hint="streams are named by text")
+            raise InvalidRequestError(
+                f"the topic {topic!r} has binary keys", hint="streams need a topic with text keys"
+            )
 
     def catalog_end(self) -> tuple[str, int]:
         """The identity of the catalog, and the end of its records."""

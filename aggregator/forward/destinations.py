@@ -79,7 +79,7 @@ class FileDestination:
             self._file = self._path.open("ab+", buffering=0)
         end = self._file.seek(0, os.SEEK_END)
         try:
-            with naming(str(self._path), "what was written before stays"):
+            with naming(str(self._path), "earlier records stay in the file"):
                 if end:
                     self._file.seek(end - 1)
                     if self._file.read(1) != b"\n":
@@ -199,7 +199,7 @@ class HttpDestination:
         try:
             status, reason, _, after_s = self._peer.request("POST", self._target, body)
         except (http.client.HTTPException, OSError) as error:
-            raise OSError(f"no answer: {error or type(error).__name__}") from error
+            raise OSError(f"no response: {error or type(error).__name__}") from error
         if 200 <= status < 300:
             return
         if status in (408, 425, 429) or status >= 500:

@@ -27,7 +27,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
 NOTE_S = 1.0
 """Longest delay between sending records and recording the position after them, in seconds."""
 _LOG = logging.getLogger(__name__)
-_START_AGAIN = "name another file with --state, or remove this one to start again"
+_START_AGAIN = "choose another file with --state, or remove this one to start over"
 
 
 class Following(Protocol):
@@ -77,7 +77,7 @@ class Forwarder:
         parsed = parse_statement(statement)
         if not isinstance(parsed, Select) or parsed.count or parsed.newest_first or parsed.limit is not None:
             raise InvalidRequestError(
-                "only a SELECT can be forwarded, without COUNT, ORDER BY and LIMIT", hint="filter with FROM and WHERE"
+                "only a SELECT without COUNT, ORDER BY and LIMIT can be forwarded", hint="filter with FROM and WHERE"
             )
         self._catalog, self._destination, self._notes, self._once = catalog, destination, notes, once
         self._wait_s, self._patience_s = 0.0 if once else NOTE_S, patience_s
@@ -86,7 +86,7 @@ class Forwarder:
         self._tail = catalog.tail(to_text(parsed), self._wait_s) if noted is None else self._resumed(parsed, noted)
         gone = self._tail.gone if noted is not None else 0
         if gone:
-            _LOG.warning("%d records are gone that were not forwarded", gone)
+            _LOG.warning("%d records were removed before they were forwarded", gone)
         self._stopped = Event()
         self._sending = False
         self._unnoted = False  # a warning was logged that the position cannot be noted
@@ -105,7 +105,7 @@ class Forwarder:
             return self._catalog.tail(to_text(resumed), self._wait_s)
         except InvalidRequestError as error:
             raise InvalidRequestError(
-                f"the noted position cannot be used: {error.message}", path=str(self._notes), hint=_START_AGAIN
+                f"the saved position cannot be used: {error.message}", path=str(self._notes), hint=_START_AGAIN
             ) from None
 
     def stop(self) -> None:
@@ -160,12 +160,12 @@ class Forwarder:
                 cause = error  # type: ignore[assignment]
             if monotonic() > ends:
                 raise AggregatorError(
-                    f"the destination has not taken records for {self._patience_s:g} s: {cause}",
-                    hint="run it again: it continues with these records",
+                    f"the destination has not accepted records for {self._patience_s:g} s: {cause}",
+                    hint="run the command again to continue with these records",
                 )
             self.retries += 1
             if wait == FIRST_WAIT_S:
-                _LOG.warning("not sent yet, will retry: %s", cause)
+                _LOG.warning("not sent yet, retrying: %s", cause)
             self._stopped.wait(wait * random.uniform(0.5, 1.0) if after is None else after)  # noqa: S311 - spreads load
             wait = min(LONGEST_WAIT_S, 2 * wait)
         return False
@@ -179,10 +179,10 @@ class Forwarder:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
-            raise AggregatorError(f"the forwarder's notes cannot be read: {error}", path=str(self._notes)) from None
+            raise AggregatorError(f"the progress file cannot be read: {error}", path=str(self._notes)) from None
         if statement != self._statement:
             raise InvalidRequestError(
-                f"the state file belongs to another statement: {statement}",
+                f"the progress file belongs to another statement: {statement}",
                 path=str(self._notes),
                 hint=_START_AGAIN,
             )
@@ -194,7 +194,7 @@ class Forwarder:
             self._note()
         except OSError as error:
             if not self._unnoted:
-                _LOG.warning("the position cannot be saved; a restart now would send records again: %s", error)
+                _LOG.warning("cannot save the position; a restart now would send records again: %s", error)
             self._unnoted = True
         else:
             self._unnoted = False

@@ -121,7 +121,7 @@ class Scan(Answer):
         """
         query = self._query
         if query.by_index or query.limit is not None:
-            raise InvalidRequestError("a histogram is of all events by time", hint="leave the limit out")
+            raise InvalidRequestError("a histogram counts all events by time", hint="remove the limit")
         snapshot, pin = self._snap(self._partition)
         try:
             segments = self._segments(snapshot)

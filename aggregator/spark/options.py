@@ -29,7 +29,7 @@ from esformat.spark.parts import (
 )
 
 HEAD, TAIL = "head", "tail"
-IN_A_STORE = "a catalog is written in a directory that all machines share, not in a store"
+IN_A_STORE = "write to a catalog in a directory that all machines share, not in a store"
 _STREAMING = ("position", "maxRowsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss")
 _KEY = ("producer", "sequence", "note")
 _FOLLOWING = ("checkpointLocation", "queryName")  # Spark passes these to both sources and sinks of a stream

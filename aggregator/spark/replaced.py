@@ -111,7 +111,7 @@ def opened_now(root: str, gone: SegmentInfo, stack: ExitStack) -> list[Segment]:
                 continue
             stack.push(opening.pop_all())
             return opened
-    raise UsageError("segments are replaced faster than they can be opened", path=root, hint="read it a moment later")
+    raise UsageError("segments are replaced faster than they can be opened", path=root, hint="try again in a moment")
 
 
 def _segments_now(root: str) -> tuple[Layout, list[SegmentInfo], StoreSettings | None]:

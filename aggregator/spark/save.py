@@ -122,7 +122,7 @@ class CatalogWriter(_Writer, DataSourceArrowWriter):
     def __init__(self, options: CatalogWriteOptions, schema: StructType, *, overwrite: bool) -> None:
         """Create what is missing, and fail before any work if another process writes to the catalog."""
         if overwrite:
-            raise UsageError("events are added to a catalog", hint='give .mode("append")')
+            raise UsageError("a catalog can only be appended to", hint='give .mode("append")')
         super().__init__(options, schema, f"batch-{secrets.token_hex(6)}")
         if is_held(self._layout.writer_lock):
             with _writing(self._layout):  # waits, or raises an error that names the holder
@@ -153,7 +153,7 @@ class CatalogStreamWriter(_Writer, DataSourceStreamArrowWriter):
     def __init__(self, options: CatalogWriteOptions, schema: StructType, *, overwrite: bool) -> None:
         """Raises UsageError, InvalidEventError, AggregatorError."""
         if overwrite:
-            raise UsageError("events are added to a catalog", hint='give .outputMode("append")')
+            raise UsageError("a catalog can only be appended to", hint='give .outputMode("append")')
         named = checksum64(options.checkpoint.encode()) if options.checkpoint else secrets.randbits(64)
         super().__init__(options, schema, f"stream-{named:016x}")
 

@@ -88,10 +88,10 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the ends of an offset. Raises UsageError if it belongs to another catalog or topic."""
         if (offset["catalog"], offset["topic"]) != (self._identity(), self._topic().info.number):
             raise UsageError(
-                "the checkpoint belongs to another catalog or topic, perhaps a deleted one of that name, or the "
-                "manifest was rebuilt since",
+                "the checkpoint belongs to another catalog or topic, perhaps a deleted one of the same name, or the "
+                "manifest was rebuilt after it",
                 path=self._options.root,
-                hint="start with a new checkpoint, and the option position",
+                hint="start with a new checkpoint and the option position",
             )
         visible = self._numbered(self._ends())
         self._catalog().state.lineage.check(
@@ -197,9 +197,9 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 count = sum(last - first for first, last in gone)
                 raise UsageError(
                     f"{count:,} events of partition {name!r} from record index {gone[0][0]} on were removed before the "
-                    "stream came to them",
+                    "stream read them",
                     path=self._options.root,
-                    hint='let retention keep more, or continue without them: .option("failOnDataLoss", "false")',
+                    hint='keep events longer, or continue without them: .option("failOnDataLoss", "false")',
                 )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -80,10 +80,10 @@ class Selection(Answer):
         self._standing: Position | None = None
         self._given: pa.RecordBatch | None = None
         if select.newest_first and (select.offset or 0) < 0:
-            raise LqlError("the newest records come first: nothing precedes them", hint="use OFFSET 0 or more")
+            raise LqlError("OFFSET cannot be negative with ORDER BY ts DESC", hint="use OFFSET 0 or more")
         if select.newest_first and self._start[0] not in ("head", "time"):
             raise InvalidRequestError(
-                "newest first cannot continue from a position", hint="leave POSITION or ORDER BY out"
+                "ORDER BY ts DESC cannot continue from a position", hint="remove POSITION or ORDER BY"
             )
         material = self._material()
         material.pins.close()
@@ -193,7 +193,7 @@ class Selection(Answer):
     def position(self) -> str:
         """The position that the last use reached: pass it as POSITION to continue after the last record returned."""
         if self._select.newest_first:
-            raise InvalidRequestError("positions go from old to new", hint="leave ORDER BY out")
+            raise InvalidRequestError("ORDER BY ts DESC has no positions", hint="remove ORDER BY")
         standing = self._standing
         if standing is None:
             standing = self._first_standing()
@@ -350,7 +350,7 @@ class Selection(Answer):
         only = material.parts[0] if len(material.parts) == 1 else None
         if only is not None and only.others is not None and only.streams and not only.spaces:
             topic = only.snapshot.topic.name
-            text = f"FROM matches no stream of the topic {topic!r}: streams have their own tags, and no tag topic"
+            text = f"FROM matches no stream of the topic {topic!r}: streams do not have a tag named topic"
             warnings.append(text)
         unknown = sorted(names_beside(self._select, columns) - set(self._backend.streams.tag_names()) - EVENT_TAGS)
         if columns.extra is not None:

@@ -39,7 +39,7 @@ def run(
     """
     statement = parse_statement(text)
     if within is not None and not isinstance(statement, Select | Explain):
-        raise InvalidRequestError("only a SELECT is narrowed to a time", hint="leave start and end out")
+        raise InvalidRequestError("start and end apply only to a SELECT", hint="omit start and end")
     match statement:
         case Select():
             selection = Selection(backend, statement, within=within)

@@ -24,7 +24,7 @@ class Tail:
         """Created by `Catalog.tail`. Raises InvalidRequestError."""
         if select.count or select.newest_first:
             raise InvalidRequestError(
-                "a tail returns records in the order of time", hint="leave COUNT and ORDER BY out"
+                "a tail returns records in time order", hint="remove COUNT and ORDER BY"
             )
         self._backend, self._timeout_s = backend, timeout_s
         self._left = None if select.limit is None or select.limit < 0 else select.limit

@@ -63,7 +63,7 @@ class StreamWrites:
                 return self._create(name, STREAM_SCHEMA)
         topic = self._topic(name)
         if topic.keys != "text":
-            raise InvalidRequestError(f"the topic {name!r} has binary keys", hint="streams are named by text")
+            raise InvalidRequestError(f"the topic {name!r} has binary keys", hint="streams need a topic with text keys")
         return topic
 
     def pipe_target(self) -> TopicState:

@@ -228,7 +228,7 @@ def spark_schema(table):
 
 
 MISTAKES = {
-    "events are added to a catalog": ({}, True),
+    "a catalog can only be appended to": ({}, True),
     "no topic is named": ({"topic": ""}, False),
     "unknown option 'where'": ({"where": "x"}, False),
     "missing column 'nix' for the space": ({"space": "nix"}, False),

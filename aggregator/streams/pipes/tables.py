@@ -19,7 +19,7 @@ from aggregator.streams.pipes.round import visible_ends
 from aggregator.streams.pipes.worker import Pipes, no_pipe
 from aggregator.streams.reading.places import distance
 
-_ACTION = "its records wait until it can copy them; DESCRIBE PIPE tells more, DELETE PIPE ends it"
+_ACTION = "its records wait until it can copy them; DESCRIBE PIPE shows the error, DELETE PIPE removes it"
 _STAMP = pa.timestamp("us", "UTC")
 _SHOWN = pa.schema(
     [

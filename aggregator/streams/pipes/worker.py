@@ -132,7 +132,8 @@ class Pipes:
                 same = (known.info.source, known.info.condition, known.info.backfill)
                 if same != (source, condition, statement.backfill):
                     raise InvalidRequestError(
-                        f"a pipe {name!r} already exists with another definition", hint="DELETE PIPE ends it"
+                        f"pipe {name!r} already exists with another definition",
+                        hint="to replace it, run DELETE PIPE first",
                     )
                 self._start()
                 return known
@@ -190,7 +191,7 @@ class Pipes:
         try:
             self._keep()
         except (EsdbError, OSError) as error:  # then some records are examined again
-            logger.warning("the progress of pipes could not be saved: %s", error)
+            logger.warning("cannot save the progress of pipes: %s", error)
 
     def _wake(self) -> None:
         state = self._backend.state
@@ -211,7 +212,7 @@ class Pipes:
             try:
                 pauses = [self._wake_pipes()]
             except (EsdbError, OSError) as error:  # no snapshot or manifest for now
-                logger.warning("pipes could not search for records, and will retry: %s", error)
+                logger.warning("pipes could not search for records and will retry: %s", error)
                 pauses = [self._max_back_off_s]
             pauses += [self._turn(pipe) for pipe in self._awake()]
             pause = min((pause for pause in pauses if pause is not None), default=None)
@@ -290,7 +291,7 @@ class Pipes:
     def _failed(self, pipe: Pipe, error: BaseException) -> float:
         message = f"{type(error).__name__}: {error}"
         if message != pipe.problem:
-            logger.warning("pipe %r failed, and will be retried: %s", pipe.info.name, error)
+            logger.warning("pipe %r failed and will be retried: %s", pipe.info.name, error)
         if pipe.problem is None:
             pipe.failing_us = now_us()
         pipe.problem, pipe.state = message, "failing"

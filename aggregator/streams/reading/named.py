@@ -59,7 +59,7 @@ def hidden_columns(select: Select, columns: Columns) -> list[str]:
     """Hints for `msg` and `ts` if the statement uses them and a column has the same name."""
     asked = {type(target) for target in _targets(select)}
     return [
-        f"{meaning}; a topic that is read has a column of that name: fields:{name}"
+        f"{meaning}; to read the topic's column of that name, write fields:{name}"
         for kind, (name, meaning) in _OWN.items()
         if kind in asked and name in columns.names
     ]

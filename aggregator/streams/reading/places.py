@@ -90,7 +90,7 @@ def lineage_of(backend: Backend) -> Lineage:
     """The catalog's lineage, for positions. Raises InvalidRequestError if the catalog was never opened for writing."""
     lineage = backend.state.lineage
     if not lineage.identity or not lineage.names:
-        raise InvalidRequestError("this catalog has no positions yet", hint="open it once for writing")
+        raise InvalidRequestError("this catalog has no positions yet", hint="open it for writing once")
     return lineage
 
 

@@ -75,7 +75,7 @@ def decode(text: str, lineage: Lineage, visible: Mapping[int, int]) -> Position:
     have.
     """
     wrong = InvalidRequestError(
-        f"invalid position {text[:40]!r}", hint="use one exactly as an answer returned it, or HEAD, or TAIL"
+        f"invalid position {text[:40]!r}", hint="use a position exactly as a result returned it, or HEAD or TAIL"
     )
     if not text.startswith(_PREFIX) or len(text) > _MAX_TEXT or not text.isascii():
         raise wrong
@@ -90,7 +90,7 @@ def decode(text: str, lineage: Lineage, visible: Mapping[int, int]) -> Position:
         raise wrong
     if body[:_IDENTITY_BYTES] != lineage.identity[:_IDENTITY_BYTES]:
         raise InvalidRequestError(
-            "the position belongs to another catalog", hint="use it with the catalog that returned it, or use HEAD"
+            "the position belongs to another catalog", hint="use it with that catalog, or start at HEAD"
         )
     try:
         position = _read(body)

@@ -424,7 +424,7 @@ def test_no_gzip_file_though_it_is_called_so(rig, caplog):
     rig.write("a.log.gz", b"plain text\n")
     rig.write("b.log", b"one\n")
     made = rig.collect()
-    assert (made.counts.unread, caplog.text.count("is no gzip file: rename it")) == (1, 1)
+    assert (made.counts.unread, caplog.text.count("is not a gzip file: rename it")) == (1, 1)
     rig.write("a.log.gz", gzip.compress(b"two\n"), "wb")
     rig.collect()
     assert rig.messages() == [b"one", b"two"]
@@ -1019,7 +1019,7 @@ def test_a_catalog_made_anew(rig, caplog):
     made = rig.collect()
     assert made.counts.lines == 2
     assert sorted(rig.messages()) == [b"one", b"two"]
-    assert "the state file belongs to another catalog" in caplog.text
+    assert "the progress file belongs to another catalog" in caplog.text
 
 
 def test_an_older_copy_of_the_catalog(rig):
@@ -1033,7 +1033,7 @@ def test_an_older_copy_of_the_catalog(rig):
     (rig.root / "copy").rename(rig.root / "c")
     rig.write("a.log", "three\n")
     with pytest.raises(
-        aggregator.AggregatorError, match=r"records end at 1, and .* at 2: it is an older copy of itself"
+        aggregator.AggregatorError, match=r"records end at 1, but .* to 2 were collected: the catalog is an older copy"
     ):
         rig.collect()
     (rig.root / "notes.json").unlink()

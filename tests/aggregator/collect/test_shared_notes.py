@@ -191,8 +191,9 @@ def test_two_configurations_of_the_same_files(place, caplog):
     assert configured("second.toml", place.url, files) == 0
     assert stored(place) == {"one": 2}
     (said,) = told(caplog)
-    assert "a.log is collected into this catalog by another collector, too" in said
-    assert "notes: " in said
+    assert said.startswith("another collector also collects ")
+    assert "a.log into this catalog" in said
+    assert "progress file of the other: " in said
     caplog.clear()
     Path("logs/b.log").write_text("two\n")
     assert configured("second.toml", place.url, files) == 0  # the first one has not collected the new file
@@ -216,7 +217,7 @@ def test_two_groups_that_name_one_file(place, caplog):
     assert configured("both.toml", place.url, *groups) == 0
     assert stored(place) == {"web": 1, "other": 1}
     (said,) = told(caplog)
-    assert "web.log is collected by [[files]] 'web', although 'rest' names it, too" in said
+    assert "web.log is already collected by [[files]] 'web', so 'rest' ignores it" in said
     Path("logs/web.log").rename("logs/web.log.1")
     with Path("logs/web.log.1").open("a") as file:
         file.write("last\n")

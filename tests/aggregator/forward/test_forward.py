@@ -109,7 +109,7 @@ def test_a_position_that_cannot_be_noted(catalog, tmp_path, caplog):
     running.start()
 
     def told():
-        return [record for record in caplog.records if "cannot be saved" in record.getMessage()]
+        return [record for record in caplog.records if "cannot save the position" in record.getMessage()]
 
     try:
         until(lambda: one.sent == 3)
@@ -154,10 +154,10 @@ def test_notes_of_another_catalog(catalog, tmp_path):
     notes = tmp_path / "notes.json"
     with aggregator.open(tmp_path / "again") as other:
         other.write({"app": "web"}, [{"ts": 1, "msg": "one"}])
-        with pytest.raises(aggregator.InvalidRequestError, match="to another catalog") as refused:
+        with pytest.raises(aggregator.InvalidRequestError, match="belongs to another catalog") as refused:
             forward(other, tmp_path, made("stdout"))
         assert str(notes) in str(refused.value)
-        assert "remove this one to start again" in str(refused.value)
+        assert "remove this one to start over" in str(refused.value)
         notes.unlink()
         stream = io.BytesIO()
         assert forward(other, tmp_path, made("stdout", stream), "SELECT POSITION HEAD").sent == 1
@@ -471,7 +471,7 @@ def test_a_destination_that_takes_nothing(catalog, tmp_path):
     one = Forwarder(
         catalog, "SELECT POSITION HEAD", made(f"file:{missing}/out"), tmp_path / "notes.json", once=True, patience_s=0.2
     )
-    with pytest.raises(AggregatorError, match=r"has not taken records for 0\.2 s: .*No such file"):
+    with pytest.raises(AggregatorError, match=r"has not accepted records for 0\.2 s: .*No such file"):
         one.run()
     assert one.sent == 0
     missing.mkdir()
@@ -484,4 +484,4 @@ def test_the_command_loses_patience(catalog, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(forward_command, "ONCE_PATIENCE_S", 0.2)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert run(["forward", str(catalog.path), "SELECT POSITION HEAD", "--to", f"file:{tmp_path}/no/out", "--once"]) == 1
-    assert "has not taken records for 0.2 s" in capfd.readouterr().err
+    assert "has not accepted records for 0.2 s" in capfd.readouterr().err

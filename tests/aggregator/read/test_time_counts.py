@@ -135,9 +135,9 @@ def test_limits_are_refused(catalog):
     """A histogram of a limited scan, or by record index, is refused."""
     topic = catalog.topic("clicks")
     for answer in (topic.scan(limit=10), topic.read("0")):
-        with pytest.raises(InvalidRequestError, match="a histogram is of all events by time"):
+        with pytest.raises(InvalidRequestError, match="a histogram counts all events by time"):
             answer.histogram()
-    with pytest.raises(InvalidRequestError, match="only a SELECT is narrowed"):
+    with pytest.raises(InvalidRequestError, match="start and end apply only to a SELECT"):
         catalog.query("SHOW PARTITIONS", start=1)
 
 

@@ -130,7 +130,7 @@ def test_a_space_is_looked_up(catalog):
         ("FROM {topic=nowhere}", ["FROM matches no stream and no topic"]),
         (
             "FROM {topic=logs,space=r1}",
-            ["FROM matches no stream of the topic 'logs': streams have their own tags, and no tag topic"],
+            ["FROM matches no stream of the topic 'logs': streams do not have a tag named topic"],
         ),
         ("FROM topic = reviews WHERE fields:ratng = 1", ["no topic that is read has a field 'ratng'"]),
         ("FROM topic = reviews WHERE fields:rating = 7", []),
@@ -152,9 +152,9 @@ def test_a_column_that_msg_hides_is_told(tmp_path):
     with aggregator.open(tmp_path / "data") as opened:
         opened.create_topic("t").append([{"space": "s", "timestamp": 1, "msg": "hello", "ts": 5}])
         answer = opened.query("SELECT WHERE msg CONTAINS hello")
-        assert answer.warnings == ["msg is the message; a topic that is read has a column of that name: fields:msg"]
+        assert answer.warnings == ["msg is the message; to read the topic's column of that name, write fields:msg"]
         counted = opened.query("SELECT COUNT WHERE ts = 5")
-        wanted = b"ts is the time of the record; a topic that is read has a column of that name: fields:ts"
+        wanted = b"ts is the time of the record; to read the topic's column of that name, write fields:ts"
         assert counted.schema.metadata == {b"warning": wanted}
         for statement in ("SELECT WHERE fields:msg = hello", 'SELECT RANGE "-1h"', "SELECT WHERE msg.a = 1"):
             assert opened.query(statement).warnings == []

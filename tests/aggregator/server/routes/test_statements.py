@@ -123,7 +123,7 @@ def test_narrowed_queries(web, logs):
     assert ask("SELECT COUNT", reverse=True).text == '{"count":100}\n'
     for more, told in (
         ({"query": "SELECT POSITION TAIL", "reverse": True}, "where to begin"),
-        ({"query": "SHOW PARTITIONS", "start": 1}, "only a SELECT is narrowed"),
+        ({"query": "SHOW PARTITIONS", "start": 1}, "start and end apply only to a SELECT"),
         ({"query": "SELECT", "position": "head", "reverse": True}, "cannot be combined with position"),
         ({"query": "SELECT", "reverse": 1}, "reverse must be"),
     ):  # fmt: skip
