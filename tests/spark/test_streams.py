@@ -143,7 +143,7 @@ def test_a_topic_that_is_made_anew(catalog):
     assert renamed.latestOffset(end, renamed.getDefaultReadLimit()) == end
     catalog.delete_topic("visits")
     catalog.create_topic("clicks").append(click_table(150), "a")
-    with pytest.raises(EsdbError, match="a deleted one of that name"):
+    with pytest.raises(EsdbError, match="a deleted one of the same name"):
         stream.latestOffset(end, stream.getDefaultReadLimit())
     for each in (stream, renamed):
         each.stop()

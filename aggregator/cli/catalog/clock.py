@@ -38,10 +38,10 @@ def clock(catalog: str, believe: bool, as_json: bool) -> int:
     elif report.believed:
         say(f"the clock is trusted: {moment(report.wall_us)}")
     else:
-        say(f"the clock shows {moment(report.wall_us)} and is doubted")
+        say(f"the clock shows {moment(report.wall_us)} and is not trusted")
         say(f"ages are counted from {moment(report.believed_us)}")
         say(
-            f"the clock has gone on evenly for {report.agreed_s / 3600:.1f} hours; the newest events agreed with it "
+            f"the clock has run evenly for {report.agreed_s / 3600:.1f} hours; the newest events agreed with it "
             f"{report.events_for} times, with the other time {report.events_against} times"
         )
     return 0 if report.believed else 1

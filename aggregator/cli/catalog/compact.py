@@ -39,4 +39,4 @@ def compact(catalog: str, topic: str | None, as_json: bool) -> None:
         return
     say(f"{count(report.merged, 'segment')} merged into {report.made:,}, {size(report.written_bytes)} written")
     if report.erased or report.still_erasing:
-        say(f"{count(len(report.erased), 'erased space')} off the disk, {len(report.still_erasing):,} still to go")
+        say(f"{count(len(report.erased), 'erased space')} off the disk, {len(report.still_erasing):,} remaining")

@@ -45,7 +45,7 @@ def erase(
     be misspelled.
     """
     if (space is None) == (space_hex is None):
-        raise click.UsageError("give SPACE or --space-hex, one of them")
+        raise click.UsageError("give either SPACE or --space-hex")
     key: str | bytes = space_hex if space is None else space  # type: ignore[assignment]
     with open_read_only(catalog) if dry_run else open_writable(catalog) as opened:
         chosen = opened.topic(topic)
@@ -70,7 +70,7 @@ def erase(
 
 def _unknown(topic: str, space: str | bytes) -> int:
     """Warn that the space has no events, and return status 1: a misspelled space must not look erased."""
-    warn(f"{topic} has no events of {space!r}: they were erased before, or the events write the space otherwise")
+    warn(f"{topic} has no events of {space!r}: they were already erased, or the events spell the space differently")
     return 1
 
 
@@ -79,6 +79,6 @@ def _print_traces(traces: aggregator.Traces) -> int:
     if traces.manifest:
         warn(f"the manifest contains the bytes of the key {traces.manifest:,} times, perhaps as part of other keys")
     if traces.visible or traces.segments or traces.unsealed or traces.logged or traces.set_aside or traces.hidden:
-        warn(f"something is left on disk: {asdict(traces)}")
+        warn(f"traces remain on disk: {asdict(traces)}")
         return 1
     return 0

@@ -57,7 +57,7 @@ def list_(catalog: str, as_json: bool) -> None:
         say_json([asdict(entry) for entry in entries])
         return
     if not entries:
-        say("nothing is in quarantine")
+        say("no batches in quarantine")
         return
     from esformat.cli.parts import show_rows  # here: rich is slow to import
 

@@ -37,7 +37,7 @@ def restore(store: str, directory: str, at: str | None, as_json: bool) -> int:
         segments = f"{count(report.segments, 'segment')} of {size(report.size_bytes)}"
         say(f"{directory}: {segments}, a log of {size(report.log_bytes)}")
         if not report.complete:
-            say("what was acknowledged since the last object of the log was put is not in it; see --json for the time")
+            say("events acknowledged after the last upload of the log are missing; see --json for the time")
         for one in report.lacking:
             warn(f"{store}/{one.name}: {one.message}")
     return 1 if report.lacking else 0

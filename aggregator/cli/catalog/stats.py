@@ -78,8 +78,8 @@ def _of_catalog(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if facts.get("follows") is not None:
         follows = facts["follows"]
         yield "follows", follows["url"]
-        seconds = "" if follows["lag_seconds"] is None else f", whole {follows['lag_seconds']:,.0f} s ago"
-        behind = f"{size(follows['lag_bytes'])} behind{seconds}" if follows["whole"] else "not a whole copy yet"
+        seconds = "" if follows["lag_seconds"] is None else f", complete {follows['lag_seconds']:,.0f} s ago"
+        behind = f"{size(follows['lag_bytes'])} behind{seconds}" if follows["whole"] else "not a complete copy yet"
         yield "how far", f"{behind}: {follows['trouble']}" if follows["trouble"] else behind
     yield "events in quarantine", f"{sum(mine['quarantined_rows'] for mine in facts['topics'].values()):,}"
     yield "problems", f"{facts['problems']:,}" + ("" if not facts["problems"] else ": see `aggregator verify`")

@@ -92,13 +92,13 @@ def status(catalog: str, as_json: bool) -> None:
 @json_option
 def push(catalog: str, as_json: bool) -> None:
     """Upload every sealed segment of CATALOG that is not in its store yet."""
-    with progress("putting"), open_writable(catalog) as opened:
+    with progress("uploading"), open_writable(catalog) as opened:
         waiting = opened.store.status()["waiting"]
         opened.store.push()
     if as_json:
         say_json(waiting)
     else:
-        say(f"{count(waiting['segments'], 'segment')} put, {size(waiting['bytes'])}")
+        say(f"{count(waiting['segments'], 'segment')} uploaded, {size(waiting['bytes'])}")
 
 
 @store.command(epilog=_EXAMPLES)

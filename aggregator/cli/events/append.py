@@ -87,7 +87,7 @@ def report(summary: AppendSummary, seconds: float, as_json: bool) -> None:
     span = "" if summary.first is None else f", record indexes {summary.first:,} to {summary.last:,}"
     say(f"{summary.topic}: {count(summary.events, 'event')} in {seconds:.1f} s{span} of partition {summary.partition}")
     if summary.duplicates:
-        say(f"{summary.duplicates:,} of {summary.batches:,} batches were there already")
+        say(f"{summary.duplicates:,} of {summary.batches:,} batches were already stored")
     if summary.bad_rows:
         say(f"{count(summary.bad_rows, 'bad row')} left out")
     for assumption in summary.assumptions:

@@ -142,7 +142,7 @@ def collect(
 def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any]) -> collecting.Settings:
     if config is not None:
         if path or options["into"]:
-            raise click.UsageError("CONFIG says what to collect: leave --path and --into out")
+            raise click.UsageError("--path and --into cannot be combined with CONFIG")
         return collecting.Settings.load(config)
     if not path or not options["into"]:
         raise click.UsageError("give CONFIG, or --path and --into")

@@ -86,7 +86,7 @@ def _checked(topic: Topic, indexes: tuple[str, ...], keys: str | None) -> Topic:
     new = [index for index in indexes if index not in topic.indexes]
     if new or keys not in (None, topic.keys):
         asked, lacks = ("--index", f"no index {new[0]!r}") if new else ("--keys", f"keys of {topic.keys}")
-        raise click.UsageError(f"{asked} is for a new topic, and {topic.name} is there with {lacks}")
+        raise click.UsageError(f"{asked} is for a new topic, but {topic.name} already exists with {lacks}")
     return topic
 
 

@@ -37,7 +37,7 @@ def query(catalog: str, statement: str, format_: str | None, output: str, force:
     if output != "-":
         format_ = chosen_format(format_, output)
         if format_ not in FORMATS or format_ in TABLES:
-            raise click.UsageError(f"--format {format_} is not for the output of a statement: choose another for -o")
+            raise click.UsageError(f"--format {format_} cannot be used with -o: choose another")
     elif format_ is not None:
         format_ = chosen_format(format_, output)
     with shown_errors():

@@ -147,7 +147,7 @@ def bench(
         ("events/s", f"{facts['events_per_s']:,.0f}"),
         ("appends/s", f"{facts['appends_per_s']:,.0f}"),
         ("append latency", ", ".join(f"{name} {facts[f'{name}_ms']:.2f} ms" for name in ("p50", "p99", "max"))),
-        ("refused, then tried again", f"{facts['overloads']:,}"),
+        ("refused, then retried", f"{facts['overloads']:,}"),
         ("sealed meanwhile", f"{facts['sealed_events']:,} events"),
         ("on disk", size(facts["disk_bytes"])),
     ]

@@ -58,7 +58,7 @@ def bench_url(
     else:
         _show(facts)
     if not facts["done"]:
-        raise InvalidRequestError(f"no request succeeded at {url}: {facts['errors'] or 'everything was shed'}")
+        raise InvalidRequestError(f"no request succeeded at {url}: {facts['errors'] or 'all were refused'}")
 
 
 def _show(facts: dict[str, Any]) -> None:

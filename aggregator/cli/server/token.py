@@ -67,7 +67,7 @@ def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, 
     if expires is not None:
         end = dt.datetime.now(dt.UTC) + dt.timedelta(microseconds=checked_duration(expires, "--expires"))
     if file is None and not Path(catalog, MANIFEST).exists():
-        warn(f"{catalog}: no catalog is there yet; only a server of this directory will ask for the token")
+        warn(f"{catalog}: no catalog found here; only a server of this directory will require the token")
     made = make(_file(catalog, file), name, scopes, topics or None, end)
     if as_json:
         say_json({"name": name, "token": made, "scopes": scopes, "topics": topics or None, "expires": end})

@@ -108,7 +108,7 @@ def show(
 
     write_records(counted(), answer.schema, statement, chosen, sink)
     if shortened and rows == limit and is_terminal(sys.stdout):
-        click.echo(f"… the first {rows}: LIMIT gives more", err=True)
+        click.echo(f"… only the first {rows}: use LIMIT for more", err=True)
     if not rows:
         _warn(selection.warnings)
 

@@ -138,7 +138,7 @@ class NewTopic:
                 try:
                     self.catalog.delete_topic(self.name)
                 except (aggregator.AggregatorError, OSError) as error:
-                    warn(f"{self.name} stays, without events: {error}")
+                    warn(f"{self.name} remains, without events: {error}")
             raise
 
 

@@ -33,7 +33,11 @@ class _Directory(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if is_address(value):
             verb = "this command" if ctx is None else f"`{ctx.command_path}`"
-            self.fail(f"{verb} works on a directory, not through a server; these do: {_ASKED_OF_SERVERS}", param, ctx)
+            self.fail(
+                f"{verb} works on a directory, not through a server; commands for a server: {_ASKED_OF_SERVERS}",
+                param,
+                ctx,
+            )
         return super().convert(value, param, ctx)
 
 
@@ -115,7 +119,7 @@ def open_read_only(path: str) -> aggregator.Catalog:
 
 def open_writable(path: str, durability: str = DURABILITY) -> aggregator.Catalog:
     """Open a directory for writing. It must exist: only `init` creates a catalog."""
-    _must_be(path, hint=f"create one with `aggregator init {path}`")
+    _must_be(path, hint=f"create one with `aggregator init {path}` creates one")
     return aggregator.open(path, durability=durability)
 
 
@@ -142,7 +146,9 @@ def open_any_writable(place: str, durability: str = DURABILITY) -> AnyCatalog:
     if not is_address(place):
         return open_writable(_without_access(place), durability)
     if durability != DURABILITY:
-        raise click.UsageError("--durability is for a directory: a server has its own, see `aggregator serve --help`")
+        raise click.UsageError(
+            "--durability is only for a directory; a server has its own setting, see `aggregator serve --help`"
+        )
     return _server(place)
 
 
@@ -165,7 +171,7 @@ def access() -> tuple[str | None, str | None]:
     if given["token_file"] is not None:
         token = Path(given["token_file"]).read_text("utf-8").strip()
     if token == "":
-        raise click.UsageError(f"no token in {given['token_file'] or 'what was given'}")
+        raise click.UsageError(f"no token in {given['token_file'] or '--token or AGGREGATOR_TOKEN'}")
     return token, given["server_ca"]
 
 
@@ -182,7 +188,7 @@ def typed_options(*names: str) -> list[str]:
     return [name for name in names if context.get_parameter_source(name) is typed]
 
 
-def _must_be(path: str, hint: str = "name the directory of one, or the address of a server") -> None:
+def _must_be(path: str, hint: str = "give the directory of a catalog or the address of a server") -> None:
     root = Path(path)
     if "://" in path:
         return  # opening it raises a better error

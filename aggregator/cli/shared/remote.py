@@ -58,7 +58,7 @@ class RemoteCatalog(Client):
             raise InvalidRequestError("only a SELECT can be followed", hint="run other statements with query")
         if select.count or select.newest_first:
             raise InvalidRequestError(
-                "a tail returns records in the order of time", hint="leave COUNT and ORDER BY out"
+                "a tail returns records in time order", hint="remove COUNT and ORDER BY"
             )
         return RemoteFollowing(self.page, self._patient.page, select, timeout_s)
 
@@ -113,7 +113,7 @@ def _start_of(select: Select) -> str:
     if position.kind == "token":
         if select.offset:
             raise InvalidRequestError(
-                "a server follows from a position itself, without OFFSET", hint="leave out OFFSET or -f"
+                "a server cannot combine following from a position with OFFSET", hint="remove OFFSET, or omit -f"
             )
         return position.text
     return f"at {position.text}" if position.kind == "time" else position.kind

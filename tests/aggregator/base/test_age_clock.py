@@ -255,7 +255,7 @@ def test_the_command(root, clock, capsys):
     clock[0] += 400 * DAY_US
     assert run(["retain", str(root)]) == 0
     assert run(["clock", str(root)]) == 1
-    assert "is doubted\nages are counted from 2026" in capsys.readouterr().out
+    assert "is not trusted\nages are counted from 2026" in capsys.readouterr().out
     assert run(["clock", str(root), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["believed"], told["wall_us"]) == (False, clock[0])

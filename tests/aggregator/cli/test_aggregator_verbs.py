@@ -338,7 +338,7 @@ def test_erase(command, clicks):
 def test_erase_tells_that_no_event_was_there(command, clicks, options):
     """`erase` says if the space had no event, so that a misspelled space is not taken for erased."""
     done = command("erase", "data", "clicks", "Ada", *options)
-    told = "clicks has no events of 'Ada': they were erased before, or the events write the space otherwise\n"
+    told = "clicks has no events of 'Ada': they were already erased, or the events spell the space differently\n"
     assert (done.status, done.err) == (1, told)
 
 
@@ -404,8 +404,8 @@ def test_bench(command, tmp_path):
 WRONG = [
     (["bench", "--rate", "5"], 2, "aggregator bench: --rate goes with --url"),
     (["follow"], 2, "aggregator follow: Missing argument 'URL'"),
-    (["scan", "nowhere", "t"], 2, "aggregator: nowhere: no catalog found; name the directory of one"),
-    (["verify", "nowhere"], 2, "aggregator: nowhere: no catalog found; name the directory of one"),
+    (["scan", "nowhere", "t"], 2, "aggregator: nowhere: no catalog found; give the directory of a catalog"),
+    (["verify", "nowhere"], 2, "aggregator: nowhere: no catalog found; give the directory of a catalog"),
     (["stats", "localhost:3931"], 2, "localhost:3931: no catalog found; the address of a server begins with http://"),
     (["append", "[::1]:3931", "t", "clicks.jsonl"], 2, "begins with http:// or https://: http://[::1]:3931"),
     (["stats", "clicks.jsonl"], 2, "clicks.jsonl: a file, not a catalog"),
@@ -432,13 +432,13 @@ WRONG = [
     (["export", "data", "clicks", "file.xyz"], 2, "cannot tell a format"),
     (["scan", "data", "clicks", "-o", "y.xlsx"], 2, "cannot tell a format from the name 'y.xlsx': give --format"),
     (["query", "data", "SELECT COUNT", "-o", "y.xlsx"], 2, "cannot tell a format from the name 'y.xlsx'"),
-    (["erase", "data", "clicks"], 2, "give SPACE or --space-hex"),
+    (["erase", "data", "clicks"], 2, "give either SPACE or --space-hex"),
     (
         ["import", "data", "clicks", "clicks.jsonl", "--index", "url"],
         2,
-        "--index is for a new topic, and clicks is there with no index 'url'",
+        "--index is for a new topic, but clicks already exists with no index 'url'",
     ),
-    (["import", "data", "clicks", "clicks.jsonl", "--keys", "binary"], 2, "and clicks is there with keys of text"),
+    (["import", "data", "clicks", "clicks.jsonl", "--keys", "binary"], 2, "clicks already exists with keys of text"),
     (["nope"], 2, "No such command 'nope'"),
 ]
 

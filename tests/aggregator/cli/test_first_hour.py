@@ -64,7 +64,7 @@ def test_compressed_files_are_told(command, logs, caplog):
     (logs / "old.log.gz").write_bytes(gzip.compress(LINES.encode()))
     result = command("collect", "--path", "logs/old*", "--into", "data", "--once")
     assert result.text.startswith("0 lines")
-    assert "logs/old*: 1 compressed (.gz) skipped; --compressed once reads them" in caplog.text
+    assert "logs/old*: skipped 1 compressed files (.gz); --compressed once reads them" in caplog.text
     again = command("collect", "--path", "logs/old*", "--into", "data", "--once", "--compressed", "once")
     assert again.text.startswith("2 lines")
 

@@ -127,7 +127,7 @@ def test_what_changes_a_catalog(command, served):
     assert command("query", served.url, "DELETE PIPE errors").status == 0
     refused = command("append", served.url, "clicks", "clicks.jsonl", "--durability", "none")
     assert (refused.status, refused.err.count("\n")) == (2, 1)
-    assert "--durability is for a directory" in refused.err
+    assert "--durability is only for a directory" in refused.err
 
 
 def test_who_finds_it_locked_is_told_where_to_ask(command, served):

@@ -42,7 +42,7 @@ def test_there_and_back(command, stored, tmp_path):
     status = command("store", "status", "data", "--json").json
     assert (status["waiting"]["segments"], status["evicted"]["segments"]) == (2, 0)
     assert "not there yet" in command("store", "status", "data").text
-    assert command("store", "push", "data").text.startswith("2 segments put, ")
+    assert command("store", "push", "data").text.startswith("2 segments uploaded, ")
     assert command("store", "push", "data", "--json").json == {"segments": 0, "bytes": 0}
     assert len(objects(tmp_path)) == 2
     assert command("store", "evict", "data").text == "0 segments evicted\n"
@@ -84,7 +84,7 @@ def test_what_is_wrong(command, tmp_path):
     objects(tmp_path)[0].unlink()
     failed = command("store", "verify", "data")
     assert (failed.status, failed.err.count("uploaded again")) == (1, 1)
-    assert command("store", "push", "data").text.startswith("1 segment put")
+    assert command("store", "push", "data").text.startswith("1 segment uploaded")
     assert command("store", "verify", "data", "--json").json["problems"] == []
     command("store", "evict", "data", "--keep-local", "bytes=0")
     objects(tmp_path)[0].unlink()

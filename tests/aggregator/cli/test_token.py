@@ -43,7 +43,7 @@ def test_a_token_for_no_catalog(tmp_path, capsys):
     """A token may be created before the catalog, with a warning: a mistyped path leaves the real server open to all."""
     place = str(tmp_path / "dat")
     assert run(["token", "create", place, "web", "--scope", "read"]) == 0
-    assert f"{place}: no catalog is there yet; only a server of this directory" in capsys.readouterr().err
+    assert f"{place}: no catalog found here; only a server of this directory" in capsys.readouterr().err
     assert run(["init", place]) == 0
     capsys.readouterr()
     assert run(["token", "create", place, "app", "--scope", "read"]) == 0

@@ -481,7 +481,7 @@ def test_the_command(root, tmp_path, monkeypatch, capsys):
     """`aggregator quarantine` lists, shows, exports, retries and drops."""
     assert run(["init", str(root)]) == 0
     assert run(["quarantine", "list", str(root)]) == 0
-    assert "nothing is in quarantine" in capsys.readouterr().out
+    assert "no batches in quarantine" in capsys.readouterr().out
     upgraded(root, monkeypatch)
     (root / "quarantine" / "000000000099.esdb").write_bytes(b"damaged")
     assert run(["quarantine", "list", str(root)]) == 0
