@@ -75,7 +75,7 @@ class Files:
         _one_of("compressed", self.compressed, ("skip", "once"))
         _one_of("container", self.container, KINDS)
         if self.format == "text" and self.time not in (None, "none"):
-            raise InvalidRequestError("the format text has no keys, for the time cannot name one", hint='omit time, or set it to "none"')
+            raise InvalidRequestError("the format text has no key for the time", hint='omit time, or set it to "none"')
         if (self.format == "regex") != (self.pattern is not None):
             raise InvalidRequestError("the format regex needs a pattern, and no other format takes one")
         for what, pattern in (("pattern", self.pattern), ("multiline", self.multiline), ("path_tags", self.path_tags)):
@@ -161,7 +161,7 @@ class Settings:
             raise InvalidRequestError(f"invalid TOML: {error}", path=str(path)) from None
         listed = given.pop("files", [])
         if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-            raise InvalidRequestError("write files a list of tables: [[files]] tables", path=str(path))
+            raise InvalidRequestError("write files as [[files]] tables", path=str(path))
         try:
             groups = tuple(
                 _made(Files, {"name": f"files{number}" if number else "files", **one})

@@ -23,9 +23,7 @@ class Tail:
     def __init__(self, backend: Backend, select: Select, timeout_s: float | None) -> None:
         """Created by `Catalog.tail`. Raises InvalidRequestError."""
         if select.count or select.newest_first:
-            raise InvalidRequestError(
-                "a tail returns records in time order", hint="remove COUNT and ORDER BY"
-            )
+            raise InvalidRequestError("a tail returns records in time order", hint="remove COUNT and ORDER BY")
         self._backend, self._timeout_s = backend, timeout_s
         self._left = None if select.limit is None or select.limit < 0 else select.limit
         self._selection = Selection(backend, select, start="tail")

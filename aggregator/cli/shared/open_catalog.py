@@ -119,7 +119,7 @@ def open_read_only(path: str) -> aggregator.Catalog:
 
 def open_writable(path: str, durability: str = DURABILITY) -> aggregator.Catalog:
     """Open a directory for writing. It must exist: only `init` creates a catalog."""
-    _must_be(path, hint=f"create one with `aggregator init {path}` creates one")
+    _must_be(path, hint=f"create one with `aggregator init {path}`")
     return aggregator.open(path, durability=durability)
 
 

@@ -57,9 +57,7 @@ class RemoteCatalog(Client):
         if not isinstance(select, Select):
             raise InvalidRequestError("only a SELECT can be followed", hint="run other statements with query")
         if select.count or select.newest_first:
-            raise InvalidRequestError(
-                "a tail returns records in time order", hint="remove COUNT and ORDER BY"
-            )
+            raise InvalidRequestError("a tail returns records in time order", hint="remove COUNT and ORDER BY")
         return RemoteFollowing(self.page, self._patient.page, select, timeout_s)
 
 

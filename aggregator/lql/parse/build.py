@@ -58,7 +58,7 @@ class Builder:
             for clause in parts[2:]:
                 if clause.name in ("position", "newest_first") or (clause.name == "offset" and clause.value < 0):
                     raise LqlError(
-                        "a COUNT has no order, so they cannot no at a position",
+                        "a COUNT has no order, so it cannot begin at a position",
                         mark=clause.mark,
                         hint="remove this clause",
                     )
