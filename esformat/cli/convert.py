@@ -107,7 +107,7 @@ def convert(
 
     def rename(name: str) -> str:
         if format_ is None:
-            raise click.UsageError(f"give --format: {out} is a directory, whose name says none")
+            raise click.UsageError(f"{out} is a directory: choose the format with --format")
         return without_extension(name) + _EXTENSIONS.get(format_, f".{format_}")
 
     return write_files(sources, out, write, as_json=as_json, find=find, rename=rename)

@@ -113,4 +113,4 @@ def _lines(report: EraseReport, file: str) -> Iterator[str]:
     for key, found in report.stored_matches.items():
         if found:
             yield f"  note: the bytes of {_shown(key)!r} occur {found:,} times in the file, in keys or events of others"
-    yield f"the erasure is complete when you have deleted {file} and its copies"
+    yield f"to finish erasing, delete {file} and its copies"

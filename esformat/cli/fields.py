@@ -34,9 +34,9 @@ def fields(files: tuple[str, ...], **shown: Any) -> None:
     with open_segments(files) as segments:
         found = segments.scan(columns=["data"]).payload_fields()
         if found.no_json:
-            warn(f"{shown_files(segments)}: {found.no_json:,} of {found.payloads:,} payloads are no JSON")
+            warn(f"{shown_files(segments)}: {found.no_json:,} of {found.payloads:,} payloads are not JSON")
         if found.left_out:
-            warn(f"{shown_files(segments)}: too many fields, {found.left_out:,} values are of others")
+            warn(f"{shown_files(segments)}: too many fields: {found.left_out:,} values of other fields are not listed")
         schema = pa.schema([("field", pa.string()), ("kinds", pa.string()), ("values", pa.int64())])
         rows = ((field.path, ", ".join(field.kinds), field.count) for field in found.fields)
         show_counts(rows, schema, shown)

@@ -165,7 +165,9 @@ def input_options_of(options: dict[str, Any]) -> convert.InputOptions:
     if delimiter is not None:
         delimiter = "\t" if delimiter == "\\t" else delimiter
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
-            raise click.UsageError(f"--delimiter {delimiter!r} is not an ASCII character that can separate fields")
+            raise click.UsageError(
+                f"--delimiter {delimiter!r} is not one ASCII character other than a quote or line break"
+            )
     return convert.InputOptions(
         format=options["input_format"], delimiter=delimiter, header=options["header"], nulls=options["nulls"]
     )

@@ -47,11 +47,11 @@ class JobDisplay:
             parts.append(f"{size(self.done)} of {size(self.total)}")
         finished, known = self._tasks()
         if known:
-            parts.append(f"{finished:,} of {count(known, 'task')} at work")
+            parts.append(f"{finished:,} of {count(known, 'task')} done")
         if 0 < self.done < self.total:
             left = (self._clock() - self._began) * (self.total - self.done) / self.done
             parts.append(f"about {_duration(left)} left")
-        return f"{self._title}: {', '.join(parts) or 'looking'}"
+        return f"{self._title}: {', '.join(parts) or 'starting'}"
 
 
 def _duration(seconds: float) -> str:

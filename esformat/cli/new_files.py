@@ -113,11 +113,13 @@ def _identity(place: Place) -> PurePath:
 def _check_directory(files: Sequence[str], out: str) -> None:
     """Raise UsageError unless `out` can be a directory, outside the inputs so that the next run does not read it."""
     if out == STDOUT or (not _is_directory(out) and (_names_file(out) or Path(out).is_file())):
-        hint = "`esdb merge` and `esdb scan -o FILE` make one file of several"
-        raise click.UsageError(f"several files need a directory to go to, and {out!r} is a file; {hint}")
+        hint = "`esdb merge` and `esdb scan -o FILE` combine several files into one"
+        raise click.UsageError(f"several files need an output directory, but {out!r} is a file; {hint}")
     for file in files:
         if file != STDOUT and _identity(locate(out)).is_relative_to(_identity(locate(file))):
-            raise click.UsageError(f"{out} lies in {file}, where the next run would read it: choose another directory")
+            raise click.UsageError(
+                f"{out} is inside {file}, where the next run would read it: choose another directory"
+            )
 
 
 def _names_file(out: str) -> bool:

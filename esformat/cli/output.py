@@ -146,4 +146,4 @@ def shown_name(out: str) -> str:
 def refuse_terminal(out: str, what: str) -> None:
     """Raise click.UsageError if binary data would go to a terminal."""
     if out == STDOUT and is_terminal(sys.stdout):
-        raise click.UsageError(f"{what} is not for a terminal: name a file, or pipe it on")
+        raise click.UsageError(f"{what} cannot be written to a terminal: name a file or use a pipe")

@@ -70,7 +70,7 @@ class Moment(click.ParamType[int]):
                 )
             nanos = int(times.micros[0]) * 1000 + int(times.below[0])
         if nanos % 1000:
-            self.fail(f"{value!r} is finer than the microseconds that are stored", param, ctx)
+            self.fail(f"{value!r} is finer than a microsecond", param, ctx)
         return nanos // 1000
 
 
@@ -108,7 +108,7 @@ class Hex(click.ParamType[bytes]):
         try:
             return bytes.fromhex(value)
         except ValueError:
-            self.fail(f"{value!r} is not bytes in hexadecimal, as 00ff", param, ctx)
+            self.fail(f"{value!r} is not hexadecimal bytes, such as 00ff", param, ctx)
 
 
 class Size(click.ParamType[int]):
@@ -164,5 +164,5 @@ class Names(click.ParamType[tuple[str, ...]]):
         try:
             (names,) = csv.reader(io.StringIO(value, newline="")) if value else ((),)
         except (ValueError, csv.Error):
-            self.fail(f"{value!r} is more than a line: put a name that has a line break in quotes", param, ctx)
+            self.fail(f"{value!r} has more than one line: quote a name that contains a line break", param, ctx)
         return tuple(names)

@@ -16,8 +16,8 @@ from esformat.base.extras import advice
 from esformat.io.publish import naming_stdout
 
 _WRONG_USAGE = (UsageError, UnknownIndexError, ClosedError)
-_MAY_NOT = "run as a user who may, or allow it with chmod or chown, here and on the directories above"
-_FIXED = "write elsewhere, or mount it for writing"
+_MAY_NOT = "run as a user with access, or grant access with chmod or chown, also to the parent directories"
+_FIXED = "write elsewhere, or mount it read-write"
 _INTERRUPTED = 130  # what shells report for an interrupt
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

@@ -68,7 +68,7 @@ def one_of(question: dict[str, Any], name: str) -> str | bytes | None:
     """Return a key that was given as text or in hexadecimal. Raises click.UsageError if both were given."""
     text, in_hex = question[name], question[f"{name}_hex"]
     if text is not None and in_hex is not None:
-        raise click.UsageError(f"--{name} and --{name}-hex both name the {name}: give one")
+        raise click.UsageError(f"give only one of --{name} and --{name}-hex")
     key: str | bytes | None = in_hex if text is None else text
     return key
 
@@ -77,7 +77,7 @@ def read_conditions(pairs: Sequence[tuple[str, str]], indexes: Iterable[str], sc
     """Convert the values of --index to the types of the indexes. Raises click.UsageError for an invalid value."""
     conditions = dict(_condition(*pair, list(indexes), schema) for pair in pairs)
     if len(conditions) < len(pairs):
-        raise click.UsageError("--index asks for two values of one index: an event has one only")
+        raise click.UsageError("--index gives two values for one index, but an event has only one")
     return conditions
 
 
@@ -133,9 +133,7 @@ def write_segment(
     import pyarrow as pa  # here: slow to import
 
     if missing := [name for name in ("space", "timestamp") if name not in schema.names]:
-        raise click.UsageError(
-            f"an event has {' and '.join(missing)}: name them in --columns, or choose another format"
-        )
+        raise click.UsageError(f"events need {' and '.join(missing)}: add them to --columns, or choose another format")
     columns = pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
     possible = {field.name for field in columns if not pa.types.is_decimal(field.type)}
     chosen = [name for name in indexes if name in possible]

@@ -49,4 +49,4 @@ def _lost(events: int | None, at_least: int) -> str:
     if events is not None:
         return "none lost" if not events else f"{events:,} lost"
     known = f"at least {at_least:,} lost; " if at_least else ""
-    return f"{known}nothing tells how many there were"
+    return f"{known}the total is unknown"

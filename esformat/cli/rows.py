@@ -58,4 +58,4 @@ def _print_table(reader: pa.RecordBatchReader, layout: str) -> None:
     show_table(first(), reader.schema, layout)
     reader.close()
     if seen > ROWS_SHOWN:
-        say(f"… and more than these {ROWS_SHOWN}: LIMIT chooses some, --format jsonl shows all")
+        say(f"… and more: only {ROWS_SHOWN} are shown; LIMIT chooses some, --format jsonl shows all")

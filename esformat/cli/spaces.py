@@ -33,7 +33,7 @@ Examples:
 def spaces(files: tuple[str, ...], prefix: str | None, prefix_hex: bytes | None, groupings: bool, **shown: Any) -> None:
     """List the spaces of segments and the number of events in each, sorted by key or count."""
     if prefix is not None and prefix_hex is not None:
-        raise click.UsageError("--prefix and --prefix-hex both say how keys begin: give one")
+        raise click.UsageError("give only one of --prefix and --prefix-hex")
     chosen_format(shown["format_"], shown["output"])  # fails before the file is opened
     with open_segments(files) as segments:
         schema = _schema(segments, by_grouping=groupings)

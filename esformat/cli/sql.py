@@ -81,9 +81,9 @@ def _hints(statement: str) -> Iterator[None]:
         if error.hint is None and alone is not None:
             error.hint = _behind_from(alone[1])
         elif error.hint is None and unquoted is not None:
-            error.hint = f"a file's name stands in quotes: FROM '{unquoted[1]}'"
+            error.hint = f"quote the file name: FROM '{unquoted[1]}'"
         raise
 
 
 def _behind_from(file: str) -> str:
-    return f"a file stands behind FROM: esdb sql \"SELECT … FROM '{file}'\""  # noqa: S608 - a hint, never executed
+    return f"name the file after FROM: esdb sql \"SELECT … FROM '{file}'\""  # noqa: S608 - a hint, never executed

@@ -26,10 +26,10 @@ _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 _SHOW_TABLES = ("\\tables", "\\d", "\\dt", ".tables")
 _HELP = """\
 A statement ends with a semicolon. {example}
-\\tables         what FROM takes here, as SHOW TABLES; does
+\\tables         what FROM accepts here, like SHOW TABLES;
 \\format NAME    how answers are printed: table, wide, vertical, jsonl, json, csv
 \\help           this text
-\\quit           end, as exit, quit and Ctrl-D do"""
+\\quit           end; so do exit, quit and Ctrl-D"""
 _OF_TABLES = "FROM takes a table: SELECT count(*) FROM "
 _OF_FILES = "FROM takes a file in quotes: SELECT count(*) FROM 'clicks.esdb';"
 
@@ -42,7 +42,7 @@ def interact(ask: Ask, program: str, format_: str | None, names: Iterable[str] =
     Raises click.UsageError if prompt_toolkit is missing.
     """
     session = _session(program, names)
-    say("Statements end with a semicolon; \\help tells what else can be typed.")
+    say("Statements end with a semicolon; \\help lists the other commands.")
     shown = format_ or "table"
     example = next((_OF_TABLES + f"{name};" for name in names), _OF_FILES)
     while True:

@@ -52,9 +52,9 @@ def view(files: tuple[str, ...], opens: bool) -> None:
 
             address = stack.enter_context(shown_by(groups, copied))
         say(address)
-        warn(f"{count(total, 'file')}; the page is there until Ctrl-C")
+        warn(f"{count(total, 'file')}; press Ctrl-C to stop")
         if opens and not webbrowser.open(address):
-            warn("esdb: no browser was found: open the address by hand")
+            warn("esdb: no browser found: open the address yourself")
         with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()
 
@@ -65,7 +65,7 @@ def _viewing() -> Viewing:
     for found in entry_points(group="esformat.view"):
         viewing: Viewing = found.load()
         return viewing
-    raise UsageError("nothing installed can show files in the browser", hint='pip install "esformat[server]"')
+    raise UsageError("viewing files in the browser needs the server extra", hint='pip install "esformat[server]"')
 
 
 def named_files(files: Sequence[str]) -> dict[str, list[str]]:
@@ -75,7 +75,7 @@ def named_files(files: Sequence[str]) -> dict[str, list[str]]:
         paths = places([given])
         local = [path for path in paths if isinstance(path, str)]
         if len(local) < len(paths):
-            raise UsageError("only files of the local disk can be viewed", path=given, hint="copy it to the disk first")
+            raise UsageError("only local files can be viewed", path=given, hint="copy it to the disk first")
         name = Path(given).absolute().name.removesuffix(".esdb")
         found[given if name in found or not name else name] = local
     return found

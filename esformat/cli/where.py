@@ -74,7 +74,7 @@ class Where(click.ParamType[Condition]):
         turned, null = _TURNED.match(value), _NULL.fullmatch(value)
         if turned is not None:
             sign = turned["sign"]
-            hint = f"a value that begins with {sign} goes into quotes"
+            hint = f"quote a value that begins with {sign}"
             self.fail(f"{value!r}: ={sign} is not an operator, {sign}= is; {hint}", param, ctx)
         if found is None and null is not None:
             self.fail(f"{value!r}: {_about_null(null['name'], null['is'])}", param, ctx)
@@ -319,15 +319,15 @@ def _fault(value: str, type_: pa.DataType) -> str | None:
         if pa.types.is_boolean(type_):
             return f"{value!r} is neither true nor false"
         if pa.types.is_integer(type_):
-            return f"{value!r} is no whole number{' that fits' if re.fullmatch('-?[0-9]+', value) else ''}"
+            return f"{value!r} is {'out of range' if re.fullmatch('-?[0-9]+', value) else 'not a whole number'}"
         if pa.types.is_duration(type_):
-            return f"{value!r} is no whole number of {type_.unit}"
-        return f"{value!r} is no {'number' if pa.types.is_floating(type_) else type_}"
+            return f"{value!r} is not a whole number of {type_.unit}"
+        return f"{value!r} is not {'a number' if pa.types.is_floating(type_) else f'of type {type_}'}"
     return None
 
 
 def _about_null(name: str, sign: str) -> str:
-    return f"null is no value to compare with: the command `sql` asks for it, with WHERE {name} {sign.upper()} NULL"
+    return f"a condition cannot test for null: use the command `sql` with WHERE {name} {sign.upper()} NULL"
 
 
 def _values(texts: Sequence[str], type_: pa.DataType) -> pa.Array:
@@ -341,5 +341,5 @@ def _values(texts: Sequence[str], type_: pa.DataType) -> pa.Array:
     if pa.types.is_floating(type_):
         for text, value in zip(texts, values.to_pylist(), strict=True):
             if abs(value) == float("inf") and "inf" not in text.lower():
-                raise click.UsageError(f"{text!r} is beyond all numbers of that type; infinity is inf")
+                raise click.UsageError(f"{text!r} is out of range for its type; write infinity as inf")
     return values

@@ -84,27 +84,27 @@ class Clock:
         elif pa.types.is_timestamp(value.type) or pa.types.is_date(value.type):
             why = _OUTSIDE
         elif number is not None and (self.unit or self._mixed) and not _is_plain(value):
-            why = "is no plain number: write it with digits alone, such as 1700000000.5"
+            why = "is not a plain number: use digits only, such as 1700000000.5"
         elif self.unit is not None and (number is not None or not self._mixed):
             why = (
                 f"is not a number of {self.unit}"
                 if number is None
-                else f"{_OUTSIDE}: give another {_OPTION} than {self.unit}"
+                else f"{_OUTSIDE}: give a {_OPTION} other than {self.unit}"
             )
         elif self.written is not None:
-            why = f"is not written as {self.written!r}, which {_OPTION} gives"
+            why = f"does not match {_OPTION} {self.written!r}"
         elif number is not None and not self._mixed:
-            why = f"is a number: say what it counts with {_OPTION} s, ms, us or ns"
+            why = f"is a number: give its unit with {_OPTION} s, ms, us or ns"
         elif number is not None:
             why = _why_no_count(number)
         elif _OTHER_ISO.match(str(value)):
             why = (
-                "is ISO 8601 in a form that is not taken, as are weeks and days of the year: write 2026-03-01 or "
-                f"2026-03-01T08:00:05Z, or say how times are written with {_OPTION}, such as %Y-%j"
+                "has an unsupported ISO 8601 form, such as weeks or days of the year: write 2026-03-01 or "
+                f"2026-03-01T08:00:05Z, or give the format with {_OPTION}, such as %Y-%j"
             )
         else:
             known = "neither an ISO 8601 time nor a number since 1970" if self._mixed else "not an ISO 8601 time"
-            why = f"is {known}: say how times are written with {_OPTION}, such as '%d/%m/%Y %H:%M'"
+            why = f"is {known}: give the format with {_OPTION}, such as '%d/%m/%Y %H:%M'"
         return f"timestamp {text} {why}"
 
     def _why_unfit(self, parsed: Parsed) -> str:
@@ -222,12 +222,12 @@ def _is_plain(value: pa.Scalar) -> bool:
 def _why_no_count(number: float) -> str:
     year = unix_time.may_be_year(number)
     if year:
-        return f"{year}, or say what it counts with {_OPTION} s"
+        return f"{year}, or give its unit with {_OPTION} s"
     try:
         unix_time.unit_of(number)
     except ValueError:
-        return f"may be a date or a number since 1970: give {_OPTION} %Y%m%d, or what it counts: s, ms, us or ns"
-    return f"{_OUTSIDE}, whatever it counts since 1970"
+        return f"may be a date or a number since 1970: give {_OPTION} %Y%m%d, or its unit: s, ms, us or ns"
+    return f"{_OUTSIDE} in every unit since 1970"
 
 
 def _check_zone(given: str, zone: str | None) -> None:

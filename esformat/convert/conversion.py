@@ -99,14 +99,14 @@ def convert(
         if transfer is not None:
             if named:
                 raise esformat.UsageError(
-                    f"{named} is for files of other origin: {name_of(source)} {_why_not(read, how.schema)}",
+                    f"{named} does not apply: {name_of(source)} {_why_not(read, how.schema)}",
                     hint="leave it out; `esdb reindex` makes other indexes" if named == "--index" else "leave it out",
                 )
             with naming(target):
                 return _write(_with_progress(transfer, progress), target, written, how)
     if written != "esdb":
         raise InputError(
-            "does not say which columns it has",
+            "does not define its columns",
             path=name_of(source),
             hint="give --schema FILE, the segment that it came from, or convert it to .esdb first"
             if read in _TEXT
@@ -145,7 +145,7 @@ def _named_roles(roles: Roles | None) -> str:
 
 
 def _why_not(format_: str, schema: str | None) -> str:
-    return f"is read with the columns of {schema}" if format_ in _TEXT else "already says which columns it has"
+    return f"is read with the columns of {schema}" if format_ in _TEXT else "defines its own columns"
 
 
 def _with_progress(transfer: Transfer, progress: Progress | None) -> Transfer:
@@ -174,8 +174,7 @@ def _source_format(source: Input) -> str:
         if not piped:
             return "go-esdb"
         raise esformat.UsageError(
-            "standard input has no name that says its format",
-            hint=f"give --input-format {'|'.join(CONVERSION_FORMATS)}",
+            "cannot tell the format of standard input", hint=f"give --input-format {'|'.join(CONVERSION_FORMATS)}"
         )
     return _target_format(name_of(source), "--input-format")
 
@@ -220,7 +219,7 @@ def _text(path: Input, format_: str, schema: str) -> Iterator[Transfer]:
     with opened(schema, _source_format(schema)) as model:
         if model is None:
             raise InputError(
-                "does not say which columns, indexes and keys it has",
+                "does not contain columns, indexes and keys",
                 path=schema,
                 hint="--schema takes a segment, or a Parquet or Arrow file that one was converted to",
             )
@@ -266,7 +265,7 @@ def _cast(batches: Iterator[pa.RecordBatch], schema: pa.Schema, source: Source) 
         try:
             yield batch if batch.schema.equals(schema) else batch.cast(schema)
         except (pa.ArrowException, ValueError) as error:
-            raise InputError(f"its columns differ from those in its metadata: {error}", path=source.path) from error
+            raise InputError(f"its columns do not match its schema: {error}", path=source.path) from error
 
 
 def _arrow(source: Source, stack: ExitStack) -> Transfer | None:
@@ -353,7 +352,7 @@ def _checked_round_trip(batches: Iterator[pa.RecordBatch], schema: pa.Schema, fo
             lost = error.message
         if lost:
             raise esformat.InvalidEventError(
-                f"{format_} would not restore every value: {lost}",
+                f"{format_} would lose values: {lost}",
                 hint="convert to Parquet or Arrow, or allow the loss with --allow-loss",
             )
         yield batch

@@ -48,19 +48,19 @@ class CsvReader:
                     table = _Table(self, names, syntax)
                 yield table.parse(block)
         if table is None:
-            raise InputError("is empty", path=self.source.path, hint="a CSV file begins with the names of its columns")
+            raise InputError("is empty", path=self.source.path, hint="a CSV file begins with a line of column names")
 
     def _split_header(self, block: Block, syntax: CsvSyntax) -> tuple[Sequence[str], Block]:
         """Remove the first record that is not blank from `block`, and return it as names."""
         blank = re.match(rb"[\r\n]*", block.data)
         found = None if block.broken or blank is None else syntax.record.match(block.data, blank.end())
         if found is None:
-            raise InputError("its first line names no columns", path=self.source.path)
+            raise InputError("its first line has no column names", path=self.source.path)
         try:
             text = found.group().decode()
         except UnicodeDecodeError as error:
             raise InputError(
-                "line 1: the names of its columns are not UTF-8 text",
+                "line 1: its column names are not UTF-8 text",
                 path=self.source.path,
                 hint="convert it, for example with iconv -f latin1 -t utf-8",
             ) from error
@@ -81,7 +81,7 @@ class _Table:
         self._text = reader.roles.text | frozenset(reader.roles.types)  # type not guessed
         twice = next((name for name in names if self._names.count(name) > 1), None)
         if twice is not None:
-            raise InputError(f"two columns are called {twice!r}", path=self._path, hint="rename one of them")
+            raise InputError(f"duplicate column {twice!r}", path=self._path, hint="rename one of them")
         reader.roles.check(names, self._path)
         self._convert = pa.csv.ConvertOptions(
             include_columns=self._wanted,
@@ -129,7 +129,7 @@ class _Table:
         for place, (_, record) in enumerate(records):
             found = self._syntax.field_count(record)
             if found != expected:
-                yield place, f"{found} fields where the names of the columns are {expected}"
+                yield place, f"{found} fields, but {expected} column names"
 
 
 class _Places:

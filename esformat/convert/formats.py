@@ -67,7 +67,7 @@ def format_of(source: Source, requested: str | None = None) -> str:
         raise InputError("is a segment, not an input", path=source.path, hint=hint)
     if by_magic is None:
         raise InputError(
-            "its name does not say its format",
+            "cannot tell the format from the file name",
             path=source.path,
             hint=f"give --input-format {'|'.join(FORMATS)}; lines of logs are for `aggregator collect`",
         )

@@ -65,8 +65,8 @@ class JsonReader:
         block = without_mark(block, self._source.path)
         for start, what, program in _NO_LINES:
             if start.match(block.data):
-                hint = f"put one object on each line, with {program} for example"
-                raise InputError(f"is {what} where lines of JSON are expected", path=self._source.path, hint=hint)
+                hint = f"put one object on each line, for example with {program}"
+                raise InputError(f"is {what}, not JSON lines", path=self._source.path, hint=hint)
         return block
 
     def _parse(self, block: Block) -> Rows:

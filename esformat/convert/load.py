@@ -142,7 +142,7 @@ class Load:
         """Yield notes on the rows read so far: guessed units, lost values, unknown and empty columns."""
         if self.assumed:
             units = " and ".join(sorted(self.assumed))
-            yield f"numbers of timestamps were taken to count {units} since 1970: --timestamp-format can say otherwise"
+            yield f"numeric timestamps were read as {units} since 1970: --timestamp-format changes that"
         for name, kind in self._meant.items():
             if name in self._plan.typed:
                 yield f"column {name!r} is of type {kind}, which segments do not have: its plain values are kept"
@@ -223,7 +223,7 @@ def notes_of(plan: Plan) -> Iterator[str]:
         yield f"times have digits below the microsecond: column {plan.nanos!r} keeps them in full, as nanoseconds"
     for name, stored in plan.stored.items():
         if name != stored:
-            yield f"column {name!r} is called {stored!r} in the segment, where {name!r} means something else"
+            yield f"column {name!r} is stored as {stored!r}: the name {name!r} is reserved"
     for name in plan.roles.required:
         if plan.types and pa.types.is_null(plan.types.get(name, pa.null())):
             yield f"column {name!r} has no value in any row"
@@ -231,4 +231,4 @@ def notes_of(plan: Plan) -> Iterator[str]:
 
 def _repeated_note(roles: Roles, count: int) -> Iterator[str]:
     if count:
-        yield f"{count} times occur twice in {roles.clock.zone}, where clocks were put back: taken as the first"
+        yield f"{count} times occur twice in {roles.clock.zone}, where clocks were put back: the first is used"

@@ -81,7 +81,7 @@ class Roles:
         taken = next((name for name in self.indexes if name in RESERVED), None)
         if taken is not None:
             raise UsageError(
-                f"--index {taken}: a segment uses that name for something else", hint="rename the column in the input"
+                f"--index {taken}: that name is reserved in segments", hint="rename the column in the input"
             )
 
     @property
@@ -111,7 +111,7 @@ class Roles:
         known = ", ".join(repr(name) for name in names)
         columns = f"column{'s' if len(missing) > 1 else ''} {' and '.join(map(repr, missing))}"
         hint = _other_delimiter(names) or self.proposal(missing, names)
-        raise InputError(f"has no {columns}, only {known or 'none at all'}", path=path, hint=hint)
+        raise InputError(f"has no {columns}, {f'only {known}' if known else 'nor any other'}", path=path, hint=hint)
 
     def proposal(self, missing: Sequence[str], names: Sequence[str]) -> str | None:
         """Suggest the options that name the missing keys, with likely columns; None if no key is missing."""
@@ -121,7 +121,7 @@ class Roles:
         free = [name for name in names if name not in self.required]
         likely = {f"--{role}": _likely(role, free) for role in roles}
         shown = " ".join(f"{option} {name}" for option, name in likely.items() if name is not None)
-        return f"name {'those' if len(roles) > 1 else 'the one'} to use with {' and '.join(likely)}" + (
+        return f"choose the column{'s' if len(roles) > 1 else ''} with {' and '.join(likely)}" + (
             f", perhaps {shown}" if shown else ""
         )
 
@@ -187,10 +187,10 @@ def _likely(role: str, names: Sequence[str]) -> str | None:
 def _other_delimiter(names: Sequence[str]) -> str | None:
     """A hint for a header that is a single name containing another delimiter, or an Excel "sep=" line; else None."""
     if names and names[0].lower().startswith("sep="):
-        return "its first line tells Excel what ends a field: remove it"
+        return "its first line is a separator line for Excel: remove it"
     shown = {";": "';'", "\t": "'\\t'", "|": "'|'"}
     found = next((each for each in shown if len(names) == 1 and each in names[0]), None)
-    return found and f"its fields seem to end in {shown[found]}: give --delimiter {shown[found]}"
+    return found and f"its fields seem to be separated by {shown[found]}: give --delimiter {shown[found]}"
 
 
 def stored_names(roles: Roles, names: Iterable[str]) -> dict[str, str]:

@@ -127,7 +127,7 @@ class _JsonArray(_JsonLines):
 class _Csv:
     """A line of names, then one record per row. Null is an empty field; "" in quotes is an empty text."""
 
-    loss = "{:,} texts look like bytes in base64, and are read as those from CSV"
+    loss = "{:,} texts look like base64 and are read back from CSV as bytes"
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         self._file = file

@@ -178,7 +178,11 @@ class Source:
             raise
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: names in binary formats
             full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-            hint = "what is read twice is kept in the temporary directory; TMPDIR names another" if full else None
+            hint = (
+                "input that is read twice is copied to the temporary directory; TMPDIR chooses another"
+                if full
+                else None
+            )
             raise InputError(f"cannot be read: {_cause(error)}", path=self.path, hint=hint) from error
         except MemoryError as error:  # usually damaged lengths
             raise InputError("cannot be read: it claims more data than fits into memory", path=self.path) from error

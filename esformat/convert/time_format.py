@@ -103,7 +103,7 @@ def _check(pattern: str, letters: str) -> None:
     if twice is not None:
         raise ValueError(f"the timestamp format {letters!r} has %{twice} twice")
     if not {"Y", "y"} & set(names) or not (({"m", "b"} & set(names) and "d" in names) or "j" in names):
-        raise ValueError(f"the timestamp format {letters!r} does not contain year, month and day, as %Y-%m-%d does")
+        raise ValueError(f"the timestamp format {letters!r} lacks year, month or day; use one like %Y-%m-%d")
 
 
 class _Numbers:

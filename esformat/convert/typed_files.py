@@ -15,7 +15,7 @@ from esformat.convert.typed_text import from_json, from_text, loads
 _READ_BYTES = 8 << 20
 _RECORD_BYTES = 64 << 20  # the largest record of CSV
 _ABSENT = re.compile("Column '(.*)' in include_columns does not exist")
-_HINT = "without --schema, --space and --timestamp say what its columns are"
+_HINT = "without --schema, name its columns with --space and --timestamp"
 _BROKEN = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, pa.ArrowException)
 
 

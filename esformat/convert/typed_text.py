@@ -107,7 +107,7 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return _unchanged(pa.array([None if value is None else str(value) for value in values], pa.string()), floats)
     made = pa.array(values, kind)
     if first_cut(values, kind) is not None:
-        raise ValueError(f"not all of them are {kind}")
+        raise ValueError(f"not all values are {kind}")
     return made
 
 
@@ -115,7 +115,7 @@ def _unchanged(text: pa.StringArray, values: pa.Array) -> pa.Array:
     """Return `values`. Raises ValueError if a float differs from the number in its text."""
     changed = rounded(text, values) if pt.is_floating(values.type) else None
     if changed is not None:
-        raise ValueError(f"{text[int(changed.argmax())]} is no {values.type}")
+        raise ValueError(f"{text[int(changed.argmax())]} is not exactly representable as {values.type}")
     return values
 
 
@@ -123,7 +123,7 @@ def _fixed_lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     filled = [[None] * kind.list_size if value is None else value for value in values]
     wrong = next((len(value) for value in filled if len(value) != kind.list_size), None)
     if wrong is not None:
-        raise ValueError(f"{wrong} in a list of {kind.list_size}")
+        raise ValueError(f"a list has {wrong} values, expected {kind.list_size}")
     if not kind.list_size:  # Arrow divides by the list size
         return pa.array(values, kind)
     flat = from_json([each for value in filled for each in value], kind.value_type)
@@ -164,7 +164,7 @@ def _far_times(text: pa.StringArray, kind: pa.DataType) -> pa.Array:
     try:
         return _times([None if value is None else _units_since_1970(value, kind) for value in text.to_pylist()], kind)
     except OverflowError as error:
-        raise pa.ArrowInvalid(f"a time beyond all of {kind}: {error}") from None
+        raise pa.ArrowInvalid(f"a time is out of range for {kind}: {error}") from None
 
 
 def _units_since_1970(value: str, kind: pa.DataType) -> int:

@@ -100,7 +100,7 @@ def test_permission_denied(folder, run, command, name, status):
     """One line says what is denied and how to fix it; the status is that of a missing file."""
     found, told = run(*command)
     assert found == status
-    assert f"{name}: permission denied; run as a user who may, or allow it with chmod or chown" in told
+    assert f"{name}: permission denied; run as a user with access, or grant access with chmod or chown" in told
     assert told.count("\n") == 1
 
 
@@ -109,7 +109,7 @@ def test_permission_denied_to_a_program(folder, command, name, status):
     """A separate process has the same message and status."""
     found, told = run_apart(folder, *command)
     assert (found, told.count("\n")) == (status, 1)
-    assert f"{name}: permission denied; run as a user who may, or allow it with chmod or chown" in told
+    assert f"{name}: permission denied; run as a user with access, or grant access with chmod or chown" in told
 
 
 def test_a_log_that_may_not_be_read(folder, run):
@@ -145,7 +145,7 @@ def test_a_manifest_is_rebuilt_from_all_segments_or_not(catalog, run, closed):
     (catalog / closed).chmod(0)
     status, told = run("aggregator", "rebuild-manifest", "data")
     assert status == 1
-    assert f"data/{closed}: permission denied; run as a user who may" in told
+    assert f"data/{closed}: permission denied; run as a user with access" in told
     assert told.count("\n") == 1
     assert (catalog / "manifest.sqlite").read_bytes() == before
 
@@ -157,7 +157,7 @@ def test_a_missing_manifest_beside_segments_that_may_not_be_read(catalog, run):
     (catalog / "segments/000000").chmod(0)
     status, told = run("aggregator", "init", "data")
     assert status == 1
-    assert "data/segments/000000: permission denied; run as a user who may" in told
+    assert "data/segments/000000: permission denied; run as a user with access" in told
     assert not (catalog / "manifest.sqlite").exists()
 
 
@@ -167,7 +167,10 @@ def test_a_manifest_that_may_not_be_read(catalog, command):
     (catalog / "manifest.sqlite").chmod(0)
     status, told = run_apart(catalog.parent, "aggregator", *command)
     assert status == 1
-    assert "data/manifest.sqlite: permission denied; run as a user who may, or allow it with chmod or chown" in told
+    assert (
+        "data/manifest.sqlite: permission denied; run as a user with access, or grant access with chmod or chown"
+        in told
+    )
     assert told.count("\n") == 1
 
 
@@ -186,7 +189,7 @@ def test_a_catalog_that_may_not_be_entered(folder, run, verb):
     """Verbs for directories report the denied permission; they called it wrong usage."""
     status, told = run("aggregator", verb, "closed")
     assert status == 1
-    assert "permission denied; run as a user who may, or allow it with chmod or chown" in told
+    assert "permission denied; run as a user with access, or grant access with chmod or chown" in told
     assert told.count("\n") == 1
 
 

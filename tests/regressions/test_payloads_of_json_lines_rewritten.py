@@ -166,8 +166,8 @@ def test_csv_does_not_tell_them_apart(tmp_path, capfd):
     with esformat.create(tmp_path / "a.esdb") as writer:
         for time, payload in enumerate([*ODD, ODD[0]]):
             writer.add("a", payload, timestamp=time)
-    with pytest.raises(esformat.InvalidEventError, match="csv would not give back"):
+    with pytest.raises(esformat.InvalidEventError, match="csv would lose values"):
         convert_file(str(tmp_path / "a.esdb"), str(tmp_path / "a.csv"))
     assert root.run(["scan", str(tmp_path / "a.esdb"), "-o", str(tmp_path / "b.csv")]) == 0
-    told = "column 'data': 2 texts look like bytes in base64, and are read as those from CSV"
+    told = "column 'data': 2 texts look like base64 and are read back from CSV as bytes"
     assert told in capfd.readouterr().err

@@ -35,7 +35,7 @@ A statement ends with a semicolon, or with an empty line. SELECT without LIMIT s
                 \\format alone: as each fits
 \\follow SELECT  records as they arrive, until Ctrl-C
 \\help           this text, as help; the language is described in docs/lql.md
-\\quit           end, as exit, quit and Ctrl-D do"""
+\\quit           end; so do exit, quit and Ctrl-D"""
 _ENDS = ("exit", "quit")
 _HELPS = "help"
 

@@ -119,5 +119,5 @@ def test_table_on_a_terminal(activity, tmp_path):
 def test_no_bytes_on_a_terminal(activity, tmp_path):
     """A binary format is refused on a terminal; no byte of it is written."""
     _, shown = on_terminal(["scan", activity, "--format", "parquet"], tmp_path, status=2)
-    assert shown.startswith(b"esdb scan: --format parquet is not for a terminal: ")
+    assert shown.startswith(b"esdb scan: --format parquet cannot be written to a terminal: ")
     assert b"PAR1" not in shown

@@ -87,12 +87,9 @@ def test_force(segment, tmp_path):
         (["a.csv", "b.parquet"], "give --schema FILE, the segment that it came from"),
         (["a.csv", "b.esdb", "--schema", "a.csv"], "--schema takes a segment"),
         (["u.csv", "b.esdb", "--schema", "a.esdb"], "no column 'space', which the schema has; without --schema"),
-        (["u.csv", "b.esdb"], "name those to use with --space and --timestamp"),
-        (["a.csv", "b.esdb", "--schema", "a.esdb", "--index", "type"], "--index is for files of other origin"),
-        (
-            ["a.esdb", "b.esdb", "--space", "who"],
-            "--space is for files of other origin: a.esdb already says which columns",
-        ),
+        (["u.csv", "b.esdb"], "choose the columns with --space and --timestamp"),
+        (["a.csv", "b.esdb", "--schema", "a.esdb", "--index", "type"], "--index does not apply"),
+        (["a.esdb", "b.esdb", "--space", "who"], "--space does not apply: a.esdb defines its own columns"),
         (["n.jsonl", "b.esdb"], "--on-error collect FILE (with `esdb write`)"),
         (["n.jsonl", "b.esdb", "--schema", "a.esdb"], "no member 'grouping'; without --schema"),
         (["a.esdb", "a.csv"], "choose another name, or --force"),
@@ -120,7 +117,7 @@ def test_notes(tmp_path, monkeypatch, capsys):
     (tmp_path / "n.jsonl").write_text('{"space": "a", "timestamp": 1700000000}\n')
     assert run(["convert", "n.jsonl", "n.esdb"]) == 0
     out = capsys.readouterr().out
-    assert "--timestamp-format can say otherwise (with `esdb write`)\n" in out
+    assert "--timestamp-format changes that (with `esdb write`)\n" in out
     assert "name that with --schema\n" in out
 
 

@@ -56,7 +56,7 @@ def test_scan_writes_a_segment(esdb, activity, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["scan", "activity.esdb", "--columns", "type", "-o", "a.esdb"], "an event has space and timestamp"),
+        (["scan", "activity.esdb", "--columns", "type", "-o", "a.esdb"], "events need space and timestamp"),
         (["spaces", "activity.esdb", "-o", "a.esdb"], "cannot write counts to an event file"),
         (["convert", "activity.esdb", "a.csv", "--to", "csv"], "No such option"),
     ],

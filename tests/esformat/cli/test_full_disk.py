@@ -67,12 +67,12 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_file_that_does_not_fit(esdb, small, large, command):
-    """The error is one line that names the file and says that it was not made; no file remains."""
+    """The error is one line that names the file and says that it was not created; no file remains."""
     arguments = [part.format(out=small / "out") for part in command]
     out = next(part for part in arguments if part.startswith(str(small)))
     result = esdb(*arguments)
     assert result.status == 1
-    assert result.err == f"esdb: {out}: no space left on device; it was not made\n"
+    assert result.err == f"esdb: {out}: no space left on device; it was not created\n"
     assert list(small.iterdir()) == []
 
 
@@ -81,14 +81,14 @@ def test_parts_that_do_not_fit(esdb, small, large):
     result = esdb("split", large / "large.esdb", small / "days" / "parts", "--size", "200kB")
     assert result.status == 1
     assert re.fullmatch(
-        f"esdb: {small}/days/parts/large-000\\d.esdb: no space left on device; it was not made\n", result.err
+        f"esdb: {small}/days/parts/large-000\\d.esdb: no space left on device; it was not created\n", result.err
     )
     assert list(small.iterdir()) == []
 
 
 def test_python_says_which_file(small, large):
     """The error of a writer in Python names the file, too."""
-    with pytest.raises(OSError, match="it was not made") as caught, esformat.create(small / "out.esdb") as writer:
+    with pytest.raises(OSError, match="it was not created") as caught, esformat.create(small / "out.esdb") as writer:
         writer.add_table(esformat.open(large / "large.esdb").scan().to_table())
     assert caught.value.filename == str(small / "out.esdb")
     assert list(small.iterdir()) == []

@@ -14,12 +14,12 @@ def test_line():
     """The line has files, events, bytes, tasks and the remaining time, as far as they are known."""
     now, tasks = [0.0], [(0, 0)]
     display = JobDisplay("converting", lambda: tasks[0], lambda: now[0])
-    assert display.line() == "converting: looking"
+    assert display.line() == "converting: starting"
     display.watch(SimpleNamespace(files=3, events=1_200_000))
     display(2_000_000_000, 8_000_000_000)
     now[0], tasks[0] = 120.0, (45, 200)
     assert display.line() == (
-        "converting: 3 files, 1,200,000 events, 2.0 GB of 8.0 GB, 45 of 200 tasks at work, about 6 min left"
+        "converting: 3 files, 1,200,000 events, 2.0 GB of 8.0 GB, 45 of 200 tasks done, about 6 min left"
     )
     display(7_900_000_000, 8_000_000_000)
     assert display.line().endswith("about 2 s left")

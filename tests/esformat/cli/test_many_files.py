@@ -104,7 +104,7 @@ def test_what_is_not_there(esdb, parts):
         result = esdb(verb, "-")
         assert (result.status, result.out) == (2, b"")
         assert "a .esdb file cannot be read from standard input" in result.err
-        assert "save it first" in result.err
+        assert "save it to a file first" in result.err
 
 
 def test_answers_go_to_places(esdb, parts, place):

@@ -108,7 +108,7 @@ def test_a_single_file_into_a_directory(esdb, tmp_path):
     (tmp_path / "out").mkdir()
     assert esdb("recompress", "a.esdb", "out").lines[0].startswith("out/a.esdb: 1 event")
     assert esdb("convert", "a.esdb", "out", "--format", "jsonl").lines[0].startswith("out/a.jsonl: 1 event")
-    assert "give --format" in esdb("convert", "a.esdb", "out").err
+    assert "choose the format with --format" in esdb("convert", "a.esdb", "out").err
 
 
 def test_refused_before_anything_is_made(esdb, tmp_path):
@@ -123,10 +123,10 @@ def test_refused_before_anything_is_made(esdb, tmp_path):
         (("reindex", "one/a.esdb", "two", "one", "--no-index", "--force"), "is an input"),
         (("reindex", "one/*.esdb", "two/../one", "--no-index", "--force"), "is an input"),
         (("split", "one/*.esdb", "one", "--size", "1MB", "--force"), "is an input"),
-        (("reindex", "one", "one/new", "--no-index"), "one/new lies in one"),
-        (("reindex", "one", "two", "new.esdb", "--no-index"), "several files need a directory"),
-        (("reindex", "one/*", "two/*", "a.csv", "--no-index"), "several files need a directory"),
-        (("recompress", "one", "-"), "several files need a directory"),
+        (("reindex", "one", "one/new", "--no-index"), "one/new is inside one"),
+        (("reindex", "one", "two", "new.esdb", "--no-index"), "several files need an output directory"),
+        (("reindex", "one/*", "two/*", "a.csv", "--no-index"), "several files need an output directory"),
+        (("recompress", "one", "-"), "several files need an output directory"),
     ):
         result = esdb(*arguments)
         assert (result.status, result.out) == (2, b"")

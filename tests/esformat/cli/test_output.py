@@ -80,7 +80,7 @@ def test_convert_reads_standard_input(esdb, activity, tmp_path):
     written = esdb("convert", "activity.esdb", "-", "--format", "parquet").out
     assert esdb("convert", "-", "again.esdb", "--input-format", "parquet", stdin=written).status == 0
     refused = esdb("convert", "-", "-", "--input-format", "jsonl", "--format", "parquet", stdin=b"{}")
-    assert refused.err.startswith("esdb: <stdin>: does not say which columns it has;")
+    assert refused.err.startswith("esdb: <stdin>: does not define its columns;")
     assert esdb("diff", "activity.esdb", "again.esdb").status == 0
 
 
@@ -101,7 +101,7 @@ def test_bad_rows_need_a_file(esdb, rows):
 def test_full_disk_names_the_file(tmp_path):
     """A full disk is an error with the path of the file; nothing remains of it."""
     out = tmp_path / "x.jsonl"
-    with pytest.raises(OSError, match="it was not made") as caught, opened_output(str(out), force=False):
+    with pytest.raises(OSError, match="it was not created") as caught, opened_output(str(out), force=False):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert caught.value.filename == str(out)
     assert list(tmp_path.iterdir()) == []

@@ -67,7 +67,7 @@ def test_hex(value):
 @pytest.mark.parametrize("text", ["0", "0x00", "xy", "é"])
 def test_no_hex(text):
     """Text that is not whole bytes in hexadecimal is refused."""
-    with pytest.raises(click.BadParameter, match="is not bytes in hexadecimal"):
+    with pytest.raises(click.BadParameter, match="is not hexadecimal bytes"):
         Hex().convert(text, None, None)
 
 

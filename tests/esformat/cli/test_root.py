@@ -92,19 +92,19 @@ WRONG_USAGE = [
         ["scan", "activity.esdb", "--start", "2024"],
         "2024 may be a year, or a number of s since 1970: write it as 2024-01-01",
     ),
-    (["scan", "activity.esdb", "--start", "2024-03-01T00:00:00.0000001"], "is finer than the microseconds"),
+    (["scan", "activity.esdb", "--start", "2024-03-01T00:00:00.0000001"], "is finer than a microsecond"),
     (["scan", "activity.esdb", "--index", "type"], "'type' is not of the form NAME=VALUE"),
     (["scan", "activity.esdb", "--index", "nope=1"], "esdb: activity.esdb"),
-    (["scan", "activity.esdb", "--index", "type=a", "--index", "type=b"], "--index asks for two values of one index"),
+    (["scan", "activity.esdb", "--index", "type=a", "--index", "type=b"], "--index gives two values for one index"),
     (["scan", "activity.esdb", "--columns", "nope"], "nope"),
-    (["scan", "activity.esdb", "--space", "a", "--space-hex", "00"], "--space and --space-hex both name the space"),
-    (["scan", "activity.esdb", "--space-hex", "0x"], "'0x' is not bytes in hexadecimal, as 00ff"),
+    (["scan", "activity.esdb", "--space", "a", "--space-hex", "00"], "give only one of --space and --space-hex"),
+    (["scan", "activity.esdb", "--space-hex", "0x"], "'0x' is not hexadecimal bytes, such as 00ff"),
     (
         ["scan", "activity.esdb", "--format", "xml"],
         "'xml' is not one of 'table', 'wide', 'vertical', 'jsonl', 'json', 'csv', 'arrow', 'parquet', 'esdb'",
     ),
     (["scan", "activity.esdb", "--format", "table", "-o", "x"], "--format table goes to standard output only"),
-    (["spaces", "activity.esdb", "--prefix", "a", "--prefix-hex", "00"], "--prefix and --prefix-hex both say"),
+    (["spaces", "activity.esdb", "--prefix", "a", "--prefix-hex", "00"], "give only one of --prefix and --prefix-hex"),
     (["spaces", "activity.esdb", "--sort", "size"], "'size' is not one of 'key', 'count'"),
     (["info", "activity.esdb", "--format", "csv"], "No such option '--format'"),
     (["verify"], "Missing argument 'FILE...'"),
@@ -159,7 +159,7 @@ def test_full_disk(activity, name):
             [sys.executable, "-m", "esformat", name, activity], env=environment(), stdout=full, stderr=subprocess.PIPE
         )
     assert done.returncode == 1
-    assert done.stderr == b"esdb: standard output: no space left on device; what was written before stays there\n"
+    assert done.stderr == b"esdb: standard output: no space left on device; the output written before remains\n"
 
 
 @pytest.mark.parametrize(
@@ -248,8 +248,8 @@ def test_a_file_of_another_format(esdb, tmp_path, name):
     (tmp_path / "mine.csv").write_text("who,at\nada,2026-03-01\n" * 50)
     result = esdb(name, "mine.csv")
     assert (result.status, result.out) == (1, b"")
-    assert "neither begins nor ends as an .esdb file does" in result.err
-    assert "`esdb write` creates one from CSV" in result.err
+    assert "neither begins nor ends like an .esdb file" in result.err
+    assert "create one from CSV" in result.err
 
 
 @pytest.mark.parametrize("arguments", [
@@ -275,4 +275,4 @@ def test_standard_input_that_tells_no_format(esdb, activity, tmp_path):
     """A segment on standard input is recognised; other formats on standard input must be named."""
     assert esdb("convert", "-", tmp_path / "a.parquet", stdin=activity.read_bytes()).status == 0
     done = esdb("convert", "-", tmp_path / "b.esdb", stdin=b'{"space": "a", "timestamp": 1}\n')
-    assert (done.status, "standard input has no name" in done.err) == (2, True)
+    assert (done.status, "cannot tell the format of standard input" in done.err) == (2, True)

@@ -51,7 +51,7 @@ def test_explain_is_text(esdb, activity):
 def test_long_answers_in_a_table(esdb, activity):
     done = esdb("sql", "SELECT a.timestamp FROM 'activity.esdb' a, 'activity.esdb' b", "--format", "table")
     assert len(done.lines) == 53
-    assert done.lines[-1].startswith("… and more than these 50")
+    assert done.lines[-1].startswith("… and more: only 50 are shown")
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_wrong_statements(esdb, activity, statement, status, said):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["SELECT * FROM activity.esdb LIMIT 1"], "a file's name stands in quotes: FROM 'activity.esdb'"),
-        (["SELECT * FROM parts/*.esdb"], "a file's name stands in quotes: FROM 'parts/*.esdb'"),
+        (["SELECT * FROM activity.esdb LIMIT 1"], "quote the file name: FROM 'activity.esdb'"),
+        (["SELECT * FROM parts/*.esdb"], "quote the file name: FROM 'parts/*.esdb'"),
         (["SELECT 1 FROM x JOIN a.esdb USING (y)"], "no table 'x'"),
-        (["activity.esdb"], "a file stands behind FROM: esdb sql \"SELECT … FROM 'activity.esdb'\""),
-        (["activity.esdb", "SELECT 1"], "a file stands behind FROM: esdb sql \"SELECT … FROM 'activity.esdb'\""),
-        (["parts", "SELECT 1"], "a file stands behind FROM: esdb sql \"SELECT … FROM 'x.esdb'\""),
+        (["activity.esdb"], "name the file after FROM: esdb sql \"SELECT … FROM 'activity.esdb'\""),
+        (["activity.esdb", "SELECT 1"], "name the file after FROM: esdb sql \"SELECT … FROM 'activity.esdb'\""),
+        (["parts", "SELECT 1"], "name the file after FROM: esdb sql \"SELECT … FROM 'x.esdb'\""),
     ],
     ids=str,
 )

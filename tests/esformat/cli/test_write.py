@@ -140,7 +140,7 @@ def test_stdin(esdb):
     assert esdb("write", "out.esdb", "-", "--input-format", "csv", *NAMED, stdin=CSV).status == 0
     assert len(events()) == 3
     assert esdb("write", "out2.esdb", "-", *NAMED, stdin=CSV).err == (
-        "esdb: <stdin>: its name does not say its format; give --input-format csv|tsv|jsonl|parquet|arrow; "
+        "esdb: <stdin>: cannot tell the format from the file name; give --input-format csv|tsv|jsonl|parquet|arrow; "
         "lines of logs are for `aggregator collect`\n"
     )
 
@@ -212,7 +212,7 @@ REFUSED = [
     (["out.esdb", "in.csv", "--data", "text", "--data-json"], "esdb: --data and --data-json cannot be combined"),
     (["out.esdb", "in.csv", "--index", "user", "--index", "user"], "esdb: --index names 'user' twice"),
     (["out.esdb", "in.csv", "--timezone", "Nowhere"], "esdb write: unknown time zone 'Nowhere'"),
-    (["out.esdb", "in.csv", "--timestamp-format", "%H"], "esdb write: the timestamp format '%H' does not contain year"),
+    (["out.esdb", "in.csv", "--timestamp-format", "%H"], "esdb write: the timestamp format '%H' lacks year"),
     (["out.esdb", "in.csv", "--type", "user"], "'user' is not of the form COLUMN=TYPE"),
     (["out.esdb", "in.csv", "--type", "user=complex"], "invalid type 'complex': expected one of string, int64, float64"),
     (["out.esdb", "in.csv", "--delimiter", ";;"], "--delimiter ';;' is not an ASCII character"),
@@ -239,9 +239,9 @@ def test_refused(esdb, source, tmp_path, arguments, message):
 
 
 BAD_INPUT = [
-    (b"user,date\n", ["--space", "nope", "--timestamp", "date"], "has no column 'nope', only 'user', 'date'; name the one to use with --space"),
-    (b"user,date\na,b,c\n", NAMED, "line 2: 3 fields where the names of the columns are 2; correct it, or leave bad rows out with"),
-    (b"user,date\na,now\n", NAMED, "line 2: timestamp 'now' is neither an ISO 8601 time nor a number since 1970: say how times are written"),
+    (b"user,date\n", ["--space", "nope", "--timestamp", "date"], "has no column 'nope', only 'user', 'date'; choose the column with --space"),
+    (b"user,date\na,b,c\n", NAMED, "line 2: 3 fields, but 2 column names; correct it, or leave bad rows out with"),
+    (b"user,date\na,now\n", NAMED, "line 2: timestamp 'now' is neither an ISO 8601 time nor a number since 1970: give the format"),
     (b"user,date\na,20060407\n", NAMED, "'20060407' may be a date or a number since 1970: give --timestamp-format %Y%m%d"),
     (b"user,date\n,2006-04-07\n", NAMED, "line 2: no space: 'user' has no value"),
     (b"user,date\n\xff,2006-04-07\n", NAMED, "line 2: space 'user' is not UTF-8 text: convert it (iconv -f latin1 -t utf-8), or take bytes with --keys binary"),
@@ -318,7 +318,7 @@ def test_another_delimiter_is_proposed(esdb, tmp_path, delimiter, shown):
     (tmp_path / "x.csv").write_text("User;When;Sum\nada;2026-01-01;1,5\n".replace(";", delimiter))
     result = esdb("write", "x.esdb", "x.csv")
     assert result.status == 1
-    assert result.err.rstrip().endswith(f"its fields seem to end in '{shown}': give --delimiter '{shown}'")
+    assert result.err.rstrip().endswith(f"its fields seem to be separated by '{shown}': give --delimiter '{shown}'")
     assert esdb("write", "x.esdb", "x.csv", "--delimiter", shown, "--space", "User", "--timestamp", "When").status == 0
 
 
@@ -328,7 +328,7 @@ def test_a_first_line_for_excel(esdb, tmp_path, delimiter):
     (tmp_path / "a.csv").write_text("sep=;\nspace;timestamp\na;2026-03-01\n")
     result = esdb("write", "a.esdb", "a.csv", "--delimiter", delimiter)
     assert (result.status, result.out) == (1, b"")
-    assert result.err.rstrip().endswith("its first line tells Excel what ends a field: remove it")
+    assert result.err.rstrip().endswith("its first line is a separator line for Excel: remove it")
 
 
 def test_a_type_of_no_column(esdb, tmp_path):
@@ -347,7 +347,7 @@ def test_keys_that_no_line_has(esdb, tmp_path):
     (tmp_path / "x.jsonl").write_text('{"who": "a", "ts": "2026-01-01"}\n{"who": "b", "ts": "2026-01-02"}\n')
     assert "--space and --timestamp, perhaps --space who --timestamp ts;" in esdb("write", "x.esdb", "x.jsonl").err
     assert (
-        "name the one to use with --timestamp, perhaps --timestamp ts;"
+        "choose the column with --timestamp, perhaps --timestamp ts;"
         in esdb("write", "x.esdb", "x.jsonl", "--space", "who").err
     )
     (tmp_path / "y.jsonl").write_text('{"space": "a", "timestamp": "2026-01-01"}\n{"timestamp": "2026-01-02"}\n')

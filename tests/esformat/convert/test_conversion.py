@@ -168,7 +168,7 @@ def test_files_of_other_origin(tmp_path):
     source = str(tmp_path / "p.parquet")
     how = Conversion(roles=Roles(space="user", timestamp="time", indexes=("type",)))
     assert convert_file(source, str(tmp_path / "p.esdb"), how) == 1
-    with pytest.raises(InputError, match="which columns"):
+    with pytest.raises(InputError, match="does not define its columns"):
         convert_file(source, str(tmp_path / "p.csv"))
 
 

@@ -58,9 +58,9 @@ def test_bad_records():
     columns, bad, lines, _ = read(b'u,t\n1,2\n3\n"a\nb",4,5\n\n6,7\n\xff,\xfe,8\n9,10')
     assert columns == {"u": [b"1", b"6", b"9"], "t": [b"2", b"7", b"10"]}
     assert bad == [
-        (3, "1 fields where the names of the columns are 2"),
-        (4, "3 fields where the names of the columns are 2"),
-        (8, "3 fields where the names of the columns are 2"),
+        (3, "1 fields, but 2 column names"),
+        (4, "3 fields, but 2 column names"),
+        (8, "3 fields, but 2 column names"),
     ]
     assert lines == [2, 7, 9]
 
@@ -110,13 +110,13 @@ def test_nameless_columns():
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b"", "is empty; a CSV file begins with the names of its columns"),
-        (b"\n\n", "its first line names no columns"),
-        (b"a,b\n1,2\n", "has no columns 'u' and 't', only 'a', 'b'; name those to use with --space and --timestamp"),
-        (b"u,b\n1,2\n", "has no column 't', only 'u', 'b'; name the one to use with --timestamp"),
-        (b"u,t,x,x\n", "two columns are called 'x'; rename one of them"),
-        (b"\xff,b\n", "line 1: the names of its columns are not UTF-8 text; convert it, for example with iconv"),
-        (b'"u,t\n1,2\n', "its first line names no columns"),
+        (b"", "is empty; a CSV file begins with a line of column names"),
+        (b"\n\n", "its first line has no column names"),
+        (b"a,b\n1,2\n", "has no columns 'u' and 't', only 'a', 'b'; choose the columns with --space and --timestamp"),
+        (b"u,b\n1,2\n", "has no column 't', only 'u', 'b'; choose the column with --timestamp"),
+        (b"u,t,x,x\n", "duplicate column 'x'; rename one of them"),
+        (b"\xff,b\n", "line 1: its column names are not UTF-8 text; convert it, for example with iconv"),
+        (b'"u,t\n1,2\n', "its first line has no column names"),
         ("u,t\n".encode("utf-16"), "is UTF-16 text"),
     ],
 )

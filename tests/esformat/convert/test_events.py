@@ -79,7 +79,7 @@ def test_timestamps():
     events, bad = make({"u": ["a"] * 4, "t": ["2006-04-07 12:00", None, "x", "2006-04-07T14:00+02:00"]}, roles())
     assert events.column("timestamp").to_pylist() == [NOON, NOON]
     assert bad[2] == "no timestamp: 't' has no value"
-    assert bad[3].startswith("timestamp 'x' is neither an ISO 8601 time nor a number since 1970: say")
+    assert bad[3].startswith("timestamp 'x' is neither an ISO 8601 time nor a number since 1970: give")
 
 
 def test_timestamp_bytes():

@@ -88,5 +88,7 @@ def test_segment(tmp_path):
 
 def test_not_told():
     """Text without a file name is refused: it may have any format."""
-    with pytest.raises(InputError, match=r"<stdin>: its name does not say its format; give --input-format csv\|tsv"):
+    with pytest.raises(
+        InputError, match=r"<stdin>: cannot tell the format from the file name; give --input-format csv\|tsv"
+    ):
         format_of_stdin(b"a,b\n")

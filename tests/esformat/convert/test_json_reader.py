@@ -96,7 +96,7 @@ def test_bad_lines(roles):
         (3, "broken JSON: Extra data at character 11"),
         (4, "byte 7 of the line is not UTF-8 text"),
         (5, "a JSON array where an object is expected"),
-        (6, "the key 'u' occurs twice"),
+        (6, "duplicate key 'u'"),
     ]
     assert found[0].bad[2].text == '{"u":"\\xff"}'
 
@@ -149,9 +149,9 @@ def test_types_are_remembered(monkeypatch, slow):
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b'[{"u":1}]', r"is a JSON array .* put one object on each line, with jq -c '\.\[\]'"),
+        (b'[{"u":1}]', r"is a JSON array, .* put one object on each line, for example with jq -c '\.\[\]'"),
         (b'  \n [\n{"u":1}]', "is a JSON array"),
-        (b'{\n  "u": 1\n}\n', r"is pretty-printed JSON .* put one object on each line, with jq -c \. for example"),
+        (b'{\n  "u": 1\n}\n', r"is pretty-printed JSON, .* put one object on each line, for example with jq -c \."),
         ('{"u":1}'.encode("utf-16"), "is UTF-16 text"),
     ],
 )

@@ -178,12 +178,12 @@ def test_nanoseconds_far_in(tmp_path, monkeypatch):
 
 NOTES = [
     ("u,t,space\na,2006-04-07,1\n", {},
-     ("column 'space' is called 'space_' in the segment, where 'space' means something else",)),
+     ("column 'space' is stored as 'space_': the name 'space' is reserved",)),
     ("u,t,x\na,2006-04-07,\n", {"indexes": ("x",)}, ("column 'x' has no value in any row",)),
     ("u,t\na,2006-10-29 02:30\n", {"clock": Clock(None, "Europe/Stockholm")},
-     ("1 times occur twice in Europe/Stockholm, where clocks were put back: taken as the first",)),
+     ("1 times occur twice in Europe/Stockholm, where clocks were put back: the first is used",)),
     ("u,t\na,1772352000\na,1772352000500\n", {},
-     ("numbers of timestamps were taken to count ms and s since 1970: --timestamp-format can say otherwise",)),
+     ("numeric timestamps were read as ms and s since 1970: --timestamp-format changes that",)),
     ("u,t\na,1772352000\n", {"clock": Clock("s")}, ()),
 ]  # fmt: skip
 
@@ -210,11 +210,11 @@ DIRTY = (
     b'g,2006-04-11,seven\n"h,8\n'
 )
 REASONS = [
-    (3, "2 fields where the names of the columns are 3"),
+    (3, "2 fields, but 3 column names"),
     (4, "no space: 'u' has no value"),
     (
         5,
-        "timestamp 'never' is neither an ISO 8601 time nor a number since 1970: say how times are written with "
+        "timestamp 'never' is neither an ISO 8601 time nor a number since 1970: give the format with "
         "--timestamp-format, such as '%d/%m/%Y %H:%M'",
     ),
     (
@@ -235,7 +235,7 @@ def dirty(tmp_path):
 
 def test_stop(tmp_path, dirty):
     """The first bad row stops the load; neither the output nor a temporary file remains."""
-    expected = r"dirty\.csv: line 3: 2 fields where .* are 3; correct it, or leave bad rows out with --on-error skip or"
+    expected = r"dirty\.csv: line 3: 2 fields, but 3 column names; correct it, or leave bad rows out with --on-error skip or"
     with pytest.raises(BadRowError, match=expected):
         load(tmp_path, [dirty], Roles(space="u", timestamp="t"))
     assert list(tmp_path.iterdir()) == [dirty]

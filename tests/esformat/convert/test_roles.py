@@ -43,7 +43,7 @@ def test_what_is_left_over(options, typed, payload, json):
         ({"data": "a", "data_json": True}, "--data and --data-json cannot be combined; give one"),
         ({"indexes": ("i", "i")}, "--index names 'i' twice"),
         ({"columns": ("a", "b", "a")}, "--columns names 'a' twice"),
-        ({"indexes": ("timestamp",)}, "--index timestamp: a segment uses that name for something else; rename"),
+        ({"indexes": ("timestamp",)}, "--index timestamp: that name is reserved in segments; rename"),
     ],
 )
 def test_contradictions(options, complaint):
@@ -63,15 +63,17 @@ def test_check():
     roles().check(["u", "t", "g", "i"], "file")
     with pytest.raises(InputError, match="file: has no columns 'g' and 'i', only 'u', 't'"):
         roles().check(["u", "t"], "file")
-    with pytest.raises(InputError, match="has no columns 'u' and 't' and 'g' and 'i', only none at all; name those to"):
+    with pytest.raises(
+        InputError, match="has no columns 'u' and 't' and 'g' and 'i', nor any other; choose the columns"
+    ):
         roles().check([], "file")
-    told = "has no columns 'u' and 't', only 'who', 'At'; name those to use with --space and --timestamp, perhaps"
+    told = "has no columns 'u' and 't', only 'who', 'At'; choose the columns with --space and --timestamp, perhaps"
     with pytest.raises(InputError, match=f"{told} --space who --timestamp At$"):
         Roles(space="u", timestamp="t").check(["who", "At"], "file")
     for name in ("death_date", "pickupTime", "first.at"):
-        with pytest.raises(InputError, match=rf"name the one to use with --timestamp, perhaps --timestamp {name}$"):
+        with pytest.raises(InputError, match=rf"choose the column with --timestamp, perhaps --timestamp {name}$"):
             Roles(space="u", timestamp="t").check(["u", "update", "rate", name], "file")
-    with pytest.raises(InputError, match=r"has no column 't', only 'u', 'x'; name the one to use with --timestamp$"):
+    with pytest.raises(InputError, match=r"has no column 't', only 'u', 'x'; choose the column with --timestamp$"):
         Roles(space="u", timestamp="t").check(["u", "x"], "file")
 
 

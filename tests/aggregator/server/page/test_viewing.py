@@ -144,5 +144,5 @@ def test_the_command(files, tmp_path):
     until(lambda: (tmp_path / "opened").exists() and (tmp_path / "opened").read_text().strip() == address)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (0, "1 file; the page is there until Ctrl-C\n")
+    assert (process.returncode, errors) == (0, "1 file; press Ctrl-C to stop\n")
     assert not list((tmp_path / "tmp").iterdir())

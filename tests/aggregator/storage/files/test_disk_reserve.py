@@ -245,7 +245,7 @@ def test_a_disk_that_may_only_be_read(small_disk):
     }.items():
         status, told = command(*given)
         assert status == 1
-        assert f": {place}: read-only file system; write elsewhere, or mount it for writing" in told
+        assert f": {place}: read-only file system; write elsewhere, or mount it read-write" in told
         assert told.count("\n") == 1
 
 
