@@ -89,7 +89,7 @@ class _Parser:
     def _any(self, *, negated: bool, depth: int) -> list[Filter]:
         """Parse the parts of OR, negated if asked, to filters that must all be true."""
         if depth > _MAX_DEPTH:
-            raise self._wrong(f"{_MAX_DEPTH} parentheses in each other at most")
+            raise self._wrong(f"at most {_MAX_DEPTH} nested parentheses")
         options = [self._all(negated=negated, depth=depth)]
         while self._takes("OR"):
             options.append(self._all(negated=negated, depth=depth))
@@ -123,7 +123,7 @@ class _Parser:
         name = name[1:-1].replace("``", "`") if kind == "quoted" else name
         if name not in self._schema.names:
             raise UsageError(
-                f"option 'where' names no column: {name!r}", hint=f"the columns are {', '.join(self._schema.names)}"
+                f"option 'where': no column {name!r}", hint=f"the columns are {', '.join(self._schema.names)}"
             )
         path, column = (name,), self._schema.field(name)
         if pt.is_boolean(column.type) and self._peek() in ("", "AND", "OR", ")"):
@@ -165,7 +165,7 @@ class _Parser:
     def _prefix(self, column: pa.Field) -> str:
         value = self._value(column)
         if not isinstance(value, str) or not value.endswith("%") or set(value[:-1]) & set("%_\\"):
-            raise self._wrong("a prefix of text with one % at its end after LIKE")
+            raise self._wrong("text with a single % at its end after LIKE")
         return value[:-1]
 
     def _value(self, column: pa.Field) -> Any:
@@ -174,7 +174,7 @@ class _Parser:
             self._next()
         kind, text = self._next()
         if typed and (kind != "text" or not _TYPED[typed](column.type)):
-            raise self._wrong(f"no {typed} {text} beside column {column.name!r} of type {column.type}")
+            raise self._wrong(f"a literal for column {column.name!r} of type {column.type}, not {typed} {text}")
         value = self._literal(kind, text, column.type)
         try:
             return _as_held(value, column.type, self._zone)
@@ -201,7 +201,7 @@ class _Parser:
 
     def _next(self) -> Token:
         if self._at == len(self._tokens):
-            raise self._wrong("more where it ends")
+            raise self._wrong("more text at the end")
         self._at += 1
         return self._tokens[self._at - 1]
 
@@ -215,7 +215,7 @@ class _Parser:
 
     def _wrong(self, expected: str) -> UsageError:
         return UsageError(
-            f"option 'where' should have {expected}: {self._text!r}",
+            f"option 'where': expected {expected} in {self._text!r}",
             hint="columns are compared with literals, joined by AND, OR and NOT; for more, filter with Spark",
         )
 
@@ -226,7 +226,7 @@ def _tokens(text: str) -> Iterator[Token]:
     while at < end:
         found = _TOKEN.match(text, at)
         if found is None or found.lastgroup is None:
-            raise UsageError(f"option 'where' cannot be read from {text[at:].strip()[:40]!r} on")
+            raise UsageError(f"option 'where': cannot parse {text[at:].strip()[:40]!r}")
         yield found.lastgroup, found[found.lastgroup]
         at = found.end()
 
@@ -296,7 +296,7 @@ def _clock(zone: str) -> Clock:
     try:
         return Clock("iso", zone)
     except ValueError as error:
-        raise UsageError(str(error), hint="write the time with its offset, as 2026-03-01T08:00:00+01:00") from None
+        raise UsageError(str(error), hint="write the time with its offset, such as 2026-03-01T08:00:00+01:00") from None
 
 
 def columns_of(filter: Any) -> tuple[str, ...]:

@@ -26,17 +26,17 @@ class EventColumns:
         grouping = options.grouping or ("grouping" if "grouping" in schema.names else None)
         roles = {options.space: "space", options.timestamp: "timestamp"} | ({grouping: "grouping"} if grouping else {})
         if len(roles) < 2 + (grouping is not None):
-            raise UsageError("one column cannot be two of space, grouping and timestamp")
+            raise UsageError("space, grouping and timestamp must be different columns")
         for name, role in roles.items():
             if name not in schema.names:
                 raise UsageError(
                     f"missing column {name!r} for the {role}",
-                    hint=f'give .option("{role}", …) one of {", ".join(schema.names)}',
+                    hint=f'set .option("{role}", …) to one of {", ".join(schema.names)}',
                 )
         names = tuple(roles.get(name, name) for name in schema.names)
         for name, given in zip(names, schema.names, strict=True):
             if name == given and name in KEY_COLUMNS and name not in roles:
-                raise UsageError(f"column {name!r} would take the place of the {name}", hint="rename or drop it")
+                raise UsageError(f"column {name!r} conflicts with the {name}", hint="rename or drop it")
         kind = schema.field(options.space).type
         _check_key(options.space, kind)
         if grouping:

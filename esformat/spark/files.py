@@ -38,7 +38,7 @@ def segments_at(paths: str | Sequence[str], names: re.Pattern[str] | None = None
     found = [place for place in places if names is None or names.fullmatch(folder_of(place)[1])]
     if not found:
         raise UsageError(
-            f"no {SUFFIX} file" + (" of such a name" if places else ""),
+            f"no {SUFFIX} file" + (" with such a name" if places else ""),
             path=", ".join(paths),
             hint="name a file, a directory or a pattern",
         )

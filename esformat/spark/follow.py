@@ -96,10 +96,10 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if count:
                 raise UsageError(
-                    f"{name} was merged from segments of which the stream read {count} of {len(identities)}, and their "
-                    "events cannot be distinguished",
+                    f"{name} was merged from {len(identities)} segments, of which the stream read {count}; their "
+                    "events cannot be separated",
                     path=self._folder.name,
-                    hint="merge only what the stream has read",
+                    hint="merge only segments that the stream has read",
                 )
             known.update(identities)
             unread[name] = identities
@@ -118,7 +118,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found.append(place)
         if wanted and self._fail:
             raise UsageError(
-                f"segments are gone before the stream reached them: {', '.join(sorted(missing))}",
+                f"segments were removed before the stream read them: {', '.join(sorted(missing))}",
                 path=self._folder.name,
                 hint='restore them, or continue without them: .option("failOnDataLoss", "false")',
             )

@@ -290,9 +290,9 @@ def _check_same(rows: Rows, name: str, value: str | None) -> None:
     same = column.is_null() if value is None else pc.fill_null(pc.equal(column, value), False)
     if not pc.all(same).as_py():
         raise InputError(
-            f"column {name!r} is in the file, and its directory {name}={value} says otherwise",
+            f"column {name!r} of the file contradicts its directory {name}={value}",
             path=rows.origin.path,
-            hint="leave the names of directories out with hive=false (--no-hive)",
+            hint="ignore directory names with hive=false (--no-hive)",
         )
 
 

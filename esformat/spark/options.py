@@ -21,7 +21,7 @@ SEGMENT_EVENTS = 4_000_000
 _OF_TABLES = ("serialization.format", "owner", "provider", "location", "external", "is_managed_location", "comment")
 """Options that Spark's catalog adds to those of a table."""
 _NAME = re.compile(r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^,]*?))\s*(?P<comma>,|\Z)')
-_LOST = "tables of a catalog lose theirs in Spark"
+_LOST = "Spark drops the path of catalog tables"
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ def parse_names(text: str) -> tuple[str, ...]:
     names = []
     for quoted, plain in _each_name(text):
         if not plain and quoted is None:
-            raise ValueError("a list of column names with commas between")
+            raise ValueError("column names separated by commas")
         names.append(plain if quoted is None else quoted.replace('""', '"'))
     if len(set(names)) != len(names):
         raise ValueError("column names, each once")
@@ -49,7 +49,7 @@ def _each_name(text: str) -> Iterator[tuple[str | None, str]]:
 def as_list(names: Sequence[str]) -> str:
     """Join column names for an option, quoted as in CSV if ambiguous. Raises UsageError."""
     if isinstance(names, str):
-        raise UsageError(f"columns are a list of names, not the text {names!r}", hint=f"give [{names!r}]")
+        raise UsageError(f"columns must be a list of names, not the text {names!r}", hint=f"give [{names!r}]")
     return ",".join(
         name if name and name == name.strip() and not set(name) & set(',"') else '"' + name.replace('"', '""') + '"'
         for name in names
@@ -204,7 +204,7 @@ def parse_pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(expression, re.DOTALL)
     except re.error:
-        raise ValueError("a pattern of names, as part-*.esdb") from None
+        raise ValueError("a pattern of names, such as part-*.esdb") from None
 
 
 def parse_paths(text: str) -> tuple[str, ...]:

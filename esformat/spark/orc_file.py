@@ -35,7 +35,7 @@ def write_orc(path: str, target: str, *, allow_loss: bool) -> int:
             except pa.ArrowException as error:
                 lost = str(error)
             if lost:
-                raise InvalidEventError(f"orc would not restore every value: {lost}", hint=_HINT)
+                raise InvalidEventError(f"orc would lose values: {lost}", hint=_HINT)
         return int(segment.num_events)
 
 

@@ -18,6 +18,6 @@ def require_classic(spark: object, what: str) -> None:
     """Raise UsageError for a session of Spark Connect, which has neither a local JVM nor RDDs."""
     if getattr(spark, "_jvm", None) is None:
         raise UsageError(
-            f"{what} needs a classic session, and this one is of Spark Connect",
+            f"{what} needs a classic session, not Spark Connect",
             hint="run it with spark-submit; reading, writing and streams work with Spark Connect as well",
         )

@@ -101,7 +101,7 @@ class SegmentWriter(DataSourceArrowWriter):
             raise UsageError(
                 f"its segments have keys of type {existing[0][1].field('space').type}, not {keys}",
                 path=self._options.path,
-                hint="cast the column of spaces, or give the option keys",
+                hint="cast the space column, or set the option keys",
             )
         if existing:
             unify_schemas([*existing, ("what is written", self._columns.payload(self._arrow))])

@@ -89,7 +89,7 @@ def _named(found: Iterable[tuple[str, EventSchema]]) -> list[tuple[str, pa.Schem
     for name, schema in schemas:
         if schema.binary_keys != schemas[0][1].binary_keys:
             raise UsageError(
-                f"{name} and {schemas[0][0]} have keys of two kinds, text and binary", hint="read them apart"
+                f"{name} and {schemas[0][0]} have different key types, text and binary", hint="read them separately"
             )
     return [(name, schema.arrow) for name, schema in schemas]
 
@@ -211,7 +211,7 @@ def opened_as_planned(rows: RowRange) -> Iterator[Segment]:
             segment = stack.enter_context(opened(rows.place))
         except FileNotFoundError:
             raise SegmentGoneError(
-                "the segment is gone since the read was planned", path=name_of(rows.place), hint=hint
+                "the segment was removed after the read was planned", path=name_of(rows.place), hint=hint
             ) from None
         if identity(segment) != rows.identity:
             raise UsageError("the segment changed since the read was planned", path=segment.path, hint=hint)

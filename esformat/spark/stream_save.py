@@ -40,7 +40,7 @@ class SegmentStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         """Raises UsageError, InvalidEventError, OSError."""
         if overwrite:
-            raise UsageError("a stream adds segments", hint='give .outputMode("append")')
+            raise UsageError("a stream can only append segments", hint='give .outputMode("append")')
         # no prefix if Spark chooses the checkpoint, which is unknown here: it would also match other queries
         self._mine = f"stream{checksum64(options.checkpoint.encode()):016x}" if options.checkpoint else ""
         self._writer = SegmentWriter(options, schema, overwrite=False, job_prefix=self._mine)
@@ -50,7 +50,7 @@ class SegmentStreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(QUERY)
         if query is None:
-            raise UsageError("Spark does not say which query this is", hint="write with writeStream")
+            raise UsageError("Spark does not identify the query", hint="write with writeStream")
         return BatchResult(self._writer.write(iterator).segments, query, self._writer.job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

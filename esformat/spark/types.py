@@ -159,7 +159,7 @@ def unify_schemas(schemas: Sequence[tuple[str, pa.Schema]], columns: tuple[str, 
             if kind is None:
                 raise UsageError(
                     f"column {column.name!r} is {column.type} in {name} and {before.type} in {found_in[column.name]}",
-                    hint="read them apart, or leave the column out with the option columns",
+                    hint="read them separately, or leave the column out with the option columns",
                 )
             fields[column.name] = pa.field(column.name, kind, before.nullable or column.nullable)
         everywhere = set(schema.names) if everywhere is None else everywhere & set(schema.names)
@@ -185,7 +185,9 @@ def _check_held(name: str, kind: DataType, *, nullable: bool) -> None:
         _check_held(name, kind.keyType, nullable=False)
         _check_held(name, kind.valueType, nullable=kind.valueContainsNull)
     elif isinstance(kind, NullType) and not nullable:
-        raise UsageError(f"column {name!r} has values of no type", hint="give it one: CAST(column AS array<string>)")
+        raise UsageError(
+            f"the values of column {name!r} have no type", hint="give it one: CAST(column AS array<string>)"
+        )
     else:
         what, _, rest = kind.simpleString().partition("(")
         hint = _NOT_HELD.get(what.split(" to ")[0])

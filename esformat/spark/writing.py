@@ -74,7 +74,7 @@ def write(
     if mode not in SPARK_MODES and listed_below(folder_at(path)):
         if mode == "ignore":
             return Written("", 0, 0, 0)
-        raise UsageError("segments are there", path=path, hint='give mode="append" or mode="overwrite"')
+        raise UsageError("segments exist already", path=path, hint='give mode="append" or mode="overwrite"')
     rows = clustered(df, space=space, timestamp=timestamp, grouping=grouping, partitions=partitions, first=partition_by)
     rows.write.format("esdb").options(**given).mode(mode if mode in SPARK_MODES else "append").save(path)
     facts = commit_of(folder_at(path), job)["facts"]

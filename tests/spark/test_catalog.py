@@ -123,7 +123,7 @@ MISTAKES = {
     "unknown option 'colums'": {"colums": "type"},
     "unknown option 'position'": {"position": "head"},
     "no column 'nix'": {"columns": "nix"},
-    "names no column: 'nix'": {"where": "nix = 1"},
+    "option 'where': no column 'nix'": {"where": "nix = 1"},
 }
 
 

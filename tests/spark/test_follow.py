@@ -156,7 +156,7 @@ def test_segments_that_went_or_are_mixed(tmp_path):
     events(tmp_path, "b.esdb", 50, 50)
     further = latest(stream, end)
     (tmp_path / "b.esdb").rename(tmp_path / "b.gone")
-    with pytest.raises(UsageError, match=r"gone before the stream reached them: b\.esdb"):
+    with pytest.raises(UsageError, match=r"removed before the stream read them: b\.esdb"):
         stream.partitions(end, further)
     tolerant = reader(tmp_path, failOnDataLoss="false")
     assert read(tolerant, end, further) == []

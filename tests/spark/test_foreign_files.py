@@ -71,7 +71,7 @@ def test_csv(spark, tmp_path):
     (tmp_path / "in" / "2.csv").write_text('say,code,at,user,x\n"C:\\dir\\, and more",010,1767323045,7,0.5\n')
     done = jobs.convert(spark, [str(tmp_path / "in")], str(tmp_path / "out"), indexes=["code"], **ROLES)
     assert done.failed == []
-    assert any("taken to count s" in note for note in done.notes)
+    assert any("read as s" in note for note in done.notes)
     first, second = load(spark, tmp_path / "out").orderBy("space").collect()
     assert (first.space, first.code, first.say, first.n, first.x) == ("00123", "007", 'say "hi"', 1, 1.0)
     assert first.timestamp.isoformat().startswith("2026-01-02T03:04:05.123456")
@@ -231,7 +231,7 @@ def test_orc_that_does_not_come_back(tmp_path):
     table = pa.table({"space": ["a"], "timestamp": pa.array([1]), "v": late})
     with esformat.create(tmp_path / "a.esdb", schema=table.schema) as writer:
         writer.add_table(table)
-    with pytest.raises(InvalidEventError, match=r"would not restore every value: ORC timestamp .* is out of range"):
+    with pytest.raises(InvalidEventError, match=r"would lose values: ORC timestamp .* is out of range"):
         write_orc(str(tmp_path / "a.esdb"), str(tmp_path / "a.orc"), allow_loss=False)
 
 

@@ -87,7 +87,7 @@ def test_directory_that_contradicts_its_file(tmp_path):
     path.parent.mkdir()
     pq.write_table(pa.table({"user": ["a"], "at": pa.array([1], KEYS["at"]), "country": ["FR"]}), path)
     plan = unite(RULES, {str(path): survey(RULES, str(path))})[1]
-    with pytest.raises(InputError, match="column 'country' is in the file, and its directory country=DE"):
+    with pytest.raises(InputError, match="column 'country' of the file contradicts its directory country=DE"):
         list(events(RULES, plan, [Piece(str(path), 1)]))
     [batch] = events(InputRules("parquet", RULES.roles, hive=False), plan, [Piece(str(path), 1)])
     assert batch["country"].to_pylist() == ["FR"]
@@ -193,9 +193,9 @@ def test_many_small_files_in_a_task():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"mode": "FAILFAST"}, "no option 'mode' of reading"),
+        ({"mode": "FAILFAST"}, "unknown read option 'mode'"),
         ({"delimiter": '"'}, "option 'delimiter' must be one ASCII character"),
-        ({"header": "false"}, "option 'header' must be the names of the columns"),
+        ({"header": "false"}, "option 'header' must be column names separated by commas"),
         ({"timezone": "Nowhere/At_all"}, "unknown time zone 'Nowhere/At_all'"),
         ({"types": "n=number"}, "option 'types' must be a list of COLUMN=TYPE"),
     ],

@@ -96,7 +96,7 @@ def test_two_converts_into_one_output(spark, parquet, expected, tmp_path):
         begun = [pool.submit(run, group_bytes) for group_bytes in (1, 1 << 30)]
     refused = [str(each.exception()) for each in begun if each.exception()]
     assert [each.result().failed for each in begun if not each.exception()] in ([[]], [[], []])
-    assert all("another job works here: convert" in reason for reason in refused)
+    assert all("another job is running here: convert" in reason for reason in refused)
     assert rows(load(spark, out)) == expected
 
 

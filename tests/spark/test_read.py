@@ -287,7 +287,7 @@ def test_a_view_of_what_was_replaced(spark, tmp_path):
     spark.read.format("esdb").load(str(tmp_path)).createOrReplaceTempView("replaced")
     assert spark.sql("FROM replaced").count() == 9
     esformat.spark.write(events.limit(5), str(tmp_path), mode="overwrite")
-    with pytest.raises(Exception, match=r"the segment is gone .* create it again with spark\.read"):
+    with pytest.raises(Exception, match=r"the segment was removed .* create it again with spark\.read"):
         spark.sql("FROM replaced").count()
     assert esformat.spark.sql(spark, "SELECT count(*) FROM replaced").collect() == [(5,)]
     spark.read.format("esdb").load(str(tmp_path)).createOrReplaceTempView("replaced")

@@ -262,7 +262,7 @@ MISTAKES = {
     },
     "no column 'nix' to index": {**ROLES, "indexes": "nix"},
     "column 'data' of type binary cannot be indexed": {**ROLES, "indexes": "data"},
-    "one column cannot be two of": {"space": "user", "timestamp": "user"},
+    "must be different columns": {"space": "user", "timestamp": "user"},
     "option 'level' must be a zstd level": {**ROLES, "level": "99"},
     "unknown option 'index'": {**ROLES, "index": "type"},
     "option 'codec' must be one of zstd, lz4, none": {**ROLES, "codec": "snappy"},
@@ -310,7 +310,7 @@ def test_locations_as_spark_spells_them(spark, clicks, expected, tmp_path, monke
     assert rows(load(spark, location)) == rows(load(spark, tmp_path / "out")) == expected
     assert esformat.spark.read(spark, f"file://{tmp_path}/out").count() == 5000
     assert list((tmp_path / "here").iterdir()) == []
-    with pytest.raises(AnalysisException, match="names no bucket"):
+    with pytest.raises(AnalysisException, match="has no bucket"):
         load(spark, "s3a:/bucket/out")
 
 
@@ -344,6 +344,6 @@ def test_nothing_is_a_dataset_too(spark, clicks, tmp_path):
     esformat.spark.write(empty, str(tmp_path), **options)
     assert len(list(tmp_path.glob("*.esdb"))) == 1
     assert esformat.spark.write(df, str(tmp_path), mode="ignore", **options).files == 0
-    with pytest.raises(esformat.UsageError, match="segments are there"):
+    with pytest.raises(esformat.UsageError, match="segments exist already"):
         esformat.spark.write(df, str(tmp_path), mode="default", **options)
     assert esformat.spark.write(empty, str(tmp_path / "new"), mode="error", **options).files == 1

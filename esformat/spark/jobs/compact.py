@@ -70,7 +70,7 @@ def _compact(spark: SparkSession, lease: Lease, target_bytes: int, progress: Pro
     members: list[Member] = []
     for (name, place), member, reason in in_waves(spark, list(places.items()), _member):
         if member is None:
-            summary.failed.append((name_of(place), reason or f"nothing is known of {name}"))
+            summary.failed.append((name_of(place), reason or f"no information about {name}"))
         else:
             members.append(member)
     groups = choose(members, target_bytes)
@@ -111,7 +111,7 @@ def _check_there(folder: CommitFolder, names: Iterable[str]) -> None:
     """Raise UsageError if a concurrent write removed a merged segment: its events must not reappear."""
     missing = set(names) - set(listed_below(folder))
     if missing:
-        raise UsageError(f"{min(missing)} was replaced while it was merged", path=folder.name, hint="run it once more")
+        raise UsageError(f"{min(missing)} was replaced while it was merged", path=folder.name, hint="run it again")
 
 
 def _member(item: tuple[str, Place]) -> Member:
@@ -129,5 +129,5 @@ def _merge(job: tuple[Write, dict[str, Place]]) -> tuple[str, int]:
     made = merge(list(inputs.values()), write.place(staged), properties=origin.as_property())
     events = made.statistics.events
     if events != origin.events:
-        raise UsageError(f"{origin.events} events became {events}", path=write.folder.name)
+        raise UsageError(f"{origin.events} events were read and {events} written", path=write.folder.name)
     return staged, events

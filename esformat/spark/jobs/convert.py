@@ -123,9 +123,9 @@ def _local_segments(inputs: str | Sequence[str]) -> list[str]:
     for place in places:
         if not isinstance(place, str):
             raise UsageError(
-                "an export recognises finished inputs by their time of change, which is not requested from stores",
+                "export tracks files by modification time, which objects in a store do not have",
                 path=name_of(place),
-                hint='read them with spark.read.format("esdb"), and write what you read',
+                hint='read them with spark.read.format("esdb"), and write the result',
             )
     return [place for place in places if isinstance(place, str)]
 

@@ -45,5 +45,5 @@ class _Erase:
         report = erase_spaces(place, out, list(held), properties=note)
         if not report.ok:
             left = "; ".join(f"{check.what}: {check.found}" for check in report.checks if not check.ok)
-            raise CorruptSegmentError(f"something is left of the erased spaces: {left}", path=name_of(place))
+            raise CorruptSegmentError(f"traces of the erased spaces remain: {left}", path=name_of(place))
         return Remade(True, events - report.events, f"{report.events} events of {len(report.erased)} spaces erased")

@@ -69,7 +69,7 @@ class Inputs:
             raise UsageError(f"invalid format {kind!r}: expected one of {', '.join(known)}")
         if kind == "esdb":
             if read_options:
-                raise UsageError("segments need no options for reading", hint="leave the options of reading out")
+                raise UsageError("read options do not apply to segments", hint="remove the read options")
             return cls(spark, files, kind, None, roles)
         return cls(spark, files, kind, rules_of(kind, read_options or {}, roles, zone=zone_of(spark)), roles)
 

@@ -89,7 +89,7 @@ def _remake_all(
                     summary.bytes += size_of(item.write.place(staged))
                     leases[item.write.folder.name].check()
                     if size_of(item.place) != sizes[number]:
-                        raise UsageError("it was replaced meanwhile", path=name, hint="run it once more")
+                        raise UsageError("it was replaced meanwhile", path=name, hint="run it again")
                     item.write.folder.publish([(staged, item.name)])
                     summary.made += 1
                     summary.events += remade.events

@@ -90,6 +90,6 @@ def format_of(files: Sequence[InputFile]) -> str:
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None:
         raise UsageError(
-            "the names of the files do not agree on one format", path=files[0].path, hint="say which with format"
+            "cannot tell a single format from the file names", path=files[0].path, hint="choose it with format"
         )
     return kind

@@ -39,14 +39,14 @@ def not_done(
     for file in _identified(changed, kind, summary):
         count = sum(known[name] > 0 for name in file.identities)
         if file.path in entries and not (segments and count):
-            summary.failed.append((file.path, f"it was taken into {target} before, and has changed since"))
+            summary.failed.append((file.path, f"it was added to {target} before, and has changed since"))
         elif count == 0:
             todo.append(file)
             known.update(file.identities if segments else ())
         elif count < len(file.identities):
             summary.failed.append((file.path, _in_part(count, len(file.identities), target)))
         else:
-            summary.notes.append(f"{file.path}: skipped, its events came from a file of another name")
+            summary.notes.append(f"{file.path}: skipped: its events came from a file with another name")
             known.subtract(() if segments else file.identities)
     summary.skipped += len(files) - len(todo) - len(summary.failed)
     return todo
@@ -71,6 +71,6 @@ def _identified(files: Sequence[InputFile], kind: str, summary: Summary) -> Iter
 
 def _in_part(count: int, all: int, target: str) -> str:
     return (
-        f"{count} of the {all} files that it was merged from were taken into {target} before, and its events cannot be "
-        "told apart: take in those that it was merged from, or it into an empty place"
+        f"{count} of the {all} files that it was merged from were added to {target} before, and its events cannot be "
+        "separated: add the files that it was merged from, or add it to an empty directory"
     )

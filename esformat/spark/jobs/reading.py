@@ -33,7 +33,7 @@ def rules_of(kind: str, given: Mapping[str, Any], roles: Mapping[str, Any], *, z
     """
     unknown = next((name for name in given if name not in _PARSERS), None)
     if unknown is not None:
-        raise UsageError(f"no option {unknown!r} of reading", hint=f"the options are {', '.join(_PARSERS)}")
+        raise UsageError(f"unknown read option {unknown!r}", hint=f"the options are {', '.join(_PARSERS)}")
     options = {name: _parsed(name, value) for name, value in given.items() if value is not None}
     try:
         clock = Clock(options.get("timestamp_format"), options.get("timezone") or zone)
@@ -54,7 +54,7 @@ def rules_of(kind: str, given: Mapping[str, Any], roles: Mapping[str, Any], *, z
     schema = None
     if "schema" in options:
         if kind not in TEXT_KINDS:
-            raise UsageError(f"option 'schema' is for {' and '.join(TEXT_KINDS)}: {kind} already has one")
+            raise UsageError(f"option 'schema' is for {' and '.join(TEXT_KINDS)}: {kind} defines its own columns")
         with open_segment(options["schema"], cache_bytes=0) as segment:
             schema = segment.schema
     stop_or_skip, hive = options.get("on_error", "stop"), options.get("hive", True)
@@ -87,7 +87,7 @@ def _types(text: str) -> dict[str, pa.DataType]:
 def _delimiter(text: str) -> str:
     character = "\t" if text == "\\t" else text
     if len(character) != 1 or not character.isascii() or character in '"\r\n':
-        raise ValueError("one ASCII character that can separate fields")
+        raise ValueError("one ASCII character other than a quote or line break")
     return character
 
 
@@ -95,7 +95,7 @@ def _header(text: str) -> tuple[str, ...] | None:
     if text.lower() == "true":  # Spark's option for a file whose first line names the columns
         return None
     if text.lower() == "false":
-        raise ValueError("the names of the columns, with commas between")
+        raise ValueError("column names separated by commas")
     return parse_names(text)
 
 

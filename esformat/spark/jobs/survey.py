@@ -39,11 +39,11 @@ class Inspection:
         assumed = {unit for found in self.files.values() for unit in found.assumed}
         if assumed:
             units = " and ".join(sorted(assumed))
-            yield f"numbers of timestamps were taken to count {units} since 1970: --timestamp-format can say otherwise"
+            yield f"numeric timestamps were read as {units} since 1970: --timestamp-format changes that"
         naive = self.plan.types.get(self.plan.roles.timestamp)
         if naive is not None and pa.types.is_timestamp(naive) and naive.tz is None:
             zone = self.plan.roles.clock.zone or "UTC"
-            yield f"timestamps have no time zone and were taken as of {zone}: --timezone can say otherwise"
+            yield f"timestamps without a time zone were read as {zone}: --timezone changes that"
         yield from notes_of(self.plan)
         lost = sum((Counter(found.lost) for found in self.files.values()), Counter[str]())
         for name, count in lost.items():
@@ -114,7 +114,7 @@ def _unite(
     if both is None:
         raise UsageError(
             f"column {name!r} is {known} in {owner} and {kind} in {path}",
-            hint="convert them apart, or name the columns to keep with columns (--columns)",
+            hint="convert them separately, or name the columns to keep with columns (--columns)",
         )
     types[name] = both
 
