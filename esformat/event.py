@@ -36,7 +36,7 @@ def to_microseconds(moment: int | dt.datetime, what: str = "timestamp") -> int:
         if getattr(moment, "nanosecond", 0):  # pandas timestamps have it
             raise InvalidEventError(
                 f"{what} {moment.isoformat()} does not fit microseconds",
-                hint="keep the nanoseconds in a column of their own and floor this one",
+                hint="keep the nanoseconds in a separate column and floor this one",
             )
         return (moment - _EPOCH) // _MICROSECOND
     if isinstance(moment, bool) or not hasattr(moment, "__index__"):

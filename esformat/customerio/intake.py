@@ -29,7 +29,7 @@ def check_events(table: pa.Table, names: Mapping[str, str] | None = None) -> pa.
     """
     doubled = sorted(name for name, times in Counter(table.column_names).items() if times > 1)
     if doubled:
-        raise InvalidEventError(f"two columns are called {doubled[0]!r}", hint="rename one of them")
+        raise InvalidEventError(f"duplicate column {doubled[0]!r}", hint="rename one of them")
     try:
         table.validate(full=True)
     except pa.ArrowInvalid as error:

@@ -62,7 +62,9 @@ class Write:
 
     def __post_init__(self) -> None:
         if not _JOB.fullmatch(self.job):
-            raise UsageError(f"{self.job!r} cannot name a write", hint="8 to 64 characters of 0-9 and a-z")
+            raise UsageError(
+                f"{self.job!r} is not a valid name for a write", hint="use 8 to 64 characters of 0-9 and a-z"
+            )
 
     def begin(self) -> None:
         """Create the staging directory, after ending the writes of dead processes.
@@ -258,7 +260,7 @@ def _is_staged(path: str) -> bool:
 
 
 def _restless(name: str) -> UsageError:
-    return UsageError("the directory changes faster than it can be listed", path=name, hint="read it a moment later")
+    return UsageError("the directory changes faster than it can be listed", path=name, hint="try again in a moment")
 
 
 def _between(parent: Path, tops: set[Path]) -> list[Path]:
@@ -307,7 +309,7 @@ def _read_record(folder: CommitFolder, name: str) -> dict[str, Any]:
         names = [*record["added"], *record["removed"], *record["forgotten"]]
         sound = all(isinstance(each, str) and _is_below(each) for each in names)
         if not isinstance(record["facts"], dict) or not sound:
-            raise ValueError("a name leads elsewhere")
+            raise ValueError("a name points outside the directory")
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"the record of a write is broken: {error}",

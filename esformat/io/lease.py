@@ -42,7 +42,9 @@ class Lease:
         holder = _holder(self.folder, self.name)
         if holder is None or _others(self):
             raise ClosedError(
-                "another job took this one for dead and works here now", path=self.folder.name, hint="run it once more"
+                "another job considered this one dead and took over the directory",
+                path=self.folder.name,
+                hint="run it again",
             )
 
 
@@ -95,9 +97,9 @@ def _taken(folder: CommitFolder, job: str, kind: str, wait_seconds: float) -> Le
         folder.remove([lease.name])
         holder = others[0]
     raise UsageError(
-        f"another job works here: {holder['job']}, process {holder['pid']} on {holder['host']}",
+        f"another job is running here: {holder['job']}, process {holder['pid']} on {holder['host']}",
         path=folder.name,
-        hint="wait until it has ended",
+        hint="wait until it ends",
     )
 
 
@@ -143,7 +145,7 @@ def _holder(folder: CommitFolder, name: str) -> dict[str, Any] | None:
         return None
     except (ValueError, KeyError, TypeError):
         raise UsageError(
-            "a lease of a job cannot be read", path=f"{folder.name}/{name}", hint="delete it if no job works here"
+            "cannot read the lease of a job", path=f"{folder.name}/{name}", hint="delete it if no job is running here"
         ) from None
 
 

@@ -70,7 +70,7 @@ def apply_options(storage_options: Options, *targets: Any) -> list[Any]:
     schemes = [_URI.match(target) if isinstance(target, str) else None for target in targets]
     named = [None if found is None else found[1].lower() for found in schemes]
     if targets and not any(named):
-        raise UsageError(f"storage_options go with a URI, not with {targets[0]!r}", hint="such as s3://bucket/key")
+        raise UsageError(f"storage_options need a URI, not {targets[0]!r}", hint="such as s3://bucket/key")
     return [
         target if scheme is None else _through_fsspec(target, scheme, storage_options)
         for target, scheme in zip(targets, named, strict=True)
@@ -94,7 +94,7 @@ def locate(target: Any) -> Place:
         raise UsageError(f"cannot open {target!r}", hint="give a path, a URI, (filesystem, path) or a Source of bytes")
     path = target if type(target) is str else os.fsdecode(target)
     if "\0" in path:
-        raise UsageError(f"no file can be called {path!r}", hint="its name has a NUL in it")
+        raise UsageError(f"invalid file name {path!r}", hint="it contains a NUL character")
     if ":" not in path or not isinstance(target, str):  # URIs have one
         return path
     path = _normalised(path)
@@ -122,12 +122,14 @@ def _normalised(location: str) -> str:
     authority, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest[1:])
     if scheme in ("file", "dbfs"):
         if authority not in ("", "localhost"):
-            raise UsageError(f"{scheme}:// with a host", path=location, hint=f"write {scheme}:///{authority}/{path}")
+            raise UsageError(
+                f"{scheme}:// cannot have a host", path=location, hint=f"write {scheme}:///{authority}/{path}"
+            )
         if scheme == "dbfs" and not Path(_DBFS).is_dir():
-            raise UsageError(f"{_DBFS}, where the files of dbfs:/ lie, is not there", path=location)
+            raise UsageError(f"dbfs:/ needs the directory {_DBFS}, which does not exist", path=location)
         return f"{_DBFS}/{path}" if scheme == "dbfs" else "/" + unquote(path)
     if not authority and scheme not in ("hdfs", "viewfs"):
-        raise UsageError("it names no bucket or container", path=location, hint=f"write {scheme}://bucket/path")
+        raise UsageError("the URI has no bucket or container", path=location, hint=f"write {scheme}://bucket/path")
     return f"{_SAME_STORE.get(scheme, scheme)}://{authority}/{path}"
 
 
@@ -239,7 +241,7 @@ def _connect(uri: str, _settings: tuple[tuple[str, str], ...]) -> tuple[Any, str
         if not uri.startswith(("hdfs:", "viewfs:")):
             raise
         line = str(error).partition("\n")[0]
-        raise UsageError(f"{uri}: {line}", hint="a Hadoop client with libhdfs is needed, and its CLASSPATH") from None
+        raise UsageError(f"{uri}: {line}", hint="install a Hadoop client with libhdfs and set CLASSPATH") from None
     return found
 
 
@@ -247,9 +249,7 @@ def _through_fsspec(uri: str, scheme: str, options: Mapping[str, Any] | None = N
     try:
         import fsspec
     except ImportError:
-        raise UsageError(
-            f"{uri}: for {scheme}:// the package fsspec is needed", hint='pip install "esformat[cloud]"'
-        ) from None
+        raise UsageError(f"{uri}: {scheme}:// needs the package fsspec", hint='pip install "esformat[cloud]"') from None
     try:
         known, options = _for_adlfs(uri, scheme, options or {})
         filesystem, path = fsspec.core.url_to_fs(known, **options)
@@ -305,8 +305,8 @@ def files_at(
     for target in apply_options(storage_options, *as_list(targets)):
         if target == "-" and not Path(target).exists():
             raise UsageError(
-                f"a {what} cannot be read from standard input, as it is not read from its beginning to its end",
-                hint="save it first, and name that file",
+                f"a {what} cannot be read from standard input, because it is not read sequentially",
+                hint="save it to a file first",
             )
         if isinstance(target, Source) and not isinstance(target, _PATHS) and not _of_fsspec(target):
             yield target
@@ -367,7 +367,7 @@ def _all_at(place: Place, wanted: Callable[[str], bool], what: str) -> Sequence[
     if not found:
         name, hint = name_of(place), "name a file, a directory or a pattern"
         if isinstance(place, str) and Path(place, "manifest.sqlite").exists():
-            hint = f"it is a catalog: `aggregator stats {name}` tells what it holds"
+            hint = f"it is a catalog: `aggregator stats {name}` shows its contents"
         raise UsageError(f"no {what}", path=name, hint=hint)
     return found
 

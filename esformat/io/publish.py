@@ -95,7 +95,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
-def naming(name: str, kept: str = "it was not made") -> Iterator[None]:
+def naming(name: str, kept: str = "it was not created") -> Iterator[None]:
     """Add a file's name, and what became of the file, to the error of a full disk, which lacks both.
 
     kept: what became of the file.
@@ -110,7 +110,7 @@ def naming(name: str, kept: str = "it was not made") -> Iterator[None]:
 
 def naming_stdout() -> contextlib.AbstractContextManager[None]:
     """Name standard output in the error of a full disk."""
-    return naming("standard output", "what was written before stays there")
+    return naming("standard output", "the output written before remains")
 
 
 STDOUT = "-"

@@ -76,7 +76,7 @@ class FileSource:
             if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.name)
             raise UsageError(
-                "not a regular file: it cannot be read at any offset",
+                "not a regular file: it has no random access",
                 path=self.name,
                 hint="copy its output to a file",
             )

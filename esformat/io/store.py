@@ -119,7 +119,7 @@ class ArrowStore:
             raise UsageError(
                 "a part of its name between slashes is empty, '.' or '..'",
                 path=self.name_of(path),
-                hint="use another name, or pass storage_options, so that fsspec reads it instead of Arrow",
+                hint="rename it, or pass storage_options so that fsspec reads it instead of Arrow",
             )
         return path
 
@@ -235,9 +235,9 @@ class FsspecStore:
                 data: bytes = filesystem.cat_file(path, start=offset, end=offset + length)
             if len(data) > length:
                 raise UsageError(
-                    "the server sends the whole file when a part is requested",
+                    "the server ignores range requests and sends the whole file",
                     path=self.name_of(path),
-                    hint="download it, and open the copy",
+                    hint="download it and open the copy",
                 )
             return data
 

@@ -63,7 +63,7 @@ class SpillFile:
             while len(left) and (found := self._file.readinto(left)):
                 left = left[found:]
             if len(left) or checksum64(view) != checksum:
-                raise OSError(errno.EIO, "temporary data did not come back as it was written")
+                raise OSError(errno.EIO, "temporary data changed after it was written")
         return buffer
 
     def close(self) -> None:
@@ -77,5 +77,5 @@ def _explained(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"{error.strerror or error} (temporary data of the writer; temp_dir= puts it elsewhere)"
+        what = f"{error.strerror or error} (temporary data of the writer; temp_dir= chooses another directory)"
         raise OSError(error.errno or errno.EIO, what, str(directory)) from error

@@ -29,7 +29,8 @@ class Unpicklable:
 
     def __reduce__(self) -> Any:
         raise UsageError(
-            f"{self!r} cannot be pickled", hint="pickle the file or catalog it is of, and ask that in the other process"
+            f"{self!r} cannot be pickled",
+            hint="pickle the file or catalog it came from, and query that in the other process",
         )
 
 

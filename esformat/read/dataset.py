@@ -174,7 +174,7 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         self._watch = watch
 
     def __reduce__(self) -> Any:
-        raise UsageError("a dataset of an open file cannot be pickled", hint="open the file where it is needed")
+        raise UsageError("a dataset of an open file cannot be pickled", hint="open the file in the other process")
 
     @property
     def children(self) -> list[ds.Dataset]:
@@ -252,7 +252,7 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
 
     def replace_schema(self, schema: pa.Schema) -> Any:
         """Raises UsageError."""
-        raise UsageError("the schema of a file cannot be replaced", hint="cast what to_batches() returns")
+        raise UsageError("the schema of a file cannot be replaced", hint="cast the batches of to_batches()")
 
     def sort_by(self, sorting: Any, **options: Any) -> ds.InMemoryDataset:
         """All rows in memory, sorted."""

@@ -63,7 +63,7 @@ def check_payload(schema: pa.Schema) -> str:
     """The name of the payload column. Raises UsageError if there is none, or if it is neither text nor bytes."""
     if PAYLOAD not in schema.names or not is_bytes(schema.field(PAYLOAD).type):
         raise UsageError(
-            f"fields of payloads are read from the column {PAYLOAD}, of text or bytes, which is not there",
-            hint=f"ask for {PAYLOAD} among the columns",
+            f"payload fields need the column {PAYLOAD}, of text or bytes, which is missing",
+            hint=f"include {PAYLOAD} in the columns",
         )
     return PAYLOAD

@@ -62,7 +62,9 @@ def scan_rows(
     """
     reader = _reader(segment)
     if not 0 <= first <= last <= reader.root.events:
-        raise UsageError(f"there are no rows [{first}, {last}) among {reader.root.events}", path=segment.path)
+        raise UsageError(
+            f"rows [{first}, {last}) are out of range: the file has {reader.root.events}", path=segment.path
+        )
     names = reader.schema.arrow.names
     unknown = [name for name in columns or () if name not in names]
     if unknown:

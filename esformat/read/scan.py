@@ -189,7 +189,7 @@ class Scan(ScanRows, Answer):
         Raises UsageError if the query has a limit.
         """
         if self._query.limit is not None:
-            raise UsageError("times are of all events, in any order", hint="leave the limit out")
+            raise UsageError("times() covers all events and takes no limit", hint="leave the limit out")
         if self._keys is not None or self._small is not None:
             for batch in self._read_batches(("timestamp",)):
                 yield batch.column(0).cast(pa.int64()).to_numpy()

@@ -60,7 +60,7 @@ def _open_copy(path: Any, cache_bytes: int | None, facts: tuple[Any, ...]) -> Se
     opened = open_segment(path, cache_bytes=cache_bytes)
     if opened._facts() != facts:
         opened.close()
-        raise SegmentChangedError("another file has this name by now", path=opened.path, hint="open it again")
+        raise SegmentChangedError("the file was replaced after pickling", path=opened.path, hint="open it again")
     return opened
 
 
@@ -132,7 +132,7 @@ class Segment(SegmentLike[Scan, Space]):
         """An unpickled copy, as Dask, Ray and multiprocessing create in other processes, opens the file by its name."""
         if self._named is None or isinstance(self._reader.source, ClosedSource):
             raise UsageError(
-                "only an open segment with a file name can be pickled",
+                "only an open segment with a path or URI can be pickled",
                 path=self.path,
                 hint="open it in the other process",
             )

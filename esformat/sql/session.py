@@ -179,7 +179,7 @@ class Session:
     def _table_hint(self) -> str:
         """The hint about an unknown table."""
         names = self._names()
-        some = ", ".join(names[:SHOWN_NAMES]) + (", … (SHOW TABLES tells all)" if len(names) > SHOWN_NAMES else "")
+        some = ", ".join(names[:SHOWN_NAMES]) + (", … (SHOW TABLES lists all)" if len(names) > SHOWN_NAMES else "")
         return f"{self._hint}; here: {some}" if names else self._hint
 
     def _bind_explain(self, statement: str, parameters: Parameters) -> Bound:
@@ -342,7 +342,7 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, wat
     known = next((each for other, each in watch.tables.items() if folded(other) == folded(name)), None)
     if known is not None and known != table:
         raise UsageError(
-            f"the statement names two tables that are {name!r} but for capitals", hint="ask for one at a time"
+            f"the statement names two tables {name!r} that differ only in case", hint="query one at a time"
         )
     watch.tables[name] = table if known is None else known
     if known is None:
@@ -369,8 +369,8 @@ def _check(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     kind = statements[0].type.name
     if kind == "MULTI":  # such as PIVOT without values, for which DuckDB first creates a type
         raise UsageError(
-            "DuckDB parses this as several statements",
+            "DuckDB splits this into several statements",
             hint="list the values of a PIVOT, as in FROM (PIVOT clicks ON type IN ('buy', 'view') USING count(*))",
         )
     if kind not in _ASKING:
-        raise UsageError(f"expected a statement that asks, as SELECT does, not {kind}")
+        raise UsageError(f"expected a query such as SELECT, not {kind}")

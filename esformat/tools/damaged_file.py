@@ -82,7 +82,7 @@ def examine(source: Source, progress: Progress | None) -> DamagedFile:
     metadata = opening.metadata or walk.metadata()
     if metadata is None:
         raise CorruptSegmentError(
-            "both copies of the metadata are damaged: nothing says what the columns are",
+            "both copies of the metadata are damaged: the columns are unknown",
             path=source.name,
             hint="restore the file from a copy",
         )

@@ -242,7 +242,7 @@ class _Salvage:
             if block.handle.offset in self._taken:
                 continue
             if self._damaged.mixed and block.dictionary:
-                error = CorruptSegmentError("a data block may belong to another file that left parts in this one")
+                error = CorruptSegmentError("a data block may belong to another file, parts of which are in this one")
                 self._damaged.findings.add_error(error, block.handle.offset, "its events are left out")
                 continue
             self._taken.add(block.handle.offset)
@@ -259,7 +259,7 @@ class _Salvage:
             block = self._damaged.read(handle, BlockKind.DATA)
             columns = DataCheck(schema, self._contexts.of, self._contexts.own).check(block, None)
             if any(column is None for column in columns):
-                raise CorruptSegmentError(f"dictionary {block.dictionary}, which a data block needs, is lost")
+                raise CorruptSegmentError(f"a data block needs dictionary {block.dictionary}, which is lost")
             data = DataBlock(block, len(schema.fields))
             keys = data.runs(self._contexts.own)
         except BAD_BYTES as error:

@@ -151,7 +151,7 @@ def _share(progress: Progress | None, number: int, count: int) -> Progress | Non
 def _by_size(original: OpenOriginal, size_bytes: int) -> Iterator[tuple[int, int]]:
     """Ranges of rows that probably result in parts of that size, with their share of the indexes."""
     if size_bytes < 1:
-        raise UsageError(f"a part of {size_bytes} bytes holds nothing")
+        raise UsageError(f"a part needs at least 1 byte, not {size_bytes}")
     rows = original.row_count
     lengths = sum(ref.handle.length for ref in original.blocks())
     most = size_bytes * lengths * 15 // (16 * max(1, original.size))  # indexes and the like take the rest
@@ -198,7 +198,7 @@ def _starts(original: OpenOriginal, first: int, last: int) -> Iterator[tuple[int
 def _by_spaces(original: OpenOriginal, spaces: Sequence[str | bytes]) -> Iterator[tuple[int, int]]:
     starts = [space.encode() if isinstance(space, str) else bytes(space) for space in spaces]
     if any(a >= b for a, b in pairwise(starts)):
-        raise UsageError("the spaces at which to split must ascend, each once")
+        raise UsageError("the spaces to split at must ascend without duplicates")
     edges = [0, *(_first_row(original, start) for start in starts), original.row_count]
     yield from pairwise(edges)
 
@@ -218,6 +218,6 @@ def _first_row(original: OpenOriginal, space: bytes) -> int:
 def _by_times(times: Sequence[int | dt.datetime]) -> Iterator[Selection]:
     moments = [to_microseconds(moment, "time") for moment in times]
     if any(a >= b for a, b in pairwise(moments)):
-        raise UsageError("the times at which to split must ascend, each once")
+        raise UsageError("the times to split at must ascend without duplicates")
     for start, end in pairwise([None, *moments, None]):
         yield times_between(start, end)

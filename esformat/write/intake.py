@@ -195,9 +195,9 @@ def _timestamps(table: pa.Table) -> pa.ChunkedArray:
         except pa.ArrowInvalid as error:
             raise InvalidEventError(
                 f"column 'timestamp' does not fit microseconds: {error}",
-                hint="keep the nanoseconds in a column of their own and floor this one"
+                hint="keep the nanoseconds in a separate column and floor this one"
                 if kind.unit == "ns"
-                else "64 bits of them reach some 292,000 years before and after 1970",
+                else "64-bit microseconds cover some 292,000 years before and after 1970",
             ) from None
     if not (pt.is_integer(kind) or pt.is_null(kind)):  # null: there are no rows
         raise InvalidEventError(
@@ -329,7 +329,9 @@ class EventRows:
             try:
                 data = data.encode()
             except UnicodeError:
-                raise InvalidEventError("data is text that cannot be UTF-8", hint="encode it first") from None
+                raise InvalidEventError(
+                    "data is text that cannot be encoded as UTF-8", hint="encode it first"
+                ) from None
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InvalidEventError(
                 f"data must be bytes, not {type(data).__name__}", hint="encode it first, e.g. as JSON"
@@ -358,12 +360,12 @@ class EventRows:
                 return value
             made = array_of([value], field.type)[0] if pt.is_nested(field.type) else pa.scalar(value, field.type)
             if self._losing[field.name](value):
-                raise ValueError(f"of {value!r} only {made.as_py()!r} would be left")
+                raise ValueError(f"{value!r} cannot be stored exactly: {made.as_py()!r} would remain")
             # Python's times have neither nanoseconds nor all years, and pandas returns NaT for the smallest value.
             return made.value if pt.is_timestamp(field.type) or pt.is_duration(field.type) else made.as_py()
         except (pa.ArrowException, OverflowError, UnicodeError, TypeError, ValueError) as error:
             if pt.is_string(field.type) and not isinstance(value, str | bytes):  # Arrow's error is "Expected bytes"
-                reason, hint = f", not {type(value).__name__}", "make text of it, or create the file with a schema"
+                reason, hint = f", not {type(value).__name__}", "convert it to text, or create the file with a schema"
             else:
                 reason, hint = f": {error}", None
             raise InvalidEventError(f"{what} {field.name!r} must be {field.type}{reason}", hint=hint) from None

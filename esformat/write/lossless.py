@@ -30,7 +30,7 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     Raises what `pa.array` raises, and ArrowInvalid for such a list.
     """
     if "map<" in str(kind) and any(_has_null_pair(value, kind) for value in values):
-        raise pa.ArrowInvalid("a map has pairs of a key and a value, not null")
+        raise pa.ArrowInvalid("a map entry must be a pair of key and value, not null")
     return pa.array(values, kind)
 
 

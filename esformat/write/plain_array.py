@@ -166,7 +166,7 @@ def _struct(array: pa.Array, kind: pa.DataType) -> pa.Array:
         places = {name: i for i, name in enumerate(names)}
         known = {field.name for field in wanted}
         if len(places) < len(names) or len(known) < len(wanted):
-            raise pa.ArrowInvalid("a struct has two fields of one name")
+            raise pa.ArrowInvalid("a struct has two fields with the same name")
         for name in places.keys() - known:
             if array.flatten()[places[name]].null_count < len(array):
                 raise pa.ArrowInvalid(f"field {name!r} would be lost")
@@ -224,7 +224,7 @@ def _fixed(array: pa.Array, kind: pa.DataType) -> pa.Array:
     starts, lengths, valid = _parts(array)
     width = kind.list_size
     if not bool((lengths == (width if valid is None else np.where(valid, width, 0))).all()):
-        raise pa.ArrowInvalid(f"a list has another length than {width}")
+        raise pa.ArrowInvalid(f"a list does not have the length {width}")
     child = _checked(kind.value_field, _gather(array.values, starts, lengths))
     if valid is not None:  # the values of a null list must be null
         places = np.cumsum(np.repeat(valid, width)) - 1

@@ -117,7 +117,7 @@ def _directory(temp_dir: str | bytes | os.PathLike[str] | os.PathLike[bytes] | N
 def may_use_templates(codec: str, requested: bool | None) -> bool:
     """Whether columns may be stored as templates; zstd must compress their strings. Raises UsageError."""
     if requested and codec != "zstd":
-        raise UsageError(f'templates go with codec "zstd", not {codec!r}')
+        raise UsageError(f'templates need codec "zstd", not {codec!r}')
     return codec == "zstd" if requested is None else requested
 
 

@@ -95,9 +95,9 @@ def test_fields_of_payloads(catalog):
     found = topic.scan().payload_fields()
     assert {field.path: field.kinds for field in found.fields}["$.price"] == {"integer": 1, "number": 1}
     assert (found.payloads, found.no_json) == (3, 1)
-    with pytest.raises(esformat.UsageError, match="ask for data among the columns"):
+    with pytest.raises(esformat.UsageError, match="include data in the columns"):
         topic.scan(columns=["timestamp"]).to_table(fields=["$.price"])
-    with pytest.raises(esformat.UsageError, match="ask for data among the columns"):
+    with pytest.raises(esformat.UsageError, match="include data in the columns"):
         topic.scan(columns=["timestamp"]).payload_fields()
 
 

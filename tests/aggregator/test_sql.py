@@ -128,7 +128,7 @@ def test_names_that_differ_in_capitals(catalog):
     assert catalog.sql('SELECT decode(max(data)) FROM "a ""b"" c"').fetchall() == [('a "b" c',)]
     for name in ("Twins", "twins"):
         assert catalog.sql(f"SELECT decode(max(data)) FROM {name}").fetchall() == [(name,)]
-    with pytest.raises(esformat.UsageError, match="but for capitals"):
+    with pytest.raises(esformat.UsageError, match="that differ only in case"):
         catalog.sql("SELECT a.data, b.data FROM Twins a, twins b")
     assert catalog.sql("SELECT count(a.space) FROM CLICKS a JOIN clicks b USING (timestamp)").fetchall()[0][0] >= 8500
 
@@ -224,7 +224,7 @@ def test_tables_are_listed(tmp_path):
             catalog.sql("FROM nope")
         for number in range(9):
             catalog.create_topic(f"topic-{number}")
-        with pytest.raises(esformat.UsageError, match=r"here: Clicks, .*, topic-4, … \(SHOW TABLES tells all\)"):
+        with pytest.raises(esformat.UsageError, match=r"here: Clicks, .*, topic-4, … \(SHOW TABLES lists all\)"):
             catalog.sql("FROM nope")
 
 

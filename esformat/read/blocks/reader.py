@@ -63,10 +63,9 @@ class _Tail:
             if not _is_foreign(source, data):
                 raise
             raise CorruptSegmentError(
-                "this is not a segment: it neither begins nor ends as an .esdb file does",
+                "this is not a segment: it neither begins nor ends like an .esdb file",
                 offset=0,
-                hint="`esdb write` creates one from CSV, JSON lines, Parquet or Arrow, `esdb convert` from a Go "
-                "ESDB file",
+                hint="create one from CSV, JSON lines, Parquet or Arrow with `esdb write`, from Go with `esdb convert`",
             ) from None
         if footer.offset < first:  # a long footer: one read fetches all that is missing
             data, first = _longer(source, data, first, opening)

@@ -75,7 +75,7 @@ def _open_copy(
     copy = _opened(places, max_open, cache_bytes)
     if (copy.size_bytes, copy.num_events) != facts:
         copy.close()
-        raise SegmentChangedError("other files have these names by now", hint="open them again")
+        raise SegmentChangedError("the files were replaced after pickling", hint="open them again")
     return copy
 
 

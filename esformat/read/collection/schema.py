@@ -31,7 +31,7 @@ def unify(schemas: Iterable[tuple[str, EventSchema]]) -> EventSchema:
         elif schema not in seen:
             if schema.binary_keys != first[1].binary_keys:
                 binary, text = (name, first[0]) if schema.binary_keys else (first[0], name)
-                raise UsageError(f"{binary} has binary keys and {text} has text keys: they cannot be read as one")
+                raise UsageError(f"{binary} has binary keys and {text} has text keys: they cannot be read together")
             _add(fields, name, schema)
         seen.add(schema)
     assert first is not None, "at least one file"
@@ -51,7 +51,7 @@ def _add(fields: dict[str, tuple[str, Field]], file: str, schema: EventSchema) -
         if kind is None:
             raise UsageError(
                 f"column {field.name!r} is {known.type} in {owner} and {field.type} in {file}",
-                hint="rewrite one of them with the other's type, or read them apart",
+                hint="rewrite one of them with the other's type, or read them separately",
             )
         both = Field(field.name, kind, known.nullable or field.nullable, known.indexed and field.indexed)
         fields[field.name] = owner, both

@@ -84,11 +84,11 @@ class Blocks:
         """The block of a handle; None, and a problem, if it is missing or damaged. Call once for each block."""
         try:
             if not (HEADER_BYTES <= handle.offset <= handle.end <= self.end):
-                raise CorruptSegmentError("a handle leads outside the blocks of the file", offset=handle.offset)
+                raise CorruptSegmentError("a handle points outside the blocks of the file", offset=handle.offset)
             if not FRAME_BYTES <= handle.length <= MAX_BLOCK_BYTES:
-                raise CorruptSegmentError(f"a handle tells of a block of {handle.length} bytes", offset=handle.offset)
+                raise CorruptSegmentError(f"a handle claims a block of {handle.length} bytes", offset=handle.offset)
             if not self._covered.add(handle.offset, handle.end):
-                raise CorruptSegmentError("two handles lead to the same bytes", offset=handle.offset)
+                raise CorruptSegmentError("two handles point to the same bytes", offset=handle.offset)
             self._advance(handle.length)
             return self._decode(handle, kind, handle.check)
         except EsdbError as error:
@@ -105,7 +105,7 @@ class Blocks:
 
     def lose(self, kind: int, error: Exception, offset: int) -> None:
         """Record that a block cannot be used, and which kinds of blocks thereby become unreachable."""
-        loss = LOSSES[BlockKind(kind)] if kind in KINDS else "this version of the format knows no use for it"
+        loss = LOSSES[BlockKind(kind)] if kind in KINDS else "this version of the format does not use it"
         self.findings.add_error(error, offset, f"{loss}; {RESTORE}")
         if kind in KINDS:
             self.orphaned_kinds |= CHILDREN.get(BlockKind(kind), set())

@@ -146,7 +146,7 @@ class Contents:
         """Compare a leaf's keys with the previous leaf, count runs and spaces, pass the spaces to the filter check."""
         first, last = leaf.keys[0], self._last_key
         if last is not None and first < last:
-            raise CorruptSegmentError("the runs of a leaf do not come after those of the leaf before")
+            raise CorruptSegmentError("the runs of a leaf do not follow those of the previous leaf")
         spaces = [space for space, _ in groupby(space for space, _ in leaf.keys)]
         fresh = spaces[1:] if last is not None and spaces[0] == last[0] else spaces
         self._spaces += len(fresh)

@@ -59,9 +59,9 @@ class DataCheck:
         times = self._timestamps(chunks[1], base, [rows for _, rows in runs])
         if expected is not None:
             if runs != expected.runs:
-                raise CorruptSegmentError("the keys of a data block are not those that the directory says")
+                raise CorruptSegmentError("the keys of a data block do not match the directory")
             if (int(times.min()), int(times.max())) != (expected.min_timestamp, expected.max_timestamp):
-                raise CorruptSegmentError("the time span of a data block is not the one that the directory says")
+                raise CorruptSegmentError("the time span of a data block does not match the directory")
         self._follow(runs, times)
         contexts = self._contexts(block.dictionary)
         return [
@@ -115,7 +115,7 @@ class DataCheck:
         first = (runs[0][0], int(times[0]))
         if self._last is not None and first < self._last:
             self._last = None
-            raise CorruptSegmentError("the events of a data block do not come after those of the block before")
+            raise CorruptSegmentError("the events of a data block do not follow those of the previous block")
         self._last = (runs[-1][0], int(times[-1]))
 
     def _column(

@@ -27,7 +27,7 @@ def read_dictionary(block: Block, fields: Sequence[Field], own: DecodeContext) -
         (zstd,) = parts.fields(struct.Struct(f"{zstd_bytes}s")) if zstd_bytes else (b"",)
         values = parts.values(value_count, fields[place].type) if value_count else None
         if any(column.column == place for column in columns):
-            raise CorruptSegmentError(f"a dictionary speaks of column {place} twice")
+            raise CorruptSegmentError(f"a dictionary lists column {place} twice")
         templates = parts.templates(template_count, fields[place].type) if template_count else None
         columns.append(ColumnDictionary(place, zstd, values, templates))
     parts.end()

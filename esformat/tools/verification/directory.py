@@ -54,7 +54,7 @@ def read_root(block: Block, context: DecodeContext, file_size: int) -> tuple[lis
 def read_page(block: Block, entry: RootEntry, leaves: int, context: DecodeContext) -> list[RootEntry]:
     """Decode a page with this many leaves, and check it against the root. Raises CorruptSegmentError."""
     if block.count != leaves:
-        raise CorruptSegmentError(f"a directory page lists {block.count} leaves instead of {leaves}")
+        raise CorruptSegmentError(f"a directory page has {block.count} leaves instead of {leaves}")
     found = _read_entries(Parts(block.body, context), leaves, entry.first_row, entry.first_block)
     sums = [sum(getattr(each, name) for each in found) for name in ("runs", "rows", "blocks")]
     begins = found[0].first_space, found[0].data_offset
@@ -64,7 +64,7 @@ def read_page(block: Block, entry: RootEntry, leaves: int, context: DecodeContex
         (entry.first_space, entry.data_offset),
         (entry.min_timestamp, entry.max_timestamp),
     ):
-        raise CorruptSegmentError("a directory page is not what the root says")
+        raise CorruptSegmentError("a directory page does not match the root")
     return found
 
 
@@ -126,9 +126,9 @@ def read_leaf(block: Block, entry: RootEntry, context: DecodeContext) -> LeafCon
     if sum(run_rows) != sum(block_rows):
         raise CorruptSegmentError("the runs and the data blocks of a leaf have different numbers of rows")
     if (run_count, sum(block_rows), count, keys[0][0]) != (entry.runs, entry.rows, entry.blocks, entry.first_space):
-        raise CorruptSegmentError("a leaf is not what the directory's root says")
+        raise CorruptSegmentError("a leaf does not match the directory root")
     if (int(low.min()), int(high.max())) != (entry.min_timestamp, entry.max_timestamp):
-        raise CorruptSegmentError("the time span of a leaf is not what the directory's root says")
+        raise CorruptSegmentError("the time span of a leaf does not match the directory root")
     handles = []
     offset = entry.data_offset
     for length, check in zip(lengths, checks, strict=True):

@@ -74,5 +74,5 @@ class FilterCheck:
             wanted = np.uint32(1) << ((low * np.array(SALTS, dtype=np.uint32)) >> np.uint32(27))
             refused = int(((words & wanted) != wanted).any(axis=1).sum())
             if refused:
-                error = CorruptSegmentError(f"the space filter turns away {refused} spaces that are in the file")
+                error = CorruptSegmentError(f"the space filter rejects {refused} spaces that are in the file")
                 self._blocks.lose(BlockKind.FILTER, error, handle.offset)

@@ -129,7 +129,7 @@ class IndexCheck:
         """Check the values of a page, which must follow `last`. Returns its last value, in a list."""
         page = read_page(block, self._kind, self._context)
         if page.values[0] != first or len(page.values) != value_count or (last and page.values[0] <= last[0]):
-            raise CorruptSegmentError(f"a page of index {self.name!r} is not what the root says")
+            raise CorruptSegmentError(f"a page of index {self.name!r} does not match the root")
         for events, form in zip(page.events, page.forms, strict=True):
             if bool(form & BLOCKS) != (events >= self._block_count):
                 raise CorruptSegmentError(f"a posting list of index {self.name!r} has the form for another density")

@@ -195,7 +195,7 @@ class Opening:
             places = [spare, *handles.values()] if copy and spare else [*handles.values()]
             side_by_side = all(one.offset + one.length == other.offset for one, other in pairwise(places))
             if not side_by_side or list(handles) != [*range(1, len(handles) + 1)]:
-                wrong = f"the {what}dictionaries do not lie side by side, numbered from 1 on{where}"
+                wrong = f"the {what}dictionaries are not adjacent and numbered from 1{where}"
                 self._blocks.findings.add(places[-1].offset, wrong)
 
     def adopt_dictionary(self, number: int, block: Block) -> None:

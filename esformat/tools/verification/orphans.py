@@ -35,7 +35,7 @@ class Orphans:
     def _examine(self, block: Block, found: Found) -> list[object] | None:
         if found.kind not in self._blocks.orphaned_kinds:
             name = BlockKind(found.kind).name if found.kind in KINDS else f"unknown ({found.kind})"
-            self._blocks.findings.add(found.offset, f"nothing leads to this block of kind {name}")
+            self._blocks.findings.add(found.offset, f"no handle points to this block of kind {name}")
         if found.kind == BlockKind.METADATA:
             self._opening.adopt(block)
         elif found.kind == BlockKind.DICTIONARY and self._opening.entries is None and self._opening.schema is not None:

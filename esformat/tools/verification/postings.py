@@ -45,7 +45,7 @@ def numbers_of(
             continue
         numbers = _list(block.body, context, last, limit)
         if int(numbers[0]) != first or len(numbers) != block.count:
-            raise CorruptSegmentError("a chunk of a posting list is not what its table says", offset=block.offset)
+            raise CorruptSegmentError("a chunk of a posting list does not match its table", offset=block.offset)
         last = int(numbers[-1])
         yield numbers
 

@@ -460,7 +460,7 @@ def test_a_segment_instead_of_a_catalog(command, clicks):
         assert (refused.status, refused.text) == (2, "")
         assert "clicks.esdb: a segment, not a catalog; `esdb scan clicks.esdb` reads it" in refused.err
     command("init", "empty")
-    with pytest.raises(esformat.UsageError, match="it is a catalog: `aggregator stats empty` tells what it holds"):
+    with pytest.raises(esformat.UsageError, match="it is a catalog: `aggregator stats empty` shows its contents"):
         esformat.open_many("empty")
 
 

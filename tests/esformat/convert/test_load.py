@@ -235,7 +235,9 @@ def dirty(tmp_path):
 
 def test_stop(tmp_path, dirty):
     """The first bad row stops the load; neither the output nor a temporary file remains."""
-    expected = r"dirty\.csv: line 3: 2 fields, but 3 column names; correct it, or leave bad rows out with --on-error skip or"
+    expected = (
+        r"dirty\.csv: line 3: 2 fields, but 3 column names; correct it, or leave bad rows out with --on-error skip or"
+    )
     with pytest.raises(BadRowError, match=expected):
         load(tmp_path, [dirty], Roles(space="u", timestamp="t"))
     assert list(tmp_path.iterdir()) == [dirty]

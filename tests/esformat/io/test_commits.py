@@ -206,7 +206,7 @@ def test_same_job_twice(folder):
 
 @pytest.mark.parametrize("job", ["short", "UPPERCASE", "../../../etc", "with space", "x" * 65])
 def test_names_of_writes(tmp_path, job):
-    with pytest.raises(UsageError, match="cannot name a write"):
+    with pytest.raises(UsageError, match="is not a valid name for a write"):
         Write(LocalFolder(str(tmp_path)), job)
 
 

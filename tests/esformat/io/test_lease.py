@@ -37,7 +37,7 @@ def test_second_job_is_refused(folder):
     """While a job works, a second one is refused with the name of the first; afterwards no lease remains."""
     with owned(folder, "convert") as lease:
         lease.check()
-        with pytest.raises(UsageError, match="another job works here: convert, process"), owned(folder, "compact"):
+        with pytest.raises(UsageError, match="another job is running here: convert, process"), owned(folder, "compact"):
             pass
         lease.check()
     assert folder.names() == []
@@ -71,7 +71,7 @@ def test_lease_of_another_machine(folder):
 def test_unreadable_lease(folder):
     """An unreadable lease is reported, not ignored."""
     folder.put("_lease-0123456789abcdef", b"{}")
-    with pytest.raises(UsageError, match="cannot be read"), owned(folder, "convert"):
+    with pytest.raises(UsageError, match="cannot read the lease"), owned(folder, "convert"):
         pass
 
 
@@ -102,6 +102,6 @@ def test_commit_looks_again(folder):
     with owned(folder, "convert") as lease:
         folder.remove([lease.name])
         put_lease(folder)
-        with pytest.raises(ClosedError, match="took this one for dead"):
+        with pytest.raises(ClosedError, match="considered this one dead"):
             Write(folder, "0123456789abcdef", lease=lease.name).commit([])
     assert folder.names() == ["_lease-0123456789abcdef"]

@@ -81,7 +81,7 @@ def test_what_names_nothing(wrong, said):
 def test_without_fsspec(monkeypatch):
     """Without fsspec the error names the extra to install."""
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(esformat.UsageError, match=r"fsspec is needed.*esformat\[cloud\]"):
+    with pytest.raises(esformat.UsageError, match=r"needs the package fsspec.*esformat\[cloud\]"):
         esformat.open("memory://a")
 
 
@@ -241,16 +241,16 @@ def test_databricks_files(tmp_path, monkeypatch):
     monkeypatch.setattr(location, "_DBFS", str(tmp_path))
     assert locate("dbfs:/lake/x.esdb") == f"{tmp_path}/lake/x.esdb"
     monkeypatch.setattr(location, "_DBFS", str(tmp_path / "absent"))
-    with pytest.raises(UsageError, match="where the files of dbfs:/ lie, is not there"):
+    with pytest.raises(UsageError, match="dbfs:/ needs the directory"):
         locate("dbfs:/lake/x.esdb")
 
 
 @pytest.mark.parametrize(
     ("spelled", "reason"),
     [
-        ("s3a:/bucket/x", "names no bucket"),
-        ("abfss:///x", "names no bucket"),
-        ("file://host/x", "file:// with a host"),
+        ("s3a:/bucket/x", "has no bucket"),
+        ("abfss:///x", "has no bucket"),
+        ("file://host/x", "file:// cannot have a host"),
         ("maprfs://cluster/x", "maprfs"),
     ],
 )

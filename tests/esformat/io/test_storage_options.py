@@ -76,7 +76,7 @@ def test_every_verb_takes_them(tmp_path):
 def test_what_takes_none(target):
     """Options that would be ignored are an error."""
     for verb in (esformat.open, esformat.create, esformat.verify):
-        with pytest.raises(esformat.UsageError, match="go with a URI"):
+        with pytest.raises(esformat.UsageError, match="need a URI"):
             verb(target, storage_options=OPTIONS)
     with pytest.raises(esformat.UsageError, match="must be a mapping"):
         esformat.open("guarded://x", storage_options="key=sesame")

@@ -44,7 +44,7 @@ def test_a_disk_that_errs(tmp_path, damage):
     else:
         os.pwrite(descriptor, b"y", 500)
     os.close(descriptor)
-    with pytest.raises(OSError, match="did not come back as it was written") as caught:
+    with pytest.raises(OSError, match="changed after it was written") as caught:
         file.read(0, 0)
     assert caught.value.errno == errno.EIO
     file.close()
@@ -120,5 +120,5 @@ def test_files_may_not_grow(tmp_path):
     )
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "file too large (temporary data of the writer; temp_dir= puts it elsewhere)" in done.stderr
+    assert "file too large (temporary data of the writer; temp_dir= chooses another directory)" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv"]

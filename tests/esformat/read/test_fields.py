@@ -87,7 +87,7 @@ def test_a_file_without_payloads(tmp_path):
         for scan in (both.scan(), both.scan(columns=["x"]), both.scan(columns=["data"])):
             found = scan.to_table(fields=["$.a"])["$.a"]
             assert (len(found), found.null_count) == (10_000, 5000)
-    with esformat.open(tmp_path / "0.esdb") as alone, pytest.raises(esformat.UsageError, match="which is not there"):
+    with esformat.open(tmp_path / "0.esdb") as alone, pytest.raises(esformat.UsageError, match="which is missing"):
         alone.scan().to_table(fields=["$.a"])
 
 

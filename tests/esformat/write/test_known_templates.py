@@ -143,5 +143,5 @@ def test_files_in_turn(tmp_path, looks):
             stored = b"".join(_texts(segment._reader.dictionary(1)[0].templates))
         assert [name.encode() in stored for name in ("ann", "bob")] == [name in names for name in ("ann", "bob")]
     assert (len(looks), known.any_known) == (1, True)
-    with pytest.raises(esformat.UsageError, match="templates go with codec"):
+    with pytest.raises(esformat.UsageError, match="templates need codec"):
         esformat.create(tmp_path / "a.esdb", codec="lz4", templates=known)

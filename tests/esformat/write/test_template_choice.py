@@ -89,5 +89,5 @@ def test_the_default(tmp_path, codec, asked, used):
 
 def test_only_with_zstd(tmp_path):
     """Templates require zstd, which compresses their strings."""
-    with pytest.raises(esformat.UsageError, match='templates go with codec "zstd"'):
+    with pytest.raises(esformat.UsageError, match='templates need codec "zstd"'):
         esformat.create(tmp_path / "a.esdb", codec="lz4", templates=True)

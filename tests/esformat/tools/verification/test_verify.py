@@ -80,7 +80,7 @@ def test_times_within_a_run(tmp_path, monkeypatch):
                 with esformat.create(path) as out:
                     out.add_table(table.append_column("data", pa.array([b""] * 5, pa.binary())))
         problems = esformat.verify(path).problems
-        words = "do not come after" if block_rows == 1 else "decrease within a run"
+        words = "do not follow" if block_rows == 1 else "decrease within a run"
         assert any(words in problem.what for problem in problems), [*map(str, problems)]
 
 
@@ -162,8 +162,8 @@ def test_numbers_of_dictionaries(numbers):
     assert esformat.verify(esformat.BytesSource(_renumbered(data, {1: 1, 2: 2}))).ok
     report = esformat.verify(esformat.BytesSource(_renumbered(data, numbers)))
     assert {problem.what for problem in report.problems} >= {
-        "the dictionaries do not lie side by side, numbered from 1 on",
-        "the spare dictionaries do not lie side by side, numbered from 1 on, behind the spare metadata",
+        "the dictionaries are not adjacent and numbered from 1",
+        "the spare dictionaries are not adjacent and numbered from 1, behind the spare metadata",
     }
 
 
