@@ -162,7 +162,7 @@ def test_segments_that_went_or_are_mixed(tmp_path):
     assert read(tolerant, end, further) == []
     (tmp_path / "b.gone").rename(tmp_path / "b.esdb")
     compact(tmp_path, "m.esdb", "a.esdb", "b.esdb")
-    with pytest.raises(UsageError, match=r"m\.esdb was merged from segments of which the stream read 1 of 2"):
+    with pytest.raises(UsageError, match=r"m\.esdb was merged from 2 segments, of which the stream read 1"):
         read(stream, end, latest(stream, end))
 
 
