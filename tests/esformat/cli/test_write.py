@@ -215,7 +215,7 @@ REFUSED = [
     (["out.esdb", "in.csv", "--timestamp-format", "%H"], "esdb write: the timestamp format '%H' lacks year"),
     (["out.esdb", "in.csv", "--type", "user"], "'user' is not of the form COLUMN=TYPE"),
     (["out.esdb", "in.csv", "--type", "user=complex"], "invalid type 'complex': expected one of string, int64, float64"),
-    (["out.esdb", "in.csv", "--delimiter", ";;"], "--delimiter ';;' is not an ASCII character"),
+    (["out.esdb", "in.csv", "--delimiter", ";;"], "--delimiter ';;' is not one ASCII character"),
     (["out.esdb", "in.csv", "--on-error", "ignore"], "invalid value 'ignore': expected stop, skip or collect FILE"),
     (["out.esdb", "in.csv", "--on-error", "collect"], "invalid value 'collect': expected stop, skip or collect FILE"),
     (["out.esdb", "in.csv", "--on-error", "collect", "in.csv"], "--on-error collect in.csv is an input, too"),

@@ -131,7 +131,7 @@ def test_columns_and_schema(segment):
 
 @pytest.mark.parametrize(("first", "last"), [(-1, 4), (4, 3), (0, 3001)])
 def test_rows_that_are_not_there(segment, first, last):
-    with pytest.raises(esformat.UsageError, match="no rows"):
+    with pytest.raises(esformat.UsageError, match="are out of range: the file has 3000"):
         scan_rows(segment, first, last)
 
 
