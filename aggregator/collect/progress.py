@@ -213,7 +213,7 @@ class ProgressFile:
         return False
 
     def load(self) -> Progress:
-        """Read the progress; new progress if there is no file. Raises AggregatorError (an unreadable file), OSError."""
+        """Read the progress; new if the file is missing. Raises AggregatorError (file unreadable), OSError."""
         self._own = self._stamp()
         try:
             text = self.path.read_text("utf-8")

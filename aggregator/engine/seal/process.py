@@ -114,7 +114,7 @@ class SealingProcess:
 
     def _made(self, path: Path, ask: Callable[[Path], Any]) -> Any:
         """Call `ask` with a staging path to write a file there, rename the file to `path`, and return the result. On
-        errors, or if `ask` returns None, there is no file.
+        errors, or if `ask` returns None, no file is written.
         """
         if path.exists():
             raise UsageError("the file exists", path=str(path))

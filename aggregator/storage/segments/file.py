@@ -149,7 +149,7 @@ def merge_segments(
 ) -> Merged:
     """Merge several segments of one schema into one. progress: as for `esformat.tools.merge`.
 
-    Raises the same errors; in this case there is no file.
+    Raises the same errors; in this case no file is written.
     """
     from esformat import tools  # here: slow to import
 

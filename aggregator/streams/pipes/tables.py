@@ -97,7 +97,7 @@ def shown_pipes(backend: Backend, pipes: Pipes | None, statement: ShowPipes) -> 
 
 
 def described_pipe(backend: Backend, pipes: Pipes | None, name: str) -> pa.Table:
-    """The result of DESCRIBE PIPE. Raises InvalidRequestError if there is no pipe of that name."""
+    """The result of DESCRIBE PIPE. Raises InvalidRequestError if no pipe has that name."""
     found = [facts for facts in pipe_facts(backend, pipes) if facts["name"] == name]
     if not found:
         raise no_pipe(name)

@@ -152,7 +152,7 @@ class Pipes:
     def delete(self, name: str) -> Pipe:
         """Delete a pipe durably; its copies stay. Nothing is copied after this returns.
 
-        Raises InvalidRequestError if there is no pipe of that name; ManifestFailedError.
+        Raises InvalidRequestError if no pipe has that name; ManifestFailedError.
         """
         with self._lock:
             pipe = self._pipes.get(name)
