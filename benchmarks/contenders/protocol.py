@@ -2,8 +2,8 @@
 
 A `Contender` writes the events and opens what it wrote. A `Reader` answers the questions of the works in the form that
 its users would choose (tuples, events, an Arrow table). `rows` and `table` convert such an answer to the one form that
-the checks compare; they run outside the timed region. Other modules decide who is measured when, and which answers are
-correct.
+the checks compare; they run outside the timed region. Other modules choose the order of the measurements and verify the
+answers.
 """
 
 from __future__ import annotations

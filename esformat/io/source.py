@@ -97,19 +97,22 @@ class FileSource:
         """
         from pyarrow import allocate_buffer  # here: slow to import
 
+        done = min(length, max(0, self.size - offset))
+        if done < length:  # before memory is allocated for it
+            raise self._cut_short(offset + done, length - done)
         view = memoryview(allocate_buffer(length)).cast("B") if length else memoryview(b"")
         done = 0
         while done < length:  # a read may stop early, e.g. at 2 GiB on Linux; only one that returns nothing is the end
             read = os.preadv(self._descriptor, [view[done:]], offset + done)
             if not read:
-                raise CorruptSegmentError(
-                    f"the file ends {length - done} bytes early",
-                    path=self.name,
-                    offset=offset + done,
-                    hint="restore it",
-                )
+                raise self._cut_short(offset + done, length - done)
             done += read
         return view.toreadonly()
+
+    def _cut_short(self, offset: int, missing: int) -> CorruptSegmentError:
+        return CorruptSegmentError(
+            f"the file ends {missing} bytes early", path=self.name, offset=offset, hint="restore it"
+        )
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound now: modules may be gone by then
         # Close only here: a reading thread holds a reference, so its descriptor is not closed and reused meanwhile.

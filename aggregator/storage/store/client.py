@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 SCHEMES = ("s3", "gs", "az", "file")
 _ADDRESS = re.compile(rf"(?:{'|'.join(SCHEMES)})://.+")
 TIMEOUT_S = 20.0
-"""Timeout of one request with its response. A connection too slow for one part in this time is unusable anyway."""
+"""Timeout of one request with its response. A connection that needs longer for one part is too slow."""
 PATIENCE_S = 60.0
 """How long a failed request is retried before it becomes an error."""
 BROKEN_S = 3.0

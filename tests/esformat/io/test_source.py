@@ -69,9 +69,34 @@ def test_reads_that_stop_early(tmp_path, monkeypatch):
     """A short read of the kernel is continued; only zero bytes mean the end."""
     path = tmp_path / "content"
     path.write_bytes(CONTENT)
-    pread = os.pread
+    pread, preadv, reads = os.pread, os.preadv, []
+
+    def short(descriptor, buffers, offset):
+        reads.append(offset)
+        return preadv(descriptor, [buffers[0][:100]], offset)
+
     monkeypatch.setattr(os, "pread", lambda descriptor, length, offset: pread(descriptor, min(length, 100), offset))
-    assert FileSource(path).read_at(10, 1000) == CONTENT[10:1010]
+    monkeypatch.setattr(os, "preadv", short)
+    source = FileSource(path)
+    assert source.read_at(10, 1000) == CONTENT[10:1010]
+    assert source.view_at(10, 1000) == CONTENT[10:1010]
+    assert reads == 2 * list(range(10, 1010, 100))
+
+
+def test_views(tmp_path):
+    """A view is read-only and outlives its source. A length that the file lacks is refused before it is allocated."""
+    path = tmp_path / "content"
+    path.write_bytes(CONTENT)
+    source = FileSource(path)
+    view, size = source.view_at(10, 1000), len(CONTENT)
+    assert source.view_at(size, 0) == b""
+    for offset, length, missing, at in ((0, 1 << 60, (1 << 60) - size, size), (size + 5, 7, 7, size + 5)):
+        with pytest.raises(CorruptSegmentError, match=f"ends {missing} bytes early") as caught:
+            source.view_at(offset, length)
+        assert caught.value.offset == at
+    del source
+    assert view.readonly
+    assert view == CONTENT[10:1010]
 
 
 def test_descriptor_is_given_back(tmp_path):
