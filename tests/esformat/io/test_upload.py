@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 import traceback
 
 import fsspec
@@ -231,6 +232,7 @@ def test_interrupted_while_it_uploads(s3, bucket, monkeypatch):
     def interrupting(self, path, file):
         names.append(threading.current_thread().name)
         until(lambda: main_is_in("result"))
+        time.sleep(0.1)  # until it blocks: an interrupt while `result` takes its lock can leave that lock taken
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         until(lambda: not main_is_in("result"))
         put(self, path, file)
