@@ -625,6 +625,8 @@ class Block(NamedTuple):
     count: int
     dictionary: int
     body: bytes
+    chunks: bytes = b""
+    """Of a data block, whose body is only its head here."""
 
 
 def read_block(data: bytes, handle: Handle, kind: int) -> Block:
@@ -632,7 +634,12 @@ def read_block(data: bytes, handle: Handle, kind: int) -> Block:
     end = handle.offset + handle.length
     require(handle.offset >= HEADER_SIZE and end <= len(data) - TRAILER_SIZE, "it does not lie within the file")
     require(FRAME_SIZE <= handle.length <= 2**30, f"a length of {handle.length}")
-    framed, checksum = data[handle.offset : end - 8], u64_at(data, end - 8)
+    covered = end - 8
+    if kind == DATA:  # the checksum follows the head of the body
+        require(handle.length >= FRAME_SIZE + 16, "too short for the head of a data block")
+        covered = handle.offset + 32 + 16 * int.from_bytes(data[handle.offset + 28 : handle.offset + 32], "little")
+        require(covered + 8 <= end, "the head of a data block is longer than the block")
+    framed, checksum = data[handle.offset : covered], u64_at(data, covered)
     require(checksum & M32 == handle.check, "another block lies here")
     require(xxh3(framed) == checksum, "the checksum does not match")
     magic, found, reserved, dictionary, size, count = struct.unpack_from("<4sBBHII", framed)
@@ -640,7 +647,7 @@ def read_block(data: bytes, handle: Handle, kind: int) -> Block:
         magic == b"ESBK" and found == kind and size == handle.length - FRAME_SIZE, "the frame's magic, kind or length"
     )
     require(reserved == 0 and (kind == DATA or dictionary == 0), "a reserved field is not 0")
-    return Block(count, dictionary, framed[16:])
+    return Block(count, dictionary, framed[16:], data[covered + 8 : end])
 
 
 def read_trailer(data: bytes) -> Handle:
@@ -897,8 +904,17 @@ class File:
         base, runs, chunk_count = cursor.fields("qII")
         require(1 <= runs <= block.count <= 65536, f"{runs} runs, {block.count} rows")
         require(chunk_count == 2 + len(self.schema), f"{chunk_count} chunks for {len(self.schema)} columns")
-        key_chunk, time_chunk, *chunks = (Cursor(cursor.take(n)) for n in cursor.fields(f"{chunk_count}I"))
+        table = [cursor.fields("IIQ") for _ in range(chunk_count)]
         cursor.end()
+        end = 0
+        for offset, size, _ in sorted(table):
+            require(offset == end, "the chunks leave gaps, or overlap")
+            end += size
+        require(end == len(block.chunks), "the chunks do not add up to the block")
+        stored = [block.chunks[offset : offset + size] for offset, size, _ in table]
+        for place, (chunk, (_, _, checksum)) in enumerate(zip(stored, table, strict=True)):
+            require(xxh3(chunk) == checksum, f"the checksum of chunk {place} does not match")
+        key_chunk, time_chunk, *chunks = map(Cursor, stored)
 
         run_rows = read_counts(key_chunk, runs)
         require(sum(run_rows) == block.count and 0 not in run_rows, "the runs do not add up to the rows")

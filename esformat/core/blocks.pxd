@@ -6,7 +6,7 @@ from cpython cimport array
 
 cdef class Chunks:
     cdef readonly object body
-    cdef readonly array.array chunks
+    cdef readonly Py_ssize_t chunk_count
     cdef readonly Py_ssize_t row_count
     cdef readonly Py_ssize_t run_count
     cdef readonly long long base
@@ -16,6 +16,9 @@ cdef class Chunks:
     cdef readonly dict cached_nodes
     cdef readonly dict cached_codes
     cdef readonly dict cached_heads
+    cdef readonly bint is_cut
+    cdef array.array _edges
+    cdef bytes _verified
     cdef bytes _heads
     cdef array.array _cached_steps
     cdef bint _times_read
@@ -23,3 +26,4 @@ cdef class Chunks:
     cdef public list cached_pieces
     cdef public list cached_light_pieces
     cdef array.array _steps(self, Py_ssize_t low, Py_ssize_t high, object decompressor)
+    cdef Py_ssize_t _start(self, Py_ssize_t chunk) except -1

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Open blocks: verify the frame and return the body; for data blocks, find where each chunk is.
+"""Open blocks: verify the frame and return the body; for data blocks, find where each chunk is, and verify it.
 
-A block is: magic, u8 kind, u8 zero, u16 dictionary, u32 bytes of the body, u32 count; the body; the checksum as u64.
-`esformat/format/frame.py` writes them. A data block's body is: i64 base, u32 runs, u32 chunks; the length of each chunk
-as u32; the chunks. `esformat/format/data_block.py` writes those.
+A block is: magic, u8 kind, u8 zero, u16 dictionary, u32 bytes of the body, u32 count; the body; the checksum of all
+that as u64. `esformat/format/frame.py` writes them. A data block's body is a head (i64 base, u32 runs, u32 chunks; for
+each chunk u32 offset, u32 length, u64 checksum), and the chunks. The block's checksum follows the head, and does not
+cover the chunks. `esformat/format/data_block.py` writes those.
 """
 
 import array as arrays
@@ -28,7 +29,8 @@ MOST_ROWS = 1 << 16
 LIGHT_BYTES = 16 << 10
 """Most stored bytes of a column chunk, other than codes, that events may keep alive."""
 NODE_BYTES = 4
-FIRST_COLUMN_CHUNK = 2
+KEYS_CHUNK, TIMESTAMPS_CHUNK, FIRST_COLUMN_CHUNK = 0, 1, 2
+"""Numbers of chunks; those of columns follow in schema order."""
 
 _MAGIC = cython.declare(cython.p_const_char, b"ESBK")
 _NO_NUMBERS = cython.declare(
@@ -36,6 +38,8 @@ _NO_NUMBERS = cython.declare(
 )  # the head of a pack of zeros, which is the whole pack
 _FRAME = cython.declare(cython.Py_ssize_t, 16)
 _CHECK = cython.declare(cython.Py_ssize_t, 8)
+_DATA = cython.declare(cython.int, 2)  # the kind of data blocks
+_ENTRY = cython.declare(cython.Py_ssize_t, 16)  # bytes of a chunk's offset, length and checksum
 _SHORT = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
 _MOST_ROWS = cython.declare(cython.Py_ssize_t, 1 << 16)
 _HEAD = cython.declare(cython.Py_ssize_t, 16)
@@ -53,7 +57,7 @@ _LONGS = cython.declare(array.array, arrays.array("q"))
 @cython.final
 @cython.cclass
 class Block:
-    """A block whose checksum was verified."""
+    """A block whose checksum was verified; that of a data block does not cover its chunks."""
 
     kind = cython.declare(cython.int, visibility="readonly")  # type: int
     dictionary = cython.declare(cython.int, visibility="readonly")  # type: int
@@ -61,8 +65,14 @@ class Block:
     count = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
     """Rows of a data block, entries of any other."""
     body = cython.declare(object, visibility="readonly")  # type: memoryview
+    """Of a data block, the head."""
+    chunks = cython.declare(object, visibility="readonly")  # type: memoryview
+    """Of a data block, the chunks, or as many bytes of them as were read; empty for others."""
+    chunk_bytes = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    """The length of all chunks."""
     offset = cython.declare(cython.longlong, visibility="readonly")  # type: int
     """The block's offset in the file, for messages."""
+    _checksum: Any  # computes the checksum of a chunk; None if all chunks were verified
 
 
 def check_block_length(length: Any, offset: Any, path: Any = None) -> None:
@@ -71,20 +81,43 @@ def check_block_length(length: Any, offset: Any, path: Any = None) -> None:
         raise CorruptSegmentError(f"block length {length} is out of bounds", offset=offset, path=path)
 
 
-def open_block(stored: Any, checksum: Any, kind: cython.int, check: Any, offset: cython.longlong) -> Block:
-    """Open the block whose stored bytes are exactly `stored`.
+def open_block(
+    stored: Any,
+    checksum: Any,
+    kind: cython.int,
+    check: Any,
+    offset: cython.longlong,
+    size: cython.longlong = -1,
+) -> Block:
+    """Open the block whose stored bytes are exactly `stored`; or, for a data block of `size` bytes, begin with those.
+
+    The chunks of a data block are not verified yet: see `verify_chunks` and `Chunks`.
 
     checksum: computes the checksum of bytes. kind: the expected one. check: the low 32 bits of the checksum from a
     handle; None without a handle. Raises ChecksumMismatchError or CorruptSegmentError.
     """
     whole = PyMemoryView_FromObject(stored)
     view: cython.const[cython.uchar][::1] = whole
-    size: cython.Py_ssize_t = view.shape[0]
-    if size < _FRAME + _CHECK:
-        raise CorruptSegmentError(f"block is cut short: {size} bytes", offset=offset)
-    computed: cython.ulonglong = checksum(whole[: size - _CHECK])
+    given: cython.Py_ssize_t = view.shape[0]
+    if size < 0:
+        size = given
+    if given < _FRAME + _CHECK or given > size:
+        raise CorruptSegmentError(f"block is cut short: {given} bytes", offset=offset)
     data: cython.p_const_uchar = cython.address(view[0])
-    found: cython.ulonglong = _number(data + size - _CHECK, 8)
+    covered: cython.Py_ssize_t = given - _CHECK
+    is_data: cython.bint = data[4] == _DATA
+    count: cython.ulonglong
+    if is_data:
+        count = _number(data + _FRAME + 12, 4) if given >= _FRAME + _HEAD + _CHECK else 0xFFFF_FFFF
+        if count > cython.cast(cython.ulonglong, (given - _CHECK) // _ENTRY):  # so that nothing overflows
+            raise CorruptSegmentError("the head of a data block is cut short", offset=offset)
+        covered = _FRAME + _HEAD + cython.cast(cython.Py_ssize_t, count) * _ENTRY
+        if covered > given - _CHECK:
+            raise CorruptSegmentError("the head of a data block is cut short", offset=offset)
+    elif given < size:
+        raise CorruptSegmentError(f"block is cut short: {given} bytes", offset=offset)
+    computed: cython.ulonglong = checksum(whole[:covered])
+    found: cython.ulonglong = _number(data + covered, 8)
     if computed != found:
         raise ChecksumMismatchError(
             f"block checksum is {computed:016x}, stored is {found:016x}", offset=offset, hint="run `esdb verify`"
@@ -102,25 +135,51 @@ def open_block(stored: Any, checksum: Any, kind: cython.int, check: Any, offset:
         raise CorruptSegmentError(f"block is of kind {data[4]}, expected {kind}", offset=offset)
     block: Block = Block.__new__(Block)
     block.kind, block.dictionary, block.count = kind, data[6] | data[7] << 8, _number(data + 12, 4)
-    block.body, block.offset = whole[_FRAME : size - _CHECK], offset
+    block.body, block.offset = whole[_FRAME:covered], offset
+    block.chunks, block.chunk_bytes = whole[covered + _CHECK :], size - covered - _CHECK
+    block._checksum = checksum if is_data else None
     return block
+
+
+def checksum_end(stored: Any) -> int:
+    """The byte after the checksum of a block that this package has written."""
+    view: cython.const[cython.uchar][::1] = stored
+    size: cython.Py_ssize_t = view.shape[0]
+    if size >= _FRAME + _HEAD + _CHECK and view[4] == _DATA:
+        return _FRAME + _HEAD + _ENTRY * _number(cython.address(view[_FRAME + 12]), 4) + _CHECK
+    return size
+
+
+def verify_chunks(block: Block) -> None:
+    """Verify all chunks of a block that was opened from all its bytes; a block of another kind has none.
+
+    Raises ChecksumMismatchError, or CorruptSegmentError if the chunks are not all of the block's remaining bytes.
+    """
+    if block._checksum is not None:
+        Chunks(block, (len(block.body) - _HEAD) // _ENTRY - _FIRST_COLUMN).check_places()
+        block._checksum = None
 
 
 @cython.cclass
 class Chunks:
-    """The chunks of a data block, as positions in its body: chunk i has the bytes chunks[i] to chunks[i + 1]."""
+    """The chunks of a data block: of keys, of timestamps, and of each column. They are numbered in this order."""
 
     body: memoryview
-    chunks: Any
+    """The stored chunks. Only those that were verified may be used: see `start_of`."""
+    chunk_count: int
     row_count: int
     run_count: int
-    """Number of runs in the first chunk."""
+    """Number of runs in the chunk of keys."""
     base: int
     """The smallest timestamp, µs."""
     dictionary: int
     offset: int
     """The block's offset in the file, for messages."""
-    _heads: bytes  # shape and flags of the node of each column; unknown flags if it is cut short
+    is_cut: bool
+    """Whether a wanted chunk could not be verified, because too few bytes of the block were given."""
+    _edges: array.array  # of chunk i: from byte [2 i] of the body to [2 i + 1]
+    _verified: bytes  # whether each chunk was
+    _heads: bytes  # shape and flags of the node of each verified column; unknown flags if it is cut short
     size_bytes: int
     """Memory used, including per-row data that later reads cache."""
     cached_nodes: dict[int, Any]
@@ -134,8 +193,11 @@ class Chunks:
     cached_pieces: list[bytes] | None
     cached_light_pieces: list[bytes | None] | None
 
-    def __init__(self, block: Block, column_count: cython.Py_ssize_t) -> None:
-        """column_count: that of the schema. Raises CorruptSegmentError if the head breaks the format."""
+    def __init__(self, block: Block, column_count: cython.Py_ssize_t, wanted: Any = None) -> None:
+        """column_count: that of the schema. wanted: numbers of the chunks to verify; None for all.
+
+        Raises CorruptSegmentError if the head breaks the format, ChecksumMismatchError.
+        """
         chunk_count: cython.Py_ssize_t = column_count + _FIRST_COLUMN
         offset: cython.longlong = block.offset
         view: cython.const[cython.uchar][::1] = block.body
@@ -146,31 +208,64 @@ class Chunks:
         count: cython.ulonglong = _number(data + 12, 4)
         if count != cython.cast(cython.ulonglong, chunk_count):
             raise CorruptSegmentError(f"a data block has {count} chunks, expected {chunk_count}", offset=offset)
-        if chunk_count > (size - _HEAD) // 4:
-            raise CorruptSegmentError("the head of a data block is cut short", offset=offset)
-        self.body, self.row_count, self.dictionary, self.offset = block.body, block.count, block.dictionary, offset
+        if size != _HEAD + _ENTRY * chunk_count or not 0 < block.count <= _MOST_ROWS:
+            raise CorruptSegmentError("the head of a data block does not fit its body", offset=offset)
+        self.body, self.row_count, self.dictionary, self.offset = block.chunks, block.count, block.dictionary, offset
         self.cached_nodes, self.cached_codes, self.cached_heads = {}, {}, {}
-        self.size_bytes = size + 40 * block.count + 1000
+        self.size_bytes = size + block.chunk_bytes + 40 * block.count + 1000
         self.base = cython.cast(cython.longlong, _number(data, 8))
         self.run_count = cython.cast(cython.Py_ssize_t, _number(data + 8, 4))
-        self.chunks = array.clone(_LONGS, chunk_count + 1, False)
-        edges: cython.p_longlong = self.chunks.data.as_longlongs
-        at: cython.longlong = _HEAD + 4 * chunk_count
-        i: cython.Py_ssize_t
-        # No sum overflows: a length is below 2^32, and there are fewer lengths than bytes in the body.
-        for i in range(chunk_count):
-            edges[i] = at
-            at += cython.cast(cython.longlong, _number(data + _HEAD + 4 * i, 4))
-        edges[chunk_count] = at
-        self._heads = PyBytes_FromStringAndSize(cython.NULL, 2 * column_count)
-        heads: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(self._heads))
-        for i in range(column_count):
-            at = edges[_FIRST_COLUMN + i]
-            heads[2 * i] = data[at] if at <= size - _NODE else 0
-            heads[2 * i + 1] = data[at + 1] if at <= size - _NODE else 255
-        at = edges[chunk_count]
-        if at != size or not 0 < self.row_count <= _MOST_ROWS:
-            raise CorruptSegmentError("the head of a data block does not fit its body", offset=offset)
+        self.chunk_count = chunk_count
+        self._edges = array.clone(_LONGS, 2 * chunk_count, False)
+        edges: cython.p_longlong = self._edges.data.as_longlongs
+        chunk: cython.Py_ssize_t
+        for chunk in range(chunk_count):
+            data += _ENTRY if chunk else _HEAD
+            edges[2 * chunk] = cython.cast(cython.longlong, _number(data, 4))
+            edges[2 * chunk + 1] = edges[2 * chunk] + cython.cast(cython.longlong, _number(data + 4, 4))
+            if edges[2 * chunk + 1] > block.chunk_bytes:
+                raise CorruptSegmentError("the head of a data block does not fit its body", offset=offset)
+        self._verified = bytes(chunk_count)
+        self._heads = bytes(2 * column_count)
+        for chunk in range(chunk_count) if wanted is None else wanted:
+            _verify(self, chunk, block)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _start(self, chunk: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        if not 0 <= chunk < self.chunk_count:
+            raise IndexError("a block has fewer chunks than requested")
+        if not cython.cast(cython.p_uchar, PyBytes_AS_STRING(self._verified))[chunk]:
+            raise LookupError("a chunk was not requested when its block was read")
+        return cython.cast(cython.Py_ssize_t, self._edges.data.as_longlongs[2 * chunk])
+
+    def start_of(self, chunk: cython.Py_ssize_t) -> int:
+        """The first byte of a verified chunk in the body. Raises LookupError if it was not verified."""
+        return self._start(chunk)
+
+    def end_of(self, chunk: cython.Py_ssize_t) -> int:
+        """The byte after a chunk in the body. Raises IndexError."""
+        if not 0 <= chunk < self.chunk_count:
+            raise IndexError("a block has fewer chunks than requested")
+        return self._edges.data.as_longlongs[2 * chunk + 1]
+
+    def size_of(self, chunk: cython.Py_ssize_t) -> int:
+        """The length of a chunk, which need not be verified. Raises IndexError."""
+        return self.end_of(chunk) - self._edges.data.as_longlongs[2 * chunk]
+
+    def stored_up_to(self, chunks: Any) -> int:
+        """The number of bytes of the stored block up to the end of the last of some chunks."""
+        return _FRAME + _HEAD + _ENTRY * self.chunk_count + _CHECK + max(map(self.end_of, chunks), default=0)
+
+    def check_places(self) -> None:
+        """Raise CorruptSegmentError unless the chunks follow each other without gaps."""
+        end: int = 0
+        for first, last in sorted((self._edges[2 * n], self._edges[2 * n + 1]) for n in range(self.chunk_count)):
+            if first != end:
+                raise CorruptSegmentError("the chunks of a data block leave gaps, or overlap", offset=self.offset)
+            end = last
+        if end != len(self.body):
+            raise CorruptSegmentError("the chunks of a data block do not add up to its body", offset=self.offset)
 
     def detach(self) -> None:
         """Replace the body by a copy, so that the larger buffer to which it refers can be freed."""
@@ -187,8 +282,8 @@ class Chunks:
         end: cython.Py_ssize_t
         pieces: list[bytes | None] = []
         for chunk in chunks:
-            at = _start(self, chunk)
-            end = self.chunks.data.as_longlongs[cython.cast(cython.Py_ssize_t, chunk) + 1]
+            at = self._start(chunk)
+            end = self._edges.data.as_longlongs[2 * cython.cast(cython.Py_ssize_t, chunk) + 1]
             if end - at < _NODE or view[at + 1] & ~_FLAGS:
                 raise CorruptSegmentError("the head of a column node breaks the format", offset=self.offset)
             shape: cython.int = view[at]
@@ -238,7 +333,7 @@ class Chunks:
         """The steps of rows [low, high): difference to the timestamp before or, at the start of a run, to the base."""
         head = cython.declare(PackHead)
         view: cython.const[cython.uchar][::1] = self.body
-        at: cython.Py_ssize_t = _start(self, _TIMESTAMPS)
+        at: cython.Py_ssize_t = self._start(_TIMESTAMPS)
         data: cython.p_const_uchar = cython.address(view[0])
         if not read_pack_head(data, view.shape[0], at, self.row_count, cython.address(head)):
             raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
@@ -268,6 +363,37 @@ def _number(data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.ulong
     return number
 
 
+@cython.cfunc
+def _verify(chunks: Chunks, chunk: cython.Py_ssize_t, block: Block) -> object:
+    """Verify a chunk of a block, if enough bytes of the block were given."""
+    if not 0 <= chunk < chunks.chunk_count:
+        raise IndexError("a block has fewer chunks than requested")
+    edges: cython.p_longlong = chunks._edges.data.as_longlongs
+    at: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, edges[2 * chunk])
+    end: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, edges[2 * chunk + 1])
+    view: cython.const[cython.uchar][::1] = chunks.body
+    if end > view.shape[0]:
+        chunks.is_cut = True
+        return None
+    if block._checksum is not None:
+        head: cython.const[cython.uchar][::1] = block.body
+        found: cython.ulonglong = _number(cython.address(head[_HEAD + _ENTRY * chunk + 8]), 8)
+        computed: cython.ulonglong = block._checksum(chunks.body[at:end])
+        if computed != found:
+            raise ChecksumMismatchError(
+                f"the checksum of chunk {chunk} of a data block is {computed:016x}, stored is {found:016x}",
+                offset=chunks.offset,
+                hint="run `esdb verify`",
+            )
+    cython.cast(cython.p_uchar, PyBytes_AS_STRING(chunks._verified))[chunk] = 1
+    if chunk >= _FIRST_COLUMN:
+        heads: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(chunks._heads))
+        heads += 2 * (chunk - _FIRST_COLUMN)
+        heads[0] = view[at] if at <= view.shape[0] - _NODE else 0
+        heads[1] = view[at + 1] if at <= view.shape[0] - _NODE else 255
+    return None
+
+
 def packs_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t, skipped: cython.Py_ssize_t) -> list[tuple[Any, Pack]]:
     """For each block, its body and the pack that follows the first `skipped` bytes of a chunk.
 
@@ -276,7 +402,7 @@ def packs_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t, skipped: cython
     block: Chunks
     packs: list[tuple[Any, Pack]] = []
     for block in blocks:
-        at = _start(block, chunk) + skipped
+        at = block._start(chunk) + skipped
         packs.append((block.body, read_pack(block.body, at, block.row_count)))
     return packs
 
@@ -292,7 +418,7 @@ def shapes_of(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> tuple[set[i
     head: cython.p_uchar
     last: cython.int = -1
     for block in blocks:
-        at: cython.Py_ssize_t = _start(block, chunk)
+        at: cython.Py_ssize_t = block._start(chunk)
         if chunk < _FIRST_COLUMN:
             raise IndexError("a chunk of keys or timestamps is not a column")
         head = cython.cast(cython.p_uchar, PyBytes_AS_STRING(block._heads)) + 2 * (chunk - _FIRST_COLUMN)
@@ -320,7 +446,7 @@ def without_values(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> bytes:
         block = blocks[k]
         if block is None:
             raise TypeError("a block is missing")
-        at: cython.Py_ssize_t = _start(block, chunk) + _NODE
+        at: cython.Py_ssize_t = block._start(chunk) + _NODE
         if chunk < _FIRST_COLUMN:
             raise IndexError("a chunk of keys or timestamps is not a column")
         head = cython.cast(cython.p_uchar, PyBytes_AS_STRING(block._heads)) + 2 * (chunk - _FIRST_COLUMN)
@@ -328,12 +454,3 @@ def without_values(blocks: Sequence[Chunks], chunk: cython.Py_ssize_t) -> bytes:
         if head[1] & _VALIDITY and at <= view.shape[0] - PACK_HEAD_BYTES:
             out[k] = memcmp(cython.address(view[at]), _NO_NUMBERS, PACK_HEAD_BYTES) == 0
     return flags
-
-
-@cython.cfunc
-@cython.exceptval(-1)
-def _start(block: Chunks, chunk: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """The position of a chunk in the body."""
-    if not 0 <= chunk < cython.cast(cython.Py_ssize_t, len(block.chunks)) - 1:
-        raise IndexError("a block has fewer chunks than requested")
-    return cython.cast(cython.Py_ssize_t, block.chunks.data.as_longlongs[chunk])

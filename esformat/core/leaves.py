@@ -12,6 +12,7 @@ from typing import Any
 
 import cython
 from cython.cimports.cpython import array
+from cython.cimports.esformat.core.blocks import Chunks
 from cython.cimports.esformat.core.packs import FRONT_CODED, PackHead, end_of_texts, fill_numbers, read_pack_head
 
 from esformat.core.blocks import LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES, check_block_length, open_block
@@ -163,22 +164,31 @@ class Leaf:
         return self._block_of(row)
 
     def open_data_block(
-        self, number: cython.Py_ssize_t, stored: Any, checksum: Any, block_class: Any, columns: cython.Py_ssize_t
+        self,
+        number: cython.Py_ssize_t,
+        stored: Any,
+        checksum: Any,
+        block_class: Any,
+        columns: cython.Py_ssize_t,
+        wanted: Any = None,
     ) -> Any:
-        """Open the leaf's block of that number, whose stored bytes are exactly `stored`.
+        """Open the leaf's block of that number, of which `stored` is all bytes, or the first ones if not all chunks
+        are wanted.
 
-        checksum: computes the checksum of bytes. block_class: the class of the result. columns: number of columns in
-        the schema. Raises ChecksumMismatchError, CorruptSegmentError.
+        checksum: computes the checksum of bytes. block_class: the class of the result, a kind of `Chunks`. columns:
+        number of columns in the schema. wanted: numbers of the chunks that will be used; None for all. Raises
+        ChecksumMismatchError, CorruptSegmentError.
         """
         if not 0 <= number < self.block_count:
             raise ValueError("a leaf has fewer blocks")
-        offset: cython.longlong = self.block_offsets.data.as_longlongs[number]
+        edges: cython.p_longlong = self.block_offsets.data.as_longlongs
+        offset: cython.longlong = edges[number]
         rows: cython.p_longlong = self.block_rows.data.as_longlongs
         check: cython.longlong = self.block_checks.data.as_longlongs[number]
-        block = open_block(stored, checksum, _DATA, check, offset)
+        block = open_block(stored, checksum, _DATA, check, offset, edges[number + 1] - offset)
         if block.count != rows[number + 1] - rows[number]:
             raise CorruptSegmentError("a data block and its directory leaf disagree about its rows", offset=offset)
-        opened = block_class(block, columns)
+        opened = block_class(block, columns, wanted)
         if opened.base != self.block_min.data.as_longlongs[number]:
             raise CorruptSegmentError("a data block and its directory leaf disagree about its time", offset=offset)
         return opened
@@ -313,6 +323,7 @@ def open_data_blocks(
     checksum: Any,
     block_class: Any,
     columns: cython.Py_ssize_t,
+    wanted: Any = None,
 ) -> list[Any]:
     """Open the blocks of slices. `stored`, a memoryview, contains all their bytes; its first byte is byte `start` of
     the file.
@@ -323,8 +334,53 @@ def open_data_blocks(
     blocks: list[Any] = []
     for part in parts:
         piece = stored[part.offset - start : part.end - start]
-        blocks.append(part.leaf.open_data_block(part.block, piece, checksum, block_class, columns))
+        blocks.append(part.leaf.open_data_block(part.block, piece, checksum, block_class, columns, wanted))
     return blocks
+
+
+def beginnings(parts: Sequence[BlockSlice], share: float, least: cython.longlong) -> list[tuple[int, int]]:
+    """The offsets and lengths of a share of the block of each slice, and `least` bytes more, but no more than all."""
+    part: BlockSlice
+    size: cython.longlong
+    places: list[tuple[int, int]] = []
+    factor: cython.double = share
+    for part in parts:
+        size = part.end - part.offset
+        places.append((part.offset, min(size, least + cython.cast(cython.longlong, factor * size))))
+    return places
+
+
+def open_beginnings(
+    parts: Sequence[BlockSlice],
+    stored: Sequence[Any],
+    checksum: Any,
+    block_class: Any,
+    columns: cython.Py_ssize_t,
+    wanted: Any,
+) -> tuple[list[Any], list[int]]:
+    """Open the blocks of slices, of each of which some first bytes are given; also return which have too few.
+
+    Other parameters and errors as in `Leaf.open_data_block`.
+    """
+    part: BlockSlice
+    block: Chunks
+    blocks: list[Any] = []
+    cut: list[int] = []
+    for part, piece in zip(parts, stored, strict=True):
+        block = part.leaf.open_data_block(part.block, piece, checksum, block_class, columns, wanted)
+        if block.is_cut:
+            cut.append(len(blocks))
+        blocks.append(block)
+    return blocks, cut
+
+
+def are_whole(parts: Sequence[BlockSlice]) -> bool:
+    """Whether slices have all rows of their blocks."""
+    part: BlockSlice
+    for part in parts:
+        if part.rows is not None or part.last - part.first != part.block_rows:
+            return False
+    return True
 
 
 def row_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any]:

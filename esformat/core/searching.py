@@ -47,9 +47,7 @@ def codes_that_may(
         block: Chunks = blocks[k]
         if block is None:
             raise TypeError("a block is missing")
-        if not 0 <= chunk < len(block.chunks) - 1:
-            raise ValueError("a block has no chunk of that number")
-        at: cython.longlong = block.chunks.data.as_longlongs[chunk]
+        at: cython.longlong = block._start(chunk)
         view: cython.const[cython.uchar][::1] = block.body
         if not 0 <= at < view.shape[0] or view[at] != TEMPLATES_HEAD & 255:
             found.append(None)

@@ -1,6 +1,9 @@
 """A data block: consecutive rows, at most 2,048 as this package writes it, stored column by column.
 
-    base timestamp | chunk lengths | keys | timestamps | one chunk per column of the schema
+    base timestamp | table of chunks | chunks: timestamps, one per column of the schema, keys
+
+Readers of few columns read the beginning of a block and verify only the chunks that they use, so short chunks come
+first, and keys last.
 
 The keys chunk names the runs (space, grouping, rows) in the block, so that a block, with the metadata and its
 dictionary, is enough to recover its events. Scans take the runs from the directory and never read the keys chunk.
@@ -12,18 +15,19 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.core.blocks import FIRST_COLUMN_CHUNK, Chunks
+from esformat.core.blocks import FIRST_COLUMN_CHUNK, KEYS_CHUNK, TIMESTAMPS_CHUNK, Chunks
 from esformat.core.keys import Keys, read_keys
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import bytes_of
 from esformat.format.bytes_node import BytesNode
+from esformat.format.checksum import checksum64
 from esformat.format.codec import Decompressor
 from esformat.format.encoding import decode_node, encode_texts
 from esformat.format.frame import encode_block
@@ -42,7 +46,12 @@ _HEAD = struct.Struct(
     "I"  # runs in the keys chunk
     "I"  # chunks: keys, timestamps, columns
 )
-KEYS_CHUNK, TIMESTAMPS_CHUNK = 0, 1
+_ENTRY = struct.Struct(
+    "<"
+    "I"  # offset, from the first byte after the block's checksum
+    "I"  # length
+    "Q"  # xxh3-64 of the chunk
+)
 _TEMPLATES = bytes([Shape.TEMPLATES])
 
 I64 = npt.NDArray[np.int64]
@@ -117,12 +126,16 @@ def encode_timestamps(
 
 def encode_data_block(base: int, run_count: int, row_count: int, chunks: list[bytes], dictionary: int) -> bytes:
     """Encode one framed data block; `chunks` are its keys, timestamps and columns."""
-    head = _HEAD.pack(base, run_count, len(chunks)) + struct.pack(f"<{len(chunks)}I", *map(len, chunks))
-    return encode_block(BlockKind.DATA, b"".join([head, *chunks]), count=row_count, dictionary=dictionary)
+    order = [*sorted(range(TIMESTAMPS_CHUNK, len(chunks)), key=lambda number: len(chunks[number])), KEYS_CHUNK]
+    stored = [chunks[number] for number in order]
+    offsets = dict(zip(order, accumulate(map(len, stored), initial=0), strict=False))
+    table = [_ENTRY.pack(offsets[n], len(chunk), checksum64(chunk)) for n, chunk in enumerate(chunks)]
+    head = _HEAD.pack(base, run_count, len(chunks)) + b"".join(table)
+    return encode_block(BlockKind.DATA, head, count=row_count, dictionary=dictionary, chunks=stored)
 
 
 class DataBlock(Chunks):
-    """An open data block, whose checksum was verified: it knows where each chunk is. Columns are decoded on demand."""
+    """An open data block: it knows where each verified chunk is. Columns are decoded on demand."""
 
     __slots__ = ()
 
@@ -130,8 +143,8 @@ class DataBlock(Chunks):
         """The runs of the block, decoded from its own keys chunk."""
         if not 0 < self.run_count <= self.row_count:
             raise CorruptSegmentError("the number of runs breaks the format", offset=self.offset)
-        runs, end = decode_runs_of_keys(self.body, self.chunks[KEYS_CHUNK], self.run_count, context)
-        if end != self.chunks[TIMESTAMPS_CHUNK] or int(runs.rows.sum()) != self.row_count:
+        runs, end = decode_runs_of_keys(self.body, self.start_of(KEYS_CHUNK), self.run_count, context)
+        if end != self.end_of(KEYS_CHUNK) or int(runs.rows.sum()) != self.row_count:
             raise CorruptSegmentError("the runs of a data block do not fit its rows", offset=self.offset)
         return runs
 
@@ -139,7 +152,7 @@ class DataBlock(Chunks):
         """The head of a column's node, cached."""
         head = self.cached_heads.get(position)
         if head is None:
-            at = self.chunks[FIRST_COLUMN_CHUNK + position]
+            at = self.start_of(FIRST_COLUMN_CHUNK + position)
             head = self.cached_heads[position] = read_head(self.body, at, self.row_count, decompressor)
         return head
 
@@ -158,20 +171,19 @@ class DataBlock(Chunks):
     def pieces(self, chunks: list[int]) -> list[bytes]:
         """Copies of some chunks, created once: every call must ask for the same chunks."""
         if self.cached_pieces is None:
-            at, body = self.chunks, self.body
-            self.cached_pieces = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in chunks]
+            self.cached_pieces = [bytes(self.body[self.start_of(chunk) : self.end_of(chunk)]) for chunk in chunks]
         return self.cached_pieces
 
     def has_templates(self, position: int) -> bool:
         """Whether a column is stored as templates."""
-        at = self.chunks[FIRST_COLUMN_CHUNK + position]
+        at = self.start_of(FIRST_COLUMN_CHUNK + position)
         return bool(self.body[at : at + 1] == _TEMPLATES)
 
     def template_node(self, position: int, context: DecodeContext, read: tuple[Any, int]) -> TemplateNode:
         """The node of a column stored as templates, cached. `read`: what `read_template_codes` returned for it."""
         node = self.cached_nodes.get(position)
         if node is None:
-            at, key = self.chunks[FIRST_COLUMN_CHUNK + position], (self.offset, position)
+            at, key = self.start_of(FIRST_COLUMN_CHUNK + position), (self.offset, position)
             node = self.cached_nodes[position] = TemplateNode(self.body, at, self.row_count, context, key, read)
         assert isinstance(node, TemplateNode)
         return node
@@ -180,7 +192,7 @@ class DataBlock(Chunks):
         """The node of a column of strings or binary, cached."""
         node = self.cached_nodes.get(position)
         if node is None:
-            at = self.chunks[FIRST_COLUMN_CHUNK + position]
+            at = self.start_of(FIRST_COLUMN_CHUNK + position)
             key = (self.offset, position)
             made = TemplateNode if self.has_templates(position) else BytesNode
             node = self.cached_nodes[position] = made(self.body, at, self.row_count, context, key)
@@ -188,9 +200,9 @@ class DataBlock(Chunks):
 
     def column(self, position: int, kind: pa.DataType, context: DecodeContext) -> pa.Array:
         """All values of one column of the schema."""
-        at = self.chunks[FIRST_COLUMN_CHUNK + position]
+        at = self.start_of(FIRST_COLUMN_CHUNK + position)
         array, end = decode_node(self.body, at, self.row_count, kind, context)
-        if end != self.chunks[FIRST_COLUMN_CHUNK + position + 1]:
+        if end != self.end_of(FIRST_COLUMN_CHUNK + position):
             raise CorruptSegmentError("a column chunk is longer than its values", offset=self.offset)
         return array
 

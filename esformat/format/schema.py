@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from esformat.core.blocks import FIRST_COLUMN_CHUNK
+from esformat.core.blocks import FIRST_COLUMN_CHUNK, TIMESTAMPS_CHUNK
 from esformat.errors import CorruptSegmentError, InvalidEventError, UsageError
 from esformat.format.layout import MAX_COLUMNS
 
@@ -124,6 +124,15 @@ class EventSchema:
     def attribute_chunks(self) -> list[int]:
         """The chunks, in a data block, of the columns other than `data`."""
         return [FIRST_COLUMN_CHUNK + place for place in range(len(self.fields)) if place != self.data_place]
+
+    def chunks(self, names: Iterable[str]) -> tuple[int, ...]:
+        """The chunks, in a data block, of some columns; keys are read from the directory."""
+        return tuple(sorted({self._chunks[name] for name in names if name in self._chunks}))
+
+    @cached_property
+    def _chunks(self) -> dict[str, int]:
+        columns = {field.name: FIRST_COLUMN_CHUNK + place for place, field in enumerate(self.fields)}
+        return {"timestamp": TIMESTAMPS_CHUNK, **columns}
 
     def to_json(self) -> Json:
         """The schema as the metadata block stores it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from esformat.errors import ClosedError, CorruptSegmentError, EsdbError, UsageError
@@ -95,19 +95,29 @@ class FileSource:
         The C library returns large freed blocks to the system, and clearing their pages for the next read takes about
         as long as the read itself.
         """
+        return self.views_at([(offset, length)])[0]
+
+    def views_at(self, places: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Like `view_at`, for several ranges (offset, length), in memory that is allocated once for all of them."""
         from pyarrow import allocate_buffer  # here: slow to import
 
-        done = min(length, max(0, self.size - offset))
-        if done < length:  # before memory is allocated for it
-            raise self._cut_short(offset + done, length - done)
-        view = memoryview(allocate_buffer(length)).cast("B") if length else memoryview(b"")
-        done = 0
-        while done < length:  # a read may stop early, e.g. at 2 GiB on Linux; only one that returns nothing is the end
-            read = os.preadv(self._descriptor, [view[done:]], offset + done)
-            if not read:
-                raise self._cut_short(offset + done, length - done)
-            done += read
-        return view.toreadonly()
+        for offset, length in places:
+            if offset + length > self.size:  # before memory is allocated for it
+                there = min(length, max(0, self.size - offset))
+                raise self._cut_short(offset + there, length - there)
+        total = sum([length for _, length in places])
+        free = memoryview(allocate_buffer(total)).cast("B") if total else memoryview(b"")
+        read_only = free.toreadonly()
+        views, start = [], 0
+        for offset, length in places:
+            end = start + length
+            while start < end:  # a read may stop early, e.g. at 2 GiB on Linux; one that returns nothing is the end
+                read = os.preadv(self._descriptor, [free[start:end]], offset)
+                if not read:
+                    raise self._cut_short(offset, end - start)
+                start, offset = start + read, offset + read
+            views.append(read_only[end - length : end])
+        return views
 
     def _cut_short(self, offset: int, missing: int) -> CorruptSegmentError:
         return CorruptSegmentError(

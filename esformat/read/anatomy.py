@@ -11,9 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from esformat.core.blocks import FIRST_COLUMN_CHUNK
+from esformat.core.blocks import FIRST_COLUMN_CHUNK, KEYS_CHUNK, TIMESTAMPS_CHUNK
 from esformat.core.caches import Budgets
-from esformat.format.data_block import KEYS_CHUNK, TIMESTAMPS_CHUNK
 from esformat.format.dictionary import open_dictionary
 from esformat.format.layout import BlockKind
 from esformat.io.location import Target, source_of
@@ -152,7 +151,7 @@ def _columns(reader: Reader, data_bytes: int) -> list[ColumnBytes]:
         leaf = reader.leaf(leaf_number, keys=False)
         block = reader.data_block(leaf, number - leaf.first_block)
         for chunk in sums:
-            sums[chunk] += block.chunks[chunk + 1] - block.chunks[chunk]
+            sums[chunk] += block.size_of(chunk)
     whole = sum(sums.values())
     sampled = len(chosen) < count
     return [ColumnBytes(*names[chunk], data_bytes * size // max(1, whole), sampled) for chunk, size in sums.items()]

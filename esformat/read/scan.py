@@ -22,7 +22,7 @@ from esformat.format.arrays import TextForm, is_bytes
 from esformat.format.data_block import I64
 from esformat.format.json_fields import FieldCounts
 from esformat.format.json_values import FOUND
-from esformat.format.schema import DATA_COLUMN
+from esformat.format.schema import DATA_COLUMN, EventSchema
 from esformat.read.answer import Answer
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.plan import IndexMatches, block_slices, leaves_with, match_indexes, slices
@@ -174,7 +174,7 @@ class Scan(ScanRows, Answer):
             super()._count_fields(counts)
             return
         for group in () if index_matches.nothing else self._groups(self._directed(index_matches), index_matches):
-            rows = self._find(group, index_matches)
+            rows = self._find(group, index_matches, (DATA_COLUMN,))
             if rows is not None:
                 rows.blocks.count_fields(counts, rows.places)
 
@@ -196,7 +196,7 @@ class Scan(ScanRows, Answer):
             return
         index_matches = self._match_indexes_to_read()
         for group in () if index_matches.nothing else self._groups(self._directed(index_matches), index_matches):
-            rows = self._find(group, index_matches)
+            rows = self._find(group, index_matches, ("timestamp",))
             if rows is not None:
                 yield rows.blocks.times_at(rows.places)
 
@@ -255,7 +255,7 @@ class Scan(ScanRows, Answer):
             return
 
         for group in self._groups(self._wanted(index_matches), index_matches):
-            blocks = self._blocks(group, index_matches)
+            blocks = self._blocks(group, index_matches, columns)
             rows = blocks.to_events(columns, blocks.select(self._query, index_matches))
             self._block_bytes = (0 if rows.data is None else rows.data.nbytes) // len(group)
             yield from rows.iterators(reverse=self._query.reverse)
@@ -380,12 +380,27 @@ class Scan(ScanRows, Answer):
         if group:
             yield group
 
-    def _blocks(self, group: list[BlockSlice], index_matches: IndexMatches) -> BlockGroup:
-        """The blocks of slices; if the query was asked before, the decoded data is cached."""
+    def _blocks(
+        self, group: list[BlockSlice], index_matches: IndexMatches, columns: Sequence[str], test: Test | None = None
+    ) -> BlockGroup:
+        """The blocks of slices, for these columns and those of conditions; if the query was asked before, the decoded
+        data is cached.
+        """
         kind = CachedGroup if index_matches.repeated else BlockGroup
         blocks = kind(self._reader, group[::-1] if self._query.reverse else group)
         blocks.texts, blocks.paths = self._texts, self._paths
+        blocks.chunks = self._chunks(columns, test)
         return blocks
+
+    def _chunks(self, columns: Sequence[str], test: Test | None) -> tuple[int, ...]:
+        """Numbers of the chunks of data blocks that columns and conditions need."""
+        names = {*columns, *(name for name, _ in self._query.conditions)}
+        if test is not None:
+            names.update(test.columns, test.required_texts)
+        if self._query.timed:
+            names.add("timestamp")
+        schema: EventSchema = self._reader.schema
+        return schema.chunks(DATA_COLUMN if name in self._paths else name for name in names)
 
     def _read_group(
         self, group: list[BlockSlice], columns: Sequence[str], index_matches: IndexMatches
@@ -401,16 +416,19 @@ class Scan(ScanRows, Answer):
 
     def _decoded(self, group: list[BlockSlice], columns: Sequence[str], index_matches: IndexMatches) -> pa.RecordBatch:
         schema = self._reader.schema.select(columns)
-        rows = self._find(group, index_matches)
+        rows = self._find(group, index_matches, columns)
         if rows is None:
             return pa.RecordBatch.from_pylist([], schema)
         return rows.complete(schema, reverse=self._query.reverse)
 
     def _find(
-        self, group: list[BlockSlice], index_matches: IndexMatches, test: Test | None = None
+        self, group: list[BlockSlice], index_matches: IndexMatches, columns: Sequence[str], test: Test | None = None
     ) -> MatchedRows | None:
-        """The rows of a group that match the query; None if there are none. Decodes no block without such rows."""
-        blocks = self._blocks(group, index_matches)
+        """The rows of a group that match the query; None if there are none. Decodes no block without such rows.
+
+        columns: those that will be decoded.
+        """
+        blocks = self._blocks(group, index_matches, columns, test)
         places = blocks.select(self._query, index_matches)
         all_match = False
         if test is not None and test.required_texts and (places is None or len(places)):
@@ -447,7 +465,7 @@ class Scan(ScanRows, Answer):
 
         def read(group: list[BlockSlice]) -> MatchedRows | pa.RecordBatch:
             self._passed_rows = group[-1].last
-            rows = self._find(group, index_matches, test)
+            rows = self._find(group, index_matches, schema.names, test)
             if rows is None:
                 return _NOTHING
             alone = enough or rows.places is None or index_matches.repeated
@@ -480,7 +498,7 @@ class Scan(ScanRows, Answer):
         )
         if self._query.limit is None:
             return self._gathered(groups, self.schema, index_matches, test)
-        found = (self._find(group, index_matches, test) for group in groups)
+        found = (self._find(group, index_matches, self.column_names, test) for group in groups)
         return (rows.complete(self.schema, reverse=self._query.reverse) for rows in found if rows)
 
     def _in_parallel(self, groups: Iterator[list[BlockSlice]], read: Callable[[list[BlockSlice]], T]) -> Iterator[T]:
@@ -578,7 +596,7 @@ class Scan(ScanRows, Answer):
             with self._reader.named:
                 few = find_rows(self._reader, self._query, part, block, index_matches)
             return part.last - part.first if few is None else len(few)
-        group = self._blocks([part], index_matches)
+        group = self._blocks([part], index_matches, ())
         rows = group.select(self._query, index_matches)
         return group.row_count if rows is None else len(rows)
 

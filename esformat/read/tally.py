@@ -78,9 +78,11 @@ def _schema(reader: Reader, names: Sequence[str], count_name: str, *, timed: boo
 
 def _counted(reader: Reader, names: Sequence[str], *, timed: bool) -> Iterator[tuple[int, Counts]]:
     """Counts of groups of blocks, each with the number of the dictionary that its codes refer to."""
+    chunks = reader.schema.chunks([*names, "timestamp"] if timed else names)
 
     def read(parts: list[BlockSlice]) -> list[tuple[int, Counts]]:
         blocks = BlockGroup(reader, parts)
+        blocks.chunks = chunks
         if len(parts) > 1 and len({block.dictionary for block in blocks.blocks}) > 1:
             return [found for part in parts for found in read([part])]
         return [(blocks.blocks[0].dictionary, _counts(reader, blocks, names, timed=timed))]

@@ -6,7 +6,6 @@ It tracks where every row and block of the originals went, so that indexes are c
 from __future__ import annotations
 
 import os
-import struct
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,9 +18,8 @@ from typing import Self
 import numpy as np
 import pyarrow.compute as pc
 
-from esformat.format.checksum import SHORT_MASK, checksum64
 from esformat.format.dictionary import ColumnDictionary
-from esformat.format.frame import Block
+from esformat.format.frame import Block, check_of, with_dictionary
 from esformat.format.metadata import Metadata
 from esformat.tools.column_indexes import ColumnIndexes
 from esformat.tools.interleave import Copied, CopiedLeaf, Merged, Piece
@@ -47,8 +45,6 @@ from esformat.write.builder import SegmentBuilder, Sink
 TASK_BLOCKS = 8
 """Blocks that are encoded as one task."""
 COPIED_TOGETHER_BYTES = 4 << 20
-_FRAME_START = struct.Struct("<4sBBH")  # magic, kind, reserved, dictionary
-_CHECK = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +145,8 @@ class Assembly:
             number = numbers.get(block.dictionary, 0)
             stored, check = bytes(piece), ref.handle.check
             if number != block.dictionary:
-                stored, check = _with_number(stored, number)
+                stored = with_dictionary(stored, number)
+                check = check_of(stored)
             self.rows[origin].add_range(ref.first_row, self.row_count, ref.rows)
             self.blocks[origin].add_range(ref.number, self.block_count, 1)
             self._add_block(EncodedBlock(stored, ref.span(check), ref.runs, ref.first_key == self._last_key))
@@ -273,14 +270,6 @@ class Assembly:
         self._encode_pending(whole_blocks_only=False)
 
 
-def _with_number(stored: bytes, number: int) -> tuple[bytes, int]:
-    """The stored bytes of a block with another dictionary number, and their check."""
-    magic, kind, reserved, _ = _FRAME_START.unpack_from(stored)
-    framed = _FRAME_START.pack(magic, kind, reserved, number) + stored[_FRAME_START.size : -_CHECK.size]
-    checksum = checksum64(framed)
-    return framed + _CHECK.pack(checksum), checksum & SHORT_MASK
-
-
 def _encoded_as(block: EncodedBlock, number: int) -> EncodedBlock:
-    stored, check = _with_number(block.stored, number)
-    return replace(block, stored=stored, span=replace(block.span, check=check))
+    stored = with_dictionary(block.stored, number)
+    return replace(block, stored=stored, span=replace(block.span, check=check_of(stored)))

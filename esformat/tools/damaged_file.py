@@ -14,7 +14,7 @@ from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.format.codec import Decompressor
 from esformat.format.dictionary import ColumnDictionary, decode_dictionary
 from esformat.format.directory import open_leaf
-from esformat.format.frame import Block, decode_block
+from esformat.format.frame import Block, decode_block, handle_of
 from esformat.format.layout import HEADER_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
 from esformat.format.metadata import Metadata
 from esformat.format.node import DecodeContext
@@ -120,8 +120,7 @@ class _Walk:
             except EsdbError as error:
                 self._blocks.findings.add_error(error, found.offset)
                 continue
-            check = int.from_bytes(stored[-8:-4], "little")
-            handle = BlockHandle(found.offset, found.length, check)
+            handle = handle_of(stored, found.offset)
             self.valid_blocks.append(ValidBlock(handle, found.kind, block.count, block.dictionary))
             if self._progress:
                 self._progress(handle.end, 2 * self.source.size)

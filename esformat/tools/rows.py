@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from esformat.core.blocks import TIMESTAMPS_CHUNK
 from esformat.format.codec import Decompressor
-from esformat.format.data_block import I64, TIMESTAMPS_CHUNK, DataBlock, Runs, key_bytes
+from esformat.format.data_block import I64, DataBlock, Runs, key_bytes
 from esformat.format.node import DecodeContext
 from esformat.format.order import sort_order
 from esformat.format.packing import decode_ints, read_pack
@@ -98,7 +99,7 @@ def decode_rows(
 
 def decode_timestamps(block: DataBlock, run_rows: I64, plain: Decompressor) -> I64:
     """Timestamps of all rows of a data block, µs; sums are modulo 2^64, as when they were written."""
-    steps = decode_ints(block.body, read_pack(block.body, block.chunks[TIMESTAMPS_CHUNK], block.row_count), plain)
+    steps = decode_ints(block.body, read_pack(block.body, block.start_of(TIMESTAMPS_CHUNK), block.row_count), plain)
     starts = np.cumsum(run_rows) - run_rows
     sums = np.cumsum(steps)
     lead = sums[starts] - steps[starts] - np.array([block.base])

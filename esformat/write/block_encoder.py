@@ -23,6 +23,7 @@ from esformat.format.data_block import Runs, encode_data_block, encode_timestamp
 from esformat.format.dictionary import ColumnDictionary
 from esformat.format.directory import BlockSpan
 from esformat.format.encoding import encode_codes, encode_node, encode_slices
+from esformat.format.frame import check_of
 from esformat.format.node import EncodeContext, Shape, shape_of
 from esformat.format.packing import best_raw, encode_int_slices
 from esformat.format.schema import EventSchema
@@ -225,8 +226,7 @@ class BlockEncoder:
                 [keys[i], chunks[i], *(column[i] for column in columns)],
                 self._form.dictionary_number,
             )
-            check = int.from_bytes(stored[-8:-4], "little")
-            span = BlockSpan(bounds[i + 1] - bounds[i], len(stored), check, base, top)
+            span = BlockSpan(bounds[i + 1] - bounds[i], len(stored), check_of(stored), base, top)
             blocks.append(EncodedBlock(stored, span, runs.slice(a, b, piece_rows[a:b]), not begins[i]))
         return blocks
 

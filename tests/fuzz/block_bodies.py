@@ -6,6 +6,7 @@ that the changes reach the decoders.
 
 from __future__ import annotations
 
+import struct
 import sys
 import tempfile
 from pathlib import Path
@@ -14,9 +15,12 @@ import numpy as np
 
 import esformat
 from esformat.format.checksum import checksum64
+from esformat.format.layout import BlockKind
 from tests.fuzz import segment
 
 CHECK_BYTES = 8
+HEADER_BYTES, FRAME_BYTES, FRAME = 16, 24, struct.Struct("<4sBxxxI4x")
+TABLE_AT, ENTRY = 32, struct.Struct("<IIQ")  # of a data block: its table of chunks, and an entry
 EDIT_BYTES = 12  # offset: 3 bytes; how many of the rest to write: 1; new bytes: 8
 TRAILER_BYTES = 48  # has its own checksum, and stays unchanged
 
@@ -32,17 +36,46 @@ def _with_templates() -> bytes:
         return path.read_bytes()
 
 
+def _data_blocks(stored: bytes) -> list[int]:
+    """The offsets of the data blocks of a segment."""
+    places, at = [], HEADER_BYTES
+    while at < len(stored) - TRAILER_BYTES:
+        _, kind, body_bytes = FRAME.unpack_from(stored, at)
+        if kind == BlockKind.DATA:
+            places.append(at)
+        at += FRAME_BYTES + body_bytes
+    return places
+
+
 SEEDS = [*segment.seeds(), _with_templates()]
+DATA_BLOCKS = [_data_blocks(stored) for stored in SEEDS]
+"""The offsets of the data blocks of each seed; changes do not move them."""
 READERS = [
     module for name, module in sys.modules.items() if name.startswith("esformat") and hasattr(module, "checksum64")
 ]
 """The modules that verify checksums, themselves or through the core."""
 
 
+_chunk_checks: dict[int, int] = {}  # the checksums that the head of a data block has, by those of the chunks there
+
+
+def _read_chunk_checks(stored: bytes, places: list[int]) -> None:
+    """Read the checksums of chunks from the heads of data blocks at some places."""
+    _chunk_checks.clear()
+    for place in places:
+        (count,) = struct.unpack_from("<I", stored, place + TABLE_AT - 4)
+        chunks = place + TABLE_AT + count * ENTRY.size + CHECK_BYTES
+        for offset, length, check in ENTRY.iter_unpack(stored[place + TABLE_AT : max(0, chunks - CHECK_BYTES)]):
+            _chunk_checks[checksum64(stored[chunks + offset : chunks + offset + length])] = check
+
+
 def stored_check(content: bytes | memoryview) -> int:
-    """The checksum stored after the content of a block; for other content the computed one."""
+    """The checksum stored for the content of a block or chunk; for other content the computed one."""
+    computed = int(checksum64(content))
+    if computed in _chunk_checks:
+        return _chunk_checks[computed]
     if not isinstance(content, memoryview) or not content:
-        return int(checksum64(content))
+        return computed
     whole = np.frombuffer(content.obj, np.uint8)
     end = np.frombuffer(content, np.uint8).ctypes.data - whole.ctypes.data + len(content)
     return int.from_bytes(whole[end : end + CHECK_BYTES].tobytes(), "little")
@@ -73,6 +106,7 @@ def one_input(data: bytes) -> None:
     if len(data) < 2:
         return
     stored = edited(data)
+    _read_chunk_checks(stored, DATA_BLOCKS[data[0] % len(SEEDS)])
     for module in READERS:
         vars(module)["checksum64"] = stored_check
     try:

@@ -44,6 +44,8 @@ STRUCTURES = [
     ("node", node.NODE),
     ("data", data_block._HEAD),
     ("data", verify_data._HEAD),
+    ("chunk", data_block._ENTRY),
+    ("chunk", verify_data._ENTRY),
     ("dictionary", dictionary._ENTRY),
     ("dictionary", verify_dictionaries._ENTRY),
     ("templates", templates._HEAD),
@@ -77,9 +79,9 @@ def test_footer_entries_of_verify():
 
 
 def test_frame_ends_in_checksum():
-    """The last field of the frame is the checksum, eight bytes before its end."""
+    """The last field of the frame is the checksum, after what it covers."""
     last = tables()["frame"][-1]
-    assert (last["offset"], last["type"]) == ("end-8", "u64")
+    assert (last["offset"], last["type"]) == ("…", "u64")
     assert struct.calcsize(block._CHECK.format) == int(last["size"])
     assert block.FRAME_BYTES == block.FRAME_HEADER_BYTES + 8 == read_esdb.FRAME_SIZE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from threading import local
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from esformat.core.cached_segment import CachedSegment
 from esformat.core.caches import Budgets, Cache
 from esformat.core.footers import read_trailer
-from esformat.core.leaves import BlockSlice, Leaf, open_data_blocks
+from esformat.core.leaves import BlockSlice, Leaf, beginnings, open_beginnings, open_data_blocks
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.format.checksum import checksum64
 from esformat.format.codec import Decompressor
@@ -39,6 +39,10 @@ CACHE_BYTES = 256 << 20
 SHARED_CACHE = Budgets.of(CACHE_BYTES)
 REMEMBERED_BYTES, MOST_REMEMBERED_BYTES = 4 << 20, 64 << 10
 """Maximum bytes of cached dictionaries of closed files, in total; and of the buffer that one of them was read in."""
+MOST_OF_BLOCK = 0.6
+"""If more than this share of a block is needed, the whole block is read, with its neighbours."""
+BEGINNING_MARGIN, LEAST_BEGINNING = 1.1, 256
+"""How much more of a block is read than the one before needed, and how many bytes at least."""
 READ_GAP_BYTES = 16 << 10
 """Blocks at most this far apart are read together with the gap, such as a leaf between them or a pruned block."""
 MAX_QUERIES = 1000  # maximum index queries remembered, so that the data read by a repeated one is cached
@@ -160,6 +164,7 @@ class Reader(CachedSegment):
         )
         if self.root.events != self.statistics.events or self.root.data_blocks != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
+        self._beginnings: dict[tuple[int, ...], float] = {}  # for chunks, which share of a block contains them
         self._opening = tail  # also has small blocks, as stored, which the opening read included
         self.frames = Cache(budgets.frames)
         """Decompressed frames of string and binary columns."""
@@ -387,16 +392,45 @@ class Reader(CachedSegment):
         except EsdbError as error:
             raise explained(error, self.source) from None
 
-    def data_blocks(self, parts: Sequence[BlockSlice]) -> list[DataBlock]:
-        """Read the data blocks of ascending slices; (nearly) adjacent ones with one read."""
+    def data_blocks(self, parts: Sequence[BlockSlice], chunks: tuple[int, ...] | None = None) -> list[DataBlock]:
+        """Read the data blocks of ascending slices; (nearly) adjacent ones with one read.
+
+        chunks: numbers of the chunks that will be used; None for all. The others are not verified, and of local files
+        perhaps not read.
+        """
         blocks: list[DataBlock] = []
         try:
+            views_at = getattr(self.source, "views_at", None)
+            if views_at is not None and chunks is not None and self._beginnings.get(chunks, 1) < MOST_OF_BLOCK:
+                return self._beginnings_of(parts, chunks, views_at)
             for first, last in _near_each_other(parts):
                 start = parts[first].offset
                 stored = view_of(self.source, start, parts[last - 1].end - start)
-                blocks += open_data_blocks(parts[first:last], stored, start, checksum64, DataBlock, len(self.fields))
+                blocks += open_data_blocks(
+                    parts[first:last], stored, start, checksum64, DataBlock, len(self.fields), chunks
+                )
         except EsdbError as error:
             raise explained(error, self.source) from None
+        if chunks is not None and blocks:
+            self._beginnings[chunks] = blocks[-1].stored_up_to(chunks) / (parts[-1].end - parts[-1].offset)
+        return blocks
+
+    def _beginnings_of(
+        self,
+        parts: Sequence[BlockSlice],
+        chunks: tuple[int, ...],
+        views_at: Callable[[Sequence[tuple[int, int]]], list[memoryview]],
+    ) -> list[DataBlock]:
+        """Read only the beginning of each block; the whole block if some of the chunks are beyond that."""
+        share, columns = BEGINNING_MARGIN * self._beginnings[chunks], len(self.fields)
+        stored = views_at(beginnings(parts, share, LEAST_BEGINNING))
+        blocks, cut = open_beginnings(parts, stored, checksum64, DataBlock, columns, chunks)
+        whole = [parts[number] for number in cut]
+        found = views_at([(part.offset, part.end - part.offset) for part in whole])
+        longer, _ = open_beginnings(whole, found, checksum64, DataBlock, columns, chunks)
+        for number, part, block in zip(cut, whole, longer, strict=True):
+            blocks[number] = block
+            self._beginnings[chunks] = block.stored_up_to(chunks) / (part.end - part.offset)
         return blocks
 
     def _missing_codes(self, dictionary: int, place: int) -> _Codes:

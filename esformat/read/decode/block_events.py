@@ -59,7 +59,7 @@ def _rows_equal(reader: Reader, block: DataBlock, name: str, value: Any, low: in
     if block.short_codes(place, plain) is not None:
         return reader.rows_with(block, name, value, low, high) or []
     body = block.body
-    head = read_head(body, block.chunks[FIRST_COLUMN_CHUNK + place], block.row_count, plain)
+    head = read_head(body, block.start_of(FIRST_COLUMN_CHUNK + place), block.row_count, plain)
     equal: npt.NDArray[np.bool_]
     if head.shape == Shape.CODES:
         code = reader.value_codes(block.dictionary, place).get(value, -1)

@@ -19,9 +19,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.core.blocks import FIRST_COLUMN_CHUNK, NODE_BYTES, packs_of, shapes_of, without_values
+from esformat.core.blocks import (
+    FIRST_COLUMN_CHUNK,
+    NODE_BYTES,
+    TIMESTAMPS_CHUNK,
+    packs_of,
+    shapes_of,
+    without_values,
+)
 from esformat.core.events import Columns
-from esformat.core.leaves import BlockSlice, Leaf, row_starts, run_starts
+from esformat.core.leaves import BlockSlice, Leaf, are_whole, row_starts, run_starts
 from esformat.core.numbers import sum_runs
 from esformat.core.runs import runs_at
 from esformat.core.searching import codes_that_may
@@ -37,7 +44,7 @@ from esformat.format.arrays import (
     slices_mislead,
 )
 from esformat.format.bytes_node import BytesNode, check_lengths
-from esformat.format.data_block import I64, TIMESTAMPS_CHUNK, DataBlock, keys_array
+from esformat.format.data_block import I64, DataBlock, keys_array
 from esformat.format.json_fields import FieldCounts
 from esformat.format.json_values import FOUND, JsonValues, Step
 from esformat.format.layout import MAX_FRAME_BYTES
@@ -63,6 +70,8 @@ class BlockGroup:
     texts = TextForm.PLAIN
     paths: Mapping[str, tuple[Step, ...]] = MappingProxyType({})
     """Names of additional columns of type `FOUND`, and the paths into payloads where their values are found."""
+    chunks: tuple[int, ...] | None = None
+    """Numbers of the chunks that will be used; None for all."""
 
     def __init__(self, reader: Reader, parts: Sequence[BlockSlice], blocks: list[DataBlock] | None = None) -> None:
         """parts: ascending slices. blocks: their blocks, if they were already read."""
@@ -82,7 +91,7 @@ class BlockGroup:
     @cached_property
     def blocks(self) -> list[DataBlock]:
         """The blocks, read on first use. Raises CorruptSegmentError, ClosedError."""
-        return self._reader.data_blocks(self._parts)
+        return self._reader.data_blocks(self._parts, self.chunks)
 
     def __len__(self) -> int:
         """The number of blocks."""
@@ -106,12 +115,10 @@ class BlockGroup:
 
     def _slice_mask(self) -> Mask | None:
         """Rows within the slices; None if they cover the blocks."""
-        mask: Mask | None = None
+        if are_whole(self._parts):
+            return None
+        mask = np.ones(self.row_count, dtype=np.bool_)
         for part, start in zip(self._parts, self._starts.tolist(), strict=True):
-            if part.rows is None and part.last - part.first == part.block_rows:
-                continue
-            if mask is None:
-                mask = np.ones(self.row_count, dtype=np.bool_)
             inside = mask[start : start + part.block_rows]
             inside[:] = False
             if part.rows is None:
@@ -200,7 +207,7 @@ class BlockGroup:
         read = self._read
         blocks = None if read is None else [read[n] for n in numbers]
         group = type(self)(self._reader, [self._parts[n] for n in numbers], blocks)
-        group.texts, group.paths = self.texts, self.paths
+        group.texts, group.paths, group.chunks = self.texts, self.paths, self.chunks
         if self._times is not None:
             group._times = self._times[np.repeat(shares > 0, self._counts)]
         return group, places - np.repeat(self._starts[numbers] - group._starts, shares[numbers])
@@ -215,7 +222,8 @@ class BlockGroup:
             else [block for group, _ in groups for block in group.blocks]
         )
         joined = cls(groups[0][0]._reader, parts, read)
-        joined.texts, joined.paths = groups[0][0].texts, groups[0][0].paths
+        first = groups[0][0]
+        joined.texts, joined.paths, joined.chunks = first.texts, first.paths, first.chunks
         begins = np.cumsum([0, *(group.row_count for group, _ in groups)]).tolist()
         times = [group._times for group, _ in groups if group._times is not None]
         joined._times = np.concatenate(times) if len(times) == len(groups) else None
@@ -512,7 +520,7 @@ class BlockGroup:
     def _plan_frames(self, place: int, places: I64 | None) -> FramePlan:
         chunk = FIRST_COLUMN_CHUNK + place
         nodes = [
-            BytesNode(b.body, b.chunks[chunk], b.row_count, self._reader.contexts(b.dictionary)[place])
+            BytesNode(b.body, b.start_of(chunk), b.row_count, self._reader.contexts(b.dictionary)[place])
             for b in self.blocks
         ]
         parts = [(node.body, node.lengths) for node in nodes]

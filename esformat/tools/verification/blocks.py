@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from esformat.errors import CorruptSegmentError, EsdbError
-from esformat.format.checksum import checksum64
 from esformat.format.frame import FRAME_BYTES, FRAME_HEADER_BYTES, Block, decode_block
 from esformat.format.layout import BLOCK_MAGIC, HEADER_BYTES, MAX_BLOCK_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
 from esformat.io.source import Source
@@ -48,7 +47,6 @@ LOSSES = {
 """The consequence of losing a block, by kind, as in the specification."""
 
 _FRAME_HEAD = struct.Struct("<4sBBHII")
-CHECKSUM_BYTES = FRAME_BYTES - FRAME_HEADER_BYTES
 _SEARCH_BYTES = 1 << 20
 
 
@@ -152,7 +150,7 @@ class Blocks:
                 at += found.length
 
     def _frame_at(self, at: int, end: int) -> Found | None:
-        """The frame that begins at a byte, or None. The next frame must follow it, or its checksum must match."""
+        """The frame that begins at a byte, or None. The next frame must follow it, or its checksums must match."""
         if at + FRAME_BYTES > end:
             return None
         magic, kind, reserved, _, body_length, _ = _FRAME_HEAD.unpack(self.bytes_at(at, FRAME_HEADER_BYTES))
@@ -161,16 +159,20 @@ class Blocks:
         if magic != BLOCK_MAGIC or reserved or length > MAX_BLOCK_BYTES or after > end:
             return None
         if after < end and self.bytes_at(after, min(4, end - after)) != BLOCK_MAGIC[: end - after]:
-            return Found(at, length, kind) if self._is_whole(at, length) else None
+            return Found(at, length, kind) if self._is_whole(at, length, kind) else None
         return Found(at, length, kind)
 
-    def _is_whole(self, at: int, length: int) -> bool:
-        """Whether a frame's checksum matches. Always False after this has read twice the size of the file."""
+    def _is_whole(self, at: int, length: int, kind: int) -> bool:
+        """Whether a frame's checksums match. Always False after this has read twice the size of the file."""
         self._search_budget -= length
         if self._search_budget < 0:
             return False
-        stored = self.bytes_at(at, length)
-        return checksum64(stored[:-CHECKSUM_BYTES]) == int.from_bytes(stored[-CHECKSUM_BYTES:], "little")
+        try:
+            stored = self.bytes_at(at, length)
+            decode_block(stored, kind, None, at)
+        except EsdbError:
+            return False
+        return True
 
     def _next_frame(self, at: int, end: int) -> int:
         """The first byte from `at` on at which a frame begins; `end` if none does."""

@@ -20,7 +20,8 @@ from esformat.tools.verification.parts import Parts, check_range
 
 I64 = npt.NDArray[np.int64]
 Key = tuple[bytes, bytes]
-_HEAD = struct.Struct("<qII")  # base, runs, chunks; then their lengths
+_HEAD = struct.Struct("<qII")  # base, runs, chunks
+_ENTRY = struct.Struct("<IIQ")  # of a chunk: offset, length, checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,11 @@ class DataCheck:
         base, run_count, chunk_count = head.fields(_HEAD)
         if chunk_count != len(self._schema.fields) + 2:
             raise CorruptSegmentError(f"a data block has {chunk_count} chunks for {len(self._schema.fields)} columns")
-        chunks = self._chunks(block, head.at, chunk_count)
+        keys, timestamps, *columns = self._chunks(block, head, chunk_count)
         check_range(1, run_count, block.count, "the number of runs of a data block")
 
-        runs = self._runs(chunks[0], run_count, block.count)
-        times = self._timestamps(chunks[1], base, [rows for _, rows in runs])
+        runs = self._runs(keys, run_count, block.count)
+        times = self._timestamps(timestamps, base, [rows for _, rows in runs])
         if expected is not None:
             if runs != expected.runs:
                 raise CorruptSegmentError("the keys of a data block do not match the directory")
@@ -66,19 +67,14 @@ class DataCheck:
         contexts = self._contexts(block.dictionary)
         return [
             self._column(chunk, block.count, field.type, context, nullable=field.nullable)
-            for chunk, field, context in zip(chunks[2:], self._schema.fields, contexts, strict=True)
+            for chunk, field, context in zip(columns, self._schema.fields, contexts, strict=True)
         ]
 
-    def _chunks(self, block: Block, at: int, count: int) -> list[memoryview]:
-        (*lengths,) = Parts(block.body[at:], self._own).fields(struct.Struct(f"<{count}I"))
-        at += 4 * count
-        if at + sum(lengths) != len(block.body):
-            raise CorruptSegmentError("the chunks of a data block do not add up to its body")
-        chunks = []
-        for length in lengths:
-            chunks.append(block.body[at : at + length])
-            at += length
-        return chunks
+    def _chunks(self, block: Block, head: Parts, count: int) -> list[memoryview]:
+        """The chunks; their places and checksums were verified with the block's."""
+        entries = [head.fields(_ENTRY) for _ in range(count)]
+        head.end()
+        return [block.chunks[offset : offset + length] for offset, length, _ in entries]
 
     def _runs(self, chunk: memoryview, count: int, row_count: int) -> list[tuple[Key, int]]:
         parts = Parts(chunk, self._own)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from itertools import pairwise
 
 import numpy as np
 import pytest
+from data_blocks import data_block
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,11 +16,13 @@ from esformat.core.blocks import (
     LIGHT_BYTES,
     NODE_BYTES,
     Chunks,
+    open_block,
     packs_of,
     shapes_of,
     without_values,
 )
-from esformat.errors import CorruptSegmentError
+from esformat.errors import ChecksumMismatchError, CorruptSegmentError
+from esformat.format.checksum import checksum64
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.frame import decode_block, encode_block
 from esformat.format.layout import MAX_BLOCK_ROWS, BlockKind
@@ -29,12 +31,10 @@ from esformat.format.packing import decode_many, encode_ints
 PLAIN = Decompressor()
 
 
-def chunks_of(chunks: list[bytes], rows: int = 1, base: int = 0, runs: int = 1, lengths: list[int] | None = None):
+def chunks_of(chunks: list[bytes], rows: int = 1, base: int = 0, runs: int = 1, places=None, wanted=None):
     """Return an open data block with these column chunks, and empty chunks of keys and timestamps."""
-    sizes = [0, 0, *(map(len, chunks) if lengths is None else lengths)]
-    head = struct.pack(f"<qII{len(sizes)}I", base, runs, len(sizes), *sizes)
-    stored = encode_block(BlockKind.DATA, head + b"".join(chunks), count=rows, dictionary=3)
-    return Chunks(decode_block(stored, BlockKind.DATA, None, 64), len(sizes) - 2)
+    stored = data_block([b"", b"", *chunks], base=base, runs=runs, rows=rows, dictionary=3, places=places)
+    return Chunks(open_block(stored, checksum64, BlockKind.DATA, None, 64), len(chunks), wanted)
 
 
 @examples(100)
@@ -45,9 +45,11 @@ def chunks_of(chunks: list[bytes], rows: int = 1, base: int = 0, runs: int = 1, 
     st.integers(0, (1 << 32) - 1),
 )
 def test_where_chunks_lie(chunks, rows, base, runs):
-    """Each chunk has the bytes between two edges; the other fields of the head are read, too."""
+    """Each chunk has the bytes from its start to its end; the other fields of the head are read, too."""
     block = chunks_of(chunks, rows, base, runs)
-    assert [bytes(block.body[a:b]) for a, b in pairwise(block.chunks)] == [b"", b"", *chunks]
+    numbers = range(2 + len(chunks))
+    assert [bytes(block.body[block.start_of(n) : block.end_of(n)]) for n in numbers] == [b"", b"", *chunks]
+    assert [block.size_of(n) for n in numbers] == [0, 0, *map(len, chunks)]
     assert (block.row_count, block.base, block.run_count, block.dictionary, block.offset) == (rows, base, runs, 3, 64)
 
 
@@ -57,15 +59,80 @@ def test_a_block_of_its_own():
     read = block.body.obj
     block.detach()
     assert block.body.obj is not read
-    assert bytes(block.body[block.chunks[2] :]) == b"abc"
+    assert bytes(block.body[block.start_of(2) :]) == b"abc"
 
 
-@pytest.mark.parametrize("lengths", [[3, 5], [2, 4], [(1 << 32) - 1, 9]])
-def test_lengths_that_do_not_fit(lengths):
-    """Chunk lengths that add up to fewer or more bytes than the body are refused."""
+MOST = (1 << 32) - 1
+
+
+@pytest.mark.parametrize("place", [(0, 8), (7, 1), (MOST, 0), (MOST, MOST), (1, MOST)])
+def test_chunks_beyond_the_block(place):
+    """A chunk that ends after the block is refused."""
     with pytest.raises(CorruptSegmentError, match="does not fit its body") as refused:
-        chunks_of([b"abc", b"defg"], lengths=lengths)
+        chunks_of([b"abc", b"defg"], places=[(0, 0), (0, 0), (0, 3), place])
     assert refused.value.offset == 64
+
+
+@pytest.mark.parametrize("places", [[(0, 3), (3, 3)], [(0, 2), (3, 4)], [(0, 4), (3, 4)], [(1, 2), (3, 4)]])
+def test_chunks_with_gaps(places):
+    """Chunks that leave gaps or overlap are refused by programs that check a whole block."""
+    stored = data_block([b"", b"", b"abc", b"defg"], places=[(0, 0), (0, 0), *places])
+    with pytest.raises(CorruptSegmentError, match=r"gaps, or overlap|add up"):
+        decode_block(stored, BlockKind.DATA, None, 64)
+
+
+def test_chunks_in_any_order():
+    """Chunks may be stored in any order."""
+    block = chunks_of([b"abc", b"defg"], places=[(0, 0), (7, 0), (3, 4), (0, 3)])
+    assert [bytes(block.body[block.start_of(n) : block.end_of(n)]) for n in (2, 3)] == [b"defg", b"abc"]
+
+
+@examples(100)
+@given(st.lists(st.binary(min_size=1, max_size=9), min_size=1, max_size=6), st.data())
+def test_some_chunks(chunks, data):
+    """Only wanted chunks are verified and may be used, and damage to the others is not noticed; with fewer bytes of
+    the block than they need, the block is cut.
+    """
+    stored = bytearray(data_block([b"", b"", *chunks]))
+    wanted = data.draw(st.sets(st.integers(0, 1 + len(chunks))))
+    damaged = data.draw(st.integers(0, len(chunks) - 1))
+    first = len(stored) - sum(map(len, chunks))
+    stored[first + sum(map(len, chunks[:damaged]))] ^= 1
+    whole = open_block(bytes(stored), checksum64, BlockKind.DATA, None, 0)
+    if FIRST_COLUMN_CHUNK + damaged in wanted:
+        with pytest.raises(ChecksumMismatchError, match=f"chunk {FIRST_COLUMN_CHUNK + damaged} of a data block"):
+            Chunks(whole, len(chunks), sorted(wanted))
+        return
+    block = Chunks(whole, len(chunks), sorted(wanted))
+    assert not block.is_cut
+    for number in range(2 + len(chunks)):
+        if number not in wanted:
+            with pytest.raises(LookupError, match="not requested"):
+                block.start_of(number)
+            continue
+        found = bytes(block.body[block.start_of(number) : block.end_of(number)])
+        assert found == (chunks[number - FIRST_COLUMN_CHUNK] if number >= FIRST_COLUMN_CHUNK else b"")
+    given_bytes = data.draw(st.integers(first, len(stored)))
+    part = open_block(bytes(stored[:given_bytes]), checksum64, BlockKind.DATA, None, 0, len(stored))
+    assert Chunks(part, len(chunks), sorted(wanted)).is_cut == (block.stored_up_to(wanted) > given_bytes)
+
+
+def test_beginnings_of_blocks():
+    """Fewer bytes than the head of a data block, more than the block, and a part of another block are refused."""
+    stored = data_block([b"keys", b"times", b"abc"])
+    assert not Chunks(open_block(stored, checksum64, BlockKind.DATA, None, 0, len(stored)), 1).is_cut
+    for size in range(len(stored) - 12):
+        with pytest.raises(CorruptSegmentError, match="cut short"):
+            open_block(stored[:size], checksum64, BlockKind.DATA, None, 0, len(stored))
+    for size in (len(stored) - 1, len(stored) + 1, 0, 1 << 40):
+        with pytest.raises(CorruptSegmentError, match=r"cut short|header"):
+            open_block(stored, checksum64, BlockKind.DATA, None, 0, size)
+    other = encode_block(BlockKind.INDEX, bytes(40))
+    with pytest.raises(CorruptSegmentError, match="cut short"):
+        open_block(other[:-1], checksum64, BlockKind.INDEX, None, 0, len(other))
+    for count in (MOST, MOST // 16, 4, 2):  # chunks
+        with pytest.raises(CorruptSegmentError, match=r"cut short|checksum is"):
+            open_block(stored[:28] + struct.pack("<I", count) + stored[32:], checksum64, BlockKind.DATA, None, 0)
 
 
 @pytest.mark.parametrize("rows", [0, MAX_BLOCK_ROWS + 1])
@@ -77,12 +144,13 @@ def test_too_many_rows(rows):
 
 def test_another_number_of_chunks():
     """A head whose number of chunks differs from the schema, or that is cut short, is refused."""
-    block = encode_block(BlockKind.DATA, struct.pack("<qIII", 0, 1, 1, 0), count=1)
-    with pytest.raises(CorruptSegmentError, match="has 1 chunks, expected 2"):
-        Chunks(decode_block(block, BlockKind.DATA, None, 64), 0)
-    for body in (bytes(15), struct.pack("<qIII", 0, 1, 2, 0)):
+    for count in (0, 1, 3):
+        block = open_block(data_block([b""] * count), checksum64, BlockKind.DATA, None, 64)
+        with pytest.raises(CorruptSegmentError, match=f"has {count} chunks, expected 2"):
+            Chunks(block, 0)
+    for body in (bytes(15), struct.pack("<qII", 0, 1, 2)):
         with pytest.raises(CorruptSegmentError, match="cut short"):
-            Chunks(decode_block(encode_block(BlockKind.DATA, body, count=1), BlockKind.DATA, None, 64), 0)
+            open_block(encode_block(BlockKind.DATA, body, count=1), checksum64, BlockKind.DATA, None, 64)
 
 
 nodes = st.tuples(st.integers(0, 255), st.integers(0, 3))

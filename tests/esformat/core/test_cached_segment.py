@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import itertools
-import struct
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from data_blocks import data_block
 from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -34,7 +34,7 @@ from esformat.core.leaves import Leaf
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.data_block import Runs
 from esformat.format.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, open_leaf, open_root
-from esformat.format.frame import decode_block, encode_block
+from esformat.format.frame import decode_block
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.node import DecodeContext, EncodeContext
 
@@ -56,8 +56,7 @@ def leaf_of(keys: list[tuple[bytes, bytes]], counts: list[int], first_row: int =
 
 def block_of(codes: bytes, base: int) -> Chunks:
     """A block that has only the codes of a column, already cached."""
-    body = struct.pack("<qII3I", 0, 1, 3, 0, 0, 0)
-    stored = encode_block(BlockKind.DATA, body, count=len(codes), dictionary=1)
+    stored = data_block([b"", b"", b""], rows=len(codes), dictionary=1)
     block = Chunks(decode_block(stored, BlockKind.DATA, None, 0), 1)
     block.cached_codes[0] = base, codes
     return block

@@ -159,7 +159,7 @@ def test_codes_with_marks(described, marks):
 
     found = codes_that_may(blocks, FIRST_COLUMN_CHUNK, possible, PLAIN)
     assert [each and each[0].tolist() for each in found] == model
-    ends = [block.chunks[FIRST_COLUMN_CHUNK + 1] for block in blocks]
+    ends = [block.end_of(FIRST_COLUMN_CHUNK) for block in blocks]
     assert all(not each or each[1] == end for each, end in zip(found, ends, strict=True))
     assert len(asked) == len(set(asked)) == len({number for number, _, templated in described if templated})
 
@@ -174,7 +174,7 @@ def test_codes_of_broken_blocks():
     with pytest.raises(TypeError, match="missing"):
         codes_that_may([None], FIRST_COLUMN_CHUNK, lambda _: [], PLAIN)
     for chunk in (-1, FIRST_COLUMN_CHUNK + 1, 1 << 40):
-        with pytest.raises(ValueError, match="no chunk"):
+        with pytest.raises(IndexError, match="fewer chunks"):
             codes_that_may([block_of(b"", 2, 1)], chunk, lambda _: [], PLAIN)
 
 

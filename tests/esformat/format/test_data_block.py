@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from damage import assert_refused_or_read
+from data_blocks import resealed
 from effort import examples
 from event_strategies import HIGHEST, LOWEST
 from hypothesis import given
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor
 from esformat.format.data_block import DataBlock
-from esformat.format.frame import decode_block, encode_block
+from esformat.format.frame import decode_block
 from esformat.format.layout import BlockKind
 from esformat.format.node import DecodeContext
 from esformat.format.schema import EventSchema, Field
@@ -91,10 +92,11 @@ RUNS = [[5, 6, 300], [-70000], [2, 2]]
 def test_damaged_blocks(codec):
     """Damage beneath a valid checksum is refused or yields other values, never another error."""
     (stored,) = encode(RUNS, [0, 6], codec)
-    body = bytes(decode_block(stored, BlockKind.DATA, None, 0).body)
+    whole = decode_block(stored, BlockKind.DATA, None, 0)
+    head = len(whole.body)
 
     def read(damaged: bytes) -> None:
-        block = opened(encode_block(BlockKind.DATA, damaged, count=6))
+        block = opened(resealed(damaged[:head], damaged[head:], 6))
         keys = block.runs(READ)
         assert sum(keys.rows.tolist()) == 6
         block.run_times(0, 0, 3, PLAIN)
@@ -102,19 +104,20 @@ def test_damaged_blocks(codec):
         block.column(0, pa.binary(), READ).validate(full=True)
         block.column(1, pa.int64(), READ).validate(full=True)
 
-    assert_refused_or_read(body, read)
+    assert_refused_or_read(bytes(whole.body) + bytes(whole.chunks), read)
 
 
-def wrong(body: bytes, count: int = 6) -> bytes:
-    """A block with a valid frame."""
-    return encode_block(BlockKind.DATA, body, count=count)
+def wrong(head: bytes, count: int = 6) -> bytes:
+    """A block with this head and valid checksums."""
+    return resealed(head, CHUNKS, count)
 
 
-GOOD = bytes(decode_block(encode(RUNS, [0, 6])[0], BlockKind.DATA, None, 0).body)
+_GOOD = decode_block(encode(RUNS, [0, 6])[0], BlockKind.DATA, None, 0)
+GOOD, CHUNKS = bytes(_GOOD.body), bytes(_GOOD.chunks)
 HEADS = [
     ("no head", b"", 6, "cut short"),
-    ("fewer chunks than columns", GOOD[:12] + struct.pack("<I", 3) + GOOD[16:], 6, "3 chunks, expected 4"),
-    ("chunks longer than the body", GOOD[:16] + struct.pack("<I", 2**32 - 1) + GOOD[20:], 6, "does not fit its body"),
+    ("fewer chunks than columns", GOOD[:12] + struct.pack("<I", 3) + GOOD[16:-16], 6, "gaps, or overlap"),
+    ("a chunk longer than the body", GOOD[:20] + struct.pack("<I", 2**32 - 1) + GOOD[24:], 6, "does not fit its body"),
     ("no rows", GOOD, 0, "does not fit its body"),
     ("more rows than a block can have", GOOD, 65_537, "does not fit its body"),
 ]

@@ -6,18 +6,32 @@ import struct
 
 import pytest
 from damage import assert_refused
+from data_blocks import data_block
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat.errors import ChecksumMismatchError, CorruptSegmentError
 from esformat.format.checksum import checksum64
-from esformat.format.frame import FRAME_BYTES, check_length, decode_block, encode_block, handle_of
+from esformat.format.frame import (
+    FRAME_BYTES,
+    check_length,
+    check_of,
+    decode_block,
+    encode_block,
+    handle_of,
+    with_dictionary,
+)
 from esformat.format.layout import BlockKind
 
 
 @examples(50)
-@given(st.sampled_from(BlockKind), st.binary(max_size=50), st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1))
+@given(
+    st.sampled_from(sorted({*BlockKind} - {BlockKind.DATA})),
+    st.binary(max_size=50),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**16 - 1),
+)
 def test_what_is_framed_comes_back(kind, body, count, dictionary):
     """Kind, body, count and dictionary number are read back, and the handle matches."""
     stored = encode_block(kind, body, count=count, dictionary=dictionary)
@@ -33,7 +47,7 @@ def test_what_is_framed_comes_back(kind, body, count, dictionary):
     )
 
 
-def framed(magic=b"ESBK", kind=2, reserved=0, dictionary=0, length=3, count=1, body=b"abc") -> bytes:
+def framed(magic=b"ESBK", kind=7, reserved=0, dictionary=0, length=3, count=1, body=b"abc") -> bytes:
     """A handmade block with a valid checksum."""
     head = struct.pack("<4sBBHII", magic, kind, reserved, dictionary, length, count) + body
     return head + struct.pack("<Q", checksum64(head))
@@ -41,25 +55,36 @@ def framed(magic=b"ESBK", kind=2, reserved=0, dictionary=0, length=3, count=1, b
 
 def test_bytes_of_a_block():
     """A block consists of magic, kind, zero, dictionary, body length, count, body and checksum."""
-    stored = encode_block(BlockKind.DATA, b"abc", count=1)
+    stored = encode_block(BlockKind.POSTINGS, b"abc", count=1)
     assert stored == framed()
-    assert stored[:19].hex(" ") == "45 53 42 4b 02 00 00 00 03 00 00 00 01 00 00 00 61 62 63"
+    assert stored[:19].hex(" ") == "45 53 42 4b 07 00 00 00 03 00 00 00 01 00 00 00 61 62 63"
     assert len(stored) == FRAME_BYTES + 3
 
 
 def test_damaged_blocks():
     """A block that is cut or has any bit flipped is refused."""
-    stored = encode_block(BlockKind.DATA, b"some body of a block", count=3, dictionary=1)
-    check = handle_of(stored, 0).check
-    assert_refused(stored, lambda damaged: decode_block(damaged, BlockKind.DATA, check, 0))
-    assert_refused(stored, lambda damaged: decode_block(damaged, BlockKind.DATA, None, 0))
+    for kind, stored in (
+        (BlockKind.INDEX, encode_block(BlockKind.INDEX, b"some body of a block", count=3)),
+        (BlockKind.DATA, data_block([b"keys", b"times", b"column"], rows=3, dictionary=1)),
+    ):
+        check = handle_of(stored, 0).check
+        assert_refused(stored, lambda damaged, kind=kind, check=check: decode_block(damaged, kind, check, 0))
+        assert_refused(stored, lambda damaged, kind=kind: decode_block(damaged, kind, None, 0))
+
+
+def test_another_dictionary():
+    """A data block with another dictionary number is otherwise the same; its checksum follows its head."""
+    stored = data_block([b"keys", b"times", b"column"], rows=3, dictionary=1)
+    changed = with_dictionary(stored, 77)
+    assert changed == data_block([b"keys", b"times", b"column"], rows=3, dictionary=77)
+    assert check_of(changed) == int.from_bytes(changed[80:84], "little") == checksum64(changed[:80]) & 0xFFFF_FFFF
 
 
 WRONG_FRAMES = [
     ("other magic", framed(magic=b"ESBX"), "header"),
     ("reserved byte", framed(reserved=1), "header"),
     ("body length", framed(length=4), "header"),
-    ("kind", framed(kind=3), "of kind 3, expected 2"),
+    ("kind", framed(kind=3), "of kind 3, expected 7"),
 ]
 
 
@@ -67,16 +92,16 @@ WRONG_FRAMES = [
 def test_frames_that_no_writer_makes(stored, message):
     """An invalid frame is refused despite a valid checksum."""
     with pytest.raises(CorruptSegmentError, match=message) as caught:
-        decode_block(stored, BlockKind.DATA, None, 77)
+        decode_block(stored, BlockKind.POSTINGS, None, 77)
     assert caught.value.offset == 77
     assert not isinstance(caught.value, ChecksumMismatchError)
 
 
 def test_a_block_that_lies_where_another_should():
     """A valid block of the right kind is refused if it is not the one that the handle describes."""
-    one, other = (encode_block(BlockKind.DATA, body, count=1) for body in (b"abc", b"abd"))
+    one, other = (encode_block(BlockKind.INDEX, body, count=1) for body in (b"abc", b"abd"))
     with pytest.raises(ChecksumMismatchError, match="another block lies here"):
-        decode_block(other, BlockKind.DATA, handle_of(one, 0).check, 0)
+        decode_block(other, BlockKind.INDEX, handle_of(one, 0).check, 0)
 
 
 def test_checksum_error_says_both_sums():
@@ -84,7 +109,7 @@ def test_checksum_error_says_both_sums():
     stored = bytearray(framed())
     stored[17] ^= 1
     with pytest.raises(ChecksumMismatchError) as caught:
-        decode_block(bytes(stored), BlockKind.DATA, None, 1234)
+        decode_block(bytes(stored), BlockKind.POSTINGS, None, 1234)
     message = str(caught.value)
     assert f"{checksum64(bytes(stored[:-8])):016x}" in message
     assert stored[-8:][::-1].hex() in message

@@ -155,7 +155,7 @@ def test_values_that_a_dictionary_lacks():
     for encoded in BlockEncoder(form).encode(rows, [0, 2, 4, 6, 8]):
         block = DataBlock(decode_block(encoded.stored, BlockKind.DATA, None, 0), 1)
         found += block.column(0, pa.string(), context).to_pylist()
-        shapes.append(block.body[block.chunks[2]])
+        shapes.append(block.body[block.start_of(2)])
     assert found == column.to_pylist()
     assert shapes == [Shape.CODES, Shape.CODES, Shape.BYTES, Shape.CODES]
 
