@@ -40,7 +40,11 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @catalog_or_server
 @click.option("--create", metavar="TOPIC", help="Create this topic.")
-@click.option("--alter", metavar="TOPIC", help="Set the policies of this topic to --roll and --retention.")
+@click.option(
+    "--alter",
+    metavar="TOPIC",
+    help="Replace what this topic has as --roll or --retention: limits that are not named return to their defaults.",
+)
 @click.option("--rename", nargs=2, metavar="TOPIC NAME", help="Rename this topic.")
 @click.option("--delete", metavar="TOPIC", help="Delete this topic and all its events, permanently.")
 @click.option(
