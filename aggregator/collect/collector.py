@@ -174,7 +174,7 @@ class Collector:
             return
         catalog, end = found
         if progress.catalog and catalog != progress.catalog:
-            _LOG.warning("the progress file belongs to another catalog: collecting everything into this one")
+            _LOG.warning("the state file belongs to another catalog: collecting everything into this one")
             self._progress = Progress.begin()
         elif progress.catalog and end < progress.end:
             raise AggregatorError(

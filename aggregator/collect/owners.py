@@ -51,7 +51,7 @@ def warn_of_other_collectors(fresh: Sequence[Found], progress_file: ProgressFile
         if progress.catalog == catalog and shared:
             _LOG.warning(
                 "another collector also collects %s into this catalog, so its lines are stored twice "
-                "(files concerned: %d; progress file of the other: %s)",
+                "(files concerned: %d; state file of the other: %s)",
                 shared[0].path,
                 len(shared),
                 path,

@@ -223,7 +223,7 @@ class ProgressFile:
             return Progress.of_json(json.loads(text))
         except (ValueError, KeyError, TypeError) as error:
             raise AggregatorError(
-                f"the progress file cannot be read: {error}",
+                f"the state file cannot be read: {error}",
                 path=str(self.path),
                 hint="restore it, or remove it to collect everything again",
             ) from None

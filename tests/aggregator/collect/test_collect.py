@@ -1019,7 +1019,7 @@ def test_a_catalog_made_anew(rig, caplog):
     made = rig.collect()
     assert made.counts.lines == 2
     assert sorted(rig.messages()) == [b"one", b"two"]
-    assert "the progress file belongs to another catalog" in caplog.text
+    assert "the state file belongs to another catalog" in caplog.text
 
 
 def test_an_older_copy_of_the_catalog(rig):

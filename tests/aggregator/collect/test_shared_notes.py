@@ -193,7 +193,7 @@ def test_two_configurations_of_the_same_files(place, caplog):
     (said,) = told(caplog)
     assert said.startswith("another collector also collects ")
     assert "a.log into this catalog" in said
-    assert "progress file of the other: " in said
+    assert "state file of the other: " in said
     caplog.clear()
     Path("logs/b.log").write_text("two\n")
     assert configured("second.toml", place.url, files) == 0  # the first one has not collected the new file
