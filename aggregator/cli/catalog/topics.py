@@ -79,7 +79,7 @@ def topics(
             opened.create_topic(
                 create, indexes=indexes, keys=keys or "text", roll=policy(roll), retention=policy(retention)
             )
-            _done(opened, create, "made", as_json)
+            _done(opened, create, "created", as_json)
     elif alter is not None:
         with open_any_writable(catalog) as opened:
             opened.alter_topic(alter, roll=policy(roll), retention=policy(retention))

@@ -28,7 +28,7 @@ def test_init_and_topics(command):
         "topics", "data", "--create", "t", "--index", "type", "--keys", "binary", "--retention", "bytes=1GiB",
         "--retention", "segments=7", "--roll", "rows=10", "--roll", "age=60s",
     )  # fmt: skip
-    assert (made.status, made.text) == (0, "t: made\n")
+    assert (made.status, made.text) == (0, "t: created\n")
     (facts,) = command("topics", "data", "--json").json
     assert (facts["topic"], facts["indexes"], facts["keys"], facts["rows"]) == ("t", ["type"], "binary", 0)
     assert {name: limit for name, limit in facts["retention"].items() if limit is not None} == {

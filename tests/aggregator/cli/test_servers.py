@@ -112,7 +112,7 @@ def test_arrow_and_export(served, command, tmp_path):
 def test_what_changes_a_catalog(command, served):
     """The server, which holds the directory, creates and alters topics, appends events, creates and deletes pipes."""
     made = command("topics", served.url, "--create", "orders", "--index", "type", "--retention", "age=7d")
-    assert (made.status, made.text) == (0, "orders: made\n")
+    assert (made.status, made.text) == (0, "orders: created\n")
     assert command("topics", served.url, "--alter", "orders", "--roll", "age=60s").text == "orders: altered\n"
     topic = served.catalog.topic("orders")
     assert (topic.indexes, topic.roll.age_us, topic.retention.age_us) == (
