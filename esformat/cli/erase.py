@@ -112,5 +112,6 @@ def _lines(report: EraseReport, file: str) -> Iterator[str]:
         yield f"  {check.what}: {'ok' if check.ok else 'FAILED'}, {check.found}"
     for key, found in report.stored_matches.items():
         if found:
-            yield f"  note: the bytes of {_shown(key)!r} occur {found:,} times in the file, in keys or events of others"
+            times = count(found, "time")
+            yield f"  note: the bytes of {_shown(key)!r} occur {times} in the file, in keys or events of others"
     yield f"to finish erasing, delete {file} and its copies"

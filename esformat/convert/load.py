@@ -231,4 +231,5 @@ def notes_of(plan: Plan) -> Iterator[str]:
 
 def _repeated_note(roles: Roles, count: int) -> Iterator[str]:
     if count:
-        yield f"{count} times occur twice in {roles.clock.zone}, where clocks were put back: the first is used"
+        times = "1 time occurs" if count == 1 else f"{count:,} times occur"
+        yield f"{times} twice in {roles.clock.zone}, where clocks were put back: the first is used"

@@ -77,7 +77,8 @@ def _unknown(topic: str, space: str | bytes) -> int:
 def _print_traces(traces: aggregator.Traces) -> int:
     """Warn about traces that are left, and return the exit status."""
     if traces.manifest:
-        warn(f"the manifest contains the bytes of the key {traces.manifest:,} times, perhaps as part of other keys")
+        times = count(traces.manifest, "time")
+        warn(f"the manifest contains the bytes of the key {times}, perhaps as part of other keys")
     if traces.visible or traces.segments or traces.unsealed or traces.logged or traces.set_aside or traces.hidden:
         warn(f"traces remain on disk: {asdict(traces)}")
         return 1

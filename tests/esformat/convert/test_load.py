@@ -181,7 +181,7 @@ NOTES = [
      ("column 'space' is stored as 'space_': the name 'space' is reserved",)),
     ("u,t,x\na,2006-04-07,\n", {"indexes": ("x",)}, ("column 'x' has no value in any row",)),
     ("u,t\na,2006-10-29 02:30\n", {"clock": Clock(None, "Europe/Stockholm")},
-     ("1 times occur twice in Europe/Stockholm, where clocks were put back: the first is used",)),
+     ("1 time occurs twice in Europe/Stockholm, where clocks were put back: the first is used",)),
     ("u,t\na,1772352000\na,1772352000500\n", {},
      ("numeric timestamps were read as ms and s since 1970: --timestamp-format changes that",)),
     ("u,t\na,1772352000\n", {"clock": Clock("s")}, ()),
