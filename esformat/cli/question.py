@@ -29,8 +29,8 @@ _OPTIONS = (
     ),
     click.option(
         "--where", type=Where(), multiple=True, metavar="CONDITION",
-        help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Put unusual names in "
-        "double quotes. Repeatable: all must match.",
+        help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). A column of text compares "
+        "as text; a missing value matches nothing. Put unusual names in double quotes. Repeatable: all must match.",
     ),
     click.option("--start", type=Moment(), metavar="TIME", help="Events from this time on: ISO 8601 or Unix time."),
     click.option("--end", type=Moment(), metavar="TIME", help="Events before this time."),

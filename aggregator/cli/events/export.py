@@ -59,8 +59,8 @@ Examples:
     type=Where(),
     multiple=True,
     metavar="CONDITION",
-    help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Quote unusual names with "
-    "double quotes. Repeatable.",
+    help="Only events that match: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). A column of text compares as "
+    "text; a missing value matches nothing. Put unusual names in double quotes. Repeatable: all must match.",
 )
 @target_format_option(*_FORMATS, text="Default: by the name of FILE.")
 @json_option
