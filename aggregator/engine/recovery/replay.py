@@ -110,9 +110,11 @@ def adopt_definitions(
         except UnknownVersionError:  # the next opening reports it
             continue
         for item in read_frames(data, path, start):
-            if isinstance(item, Frame) and item.head.kind == FrameKind.DEFINITION:
+            if not isinstance(item, Frame):
+                continue
+            if item.head.kind == FrameKind.DEFINITION:
                 replay.take(item)
-            elif isinstance(item, Frame):
+            elif item.head.kind == FrameKind.EVENTS:
                 first, _ = spans.get(item.head.partition, (item.head.first_index, 0))
                 spans[item.head.partition] = (first, item.head.first_index + item.head.count)
     return spans

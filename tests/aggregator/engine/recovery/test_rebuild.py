@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import time
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -13,11 +15,14 @@ from waiting import until
 import aggregator
 from aggregator.engine import follower as following
 from aggregator.engine.ingest import reserve
+from aggregator.engine.recovery.replay import adopt_definitions
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import WriterLock
-from aggregator.storage.manifest import backup
+from aggregator.storage.log import entry
+from aggregator.storage.manifest import Manifest, backup
 from aggregator.storage.manifest.backup import ManifestBackup, read_facts
 from aggregator.storage.manifest.facts import encode_facts, line_of
+from aggregator.storage.state.state import CatalogState
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -62,6 +67,19 @@ def remove_all(topic):
 def image_of(root, name):
     """What a crash would leave, without the manifest."""
     return shutil.copytree(root, root.with_name(name), ignore=shutil.ignore_patterns("manifest.sqlite*", "*.partial"))
+
+
+def test_log_frames_of_an_unknown_kind_are_not_events(root, monkeypatch):
+    """The record indexes that the log has do not include those of frames of an unknown kind."""
+    with aggregator.open(root) as catalog, monkeypatch.context() as patch:
+        topic = catalog.create_topic("t")
+        append(topic)
+        patch.setattr(entry, "_EVENTS", 9)
+        append(topic)
+    layout = Layout(root)
+    with contextlib.closing(Manifest(layout.manifest)) as manifest:
+        spans = adopt_definitions(layout.log, CatalogState(manifest.load()), manifest, time.time_ns)
+    assert list(spans.values()) == [(0, 10)]
 
 
 def test_topics_without_events(root):
