@@ -14,7 +14,7 @@ from esformat.errors import UsageError
 
 T = TypeVar("T")
 
-PARTITION_BYTES = 64 << 20  # stored: about two million events; with all columns, four seconds on one core
+PARTITION_BYTES = 64 << 20  # stored: about four million events; with all columns, three seconds on one core
 SEGMENT_BYTES = 256 << 20  # in memory as Arrow: 40-80 MB on disk
 SEGMENT_EVENTS = 4_000_000
 
