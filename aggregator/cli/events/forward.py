@@ -52,7 +52,7 @@ Examples:
     "--ca",
     type=click.Path(readable=False),
     metavar="FILE",
-    help="CA certificates to trust for syslog+tls. Default: the system's.",
+    help="CA certificates to trust for syslog+tls instead of the system's.",
 )
 @click.option(
     "--priority", type=click.IntRange(0, 191), default=134, show_default=True, help="Priority of syslog messages."

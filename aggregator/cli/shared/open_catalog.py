@@ -66,7 +66,7 @@ def _access_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     for option in (
         click.option("--server-ca", type=click.Path(readable=False), metavar="FILE", expose_value=False, callback=keep,
-                     help="For a server: CA certificates to trust. Default: the system's."),
+                     help="For a server: CA certificates to trust instead of the system's."),
         click.option("--token-file", type=click.Path(readable=False), metavar="FILE", expose_value=False, callback=keep,
                      help="For a server: file with the access token."),
         click.option("--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", expose_value=False, callback=keep,

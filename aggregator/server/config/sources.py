@@ -227,7 +227,7 @@ KEYS: Mapping[str, Key] = {
     "otlp.tags": Key(("otlp", "tags"), _names, "attributes of a resource that become tags of its stream"),
     "follow.url": Key(("follow", "url"), _text, "address of the server whose catalog this one follows"),
     "follow.token_file": Key(("follow", "token_file"), _path, "file with the access token of that server"),
-    "follow.ca": Key(("follow", "ca"), _path, "authorities to trust for it; default: the system's"),
+    "follow.ca": Key(("follow", "ca"), _path, "authorities, PEM, to trust for it instead of the system's"),
     "syslog": Key(("", "syslog"), _text, "host:port for syslog over TCP and UDP"),
     "syslog_tls": Key(("", "syslog_tls"), _text, "host:port for syslog over TLS, with tls.certificate and tls.key"),
     "syslog_buffer": Key(("", "syslog_buffer_bytes"), _size, "kernel's receive buffer for datagrams"),
