@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import cache, reduce
 from operator import and_, eq, ge, gt, le, lt, or_
 from typing import Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 from polars.io.plugins import register_io_source
 
 from esformat.format.arrays import TextForm
+from esformat.format.retyped import inner_types, retyped
 from esformat.format.schema import KEY_COLUMNS, ROW_COUNT_COLUMNS
 from esformat.io.location import Options
 from esformat.read.ask.arrow_filter import take_apart
@@ -36,12 +38,14 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
     source: whatever `esformat.open_many` takes; or an open segment or collection, which must then stay open while the
     frame is used. storage_options: as for `esformat.open_many`.
     The columns selected, `head`, and conditions on space, grouping, timestamp and indexed columns limit what is read.
+    Columns of types that Polars lacks are converted to other types, such as calendar intervals to text.
     Raises what `esformat.open_many` raises.
     """
     opened = source if isinstance(source, Segment | Collection) else open_many(source, storage_options=storage_options)
     events = SegmentEvents(opened._reader, TextForm.VIEWS) if isinstance(opened, Segment) else opened.dataset().events
     known = {*KEY_COLUMNS, *opened.indexes}
-    schema = pl.DataFrame(pa.table(events.schema.arrow.empty_table())).schema
+    events = retyped(events, _polars_type)
+    schema = pl.DataFrame(events.arrow.empty_table()).schema
 
     def read(
         columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
@@ -62,6 +66,36 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
                 return
 
     return register_io_source(read, schema=schema, is_pure=True)
+
+
+def _polars_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which Polars can read values of a type."""
+    return pa.string() if _has_interval(kind) else inner_types(kind, _leaf_type)
+
+
+def _has_interval(kind: pa.DataType) -> bool:
+    within = (kind.field(place).type for place in range(kind.num_fields))
+    return pt.is_interval(kind) or any(map(_has_interval, within))
+
+
+def _leaf_type(kind: pa.DataType) -> pa.DataType:
+    if pt.is_fixed_size_binary(kind):  # Polars rejects those of 0 bytes
+        return pa.binary()
+    if pt.is_duration(kind) and kind.unit == "s":  # Polars has milliseconds, and does not check for overflow
+        return pa.duration("ms")
+    if pt.is_timestamp(kind):
+        return pa.timestamp("ms" if kind.unit == "s" else kind.unit, kind.tz and _zone(kind.tz))
+    return kind
+
+
+@cache
+def _zone(name: str) -> str:
+    """The time zone of this name if Polars knows it, else UTC."""
+    try:
+        pl.Series([], dtype=pl.Datetime).dt.replace_time_zone(name)
+    except pl.exceptions.ComputeError:  # such as +05:30
+        return "UTC"
+    return name
 
 
 def _bounds_of(predicate: pl.Expr | None, known: set[str], events: Events) -> Bounded:

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from esformat.base.forked import unlock_in_forks
 from esformat.errors import UsageError
+from esformat.format.retyped import inner_types, retyped
 from esformat.sql.errors import translated_errors
-from esformat.sql.readable import readable
 from esformat.sql.rewrite import Rewritten, rewritten
 from esformat.sql.rows import Bound, Rows
 from esformat.sql.summary import NAME
@@ -350,8 +350,12 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, wat
 
 
 def scanned(dataset: Any) -> Any:
-    """Return the object that DuckDB scans for a dataset. DuckDB's source API is internal and known for 2.0 only."""
-    dataset = readable(dataset)
+    """Return the object that DuckDB scans for a dataset, with types that DuckDB has.
+
+    It rejects every statement on a table with another type, even if the column is not used, and crashes on lists of
+    fixed size 0. DuckDB's source API is internal and known for 2.0 only.
+    """
+    dataset = dataset.reading(retyped(dataset.events, _duckdb_type))
     if not duckdb.__version__.startswith("2.0."):
         return dataset
     try:
@@ -359,6 +363,10 @@ def scanned(dataset: Any) -> Any:
     except ImportError:  # a patch release may have moved them
         return dataset
     return EventSource(dataset)
+
+
+def _duckdb_type(kind: pa.DataType) -> pa.DataType:
+    return inner_types(kind, lambda leaf: pa.float32() if pa.types.is_float16(leaf) else leaf)
 
 
 def _check(connection: duckdb.DuckDBPyConnection, text: str) -> None:
