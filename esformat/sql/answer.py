@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,8 @@ class RowAnswer(ABC):
     """Rows that are read on demand.
 
     Read columns with `to_table`, `to_pandas`, `batches` or anything that reads the Arrow C stream; iterate for tuples.
-    Each use runs the statement again. May be used from any thread.
+    Each use runs the statement again. May be used from any thread. To end a statement before all rows are read, close
+    the generator of `batches`, or drop the stream of `to_reader`: pyarrow does not pass on a stream's `close()`.
     """
 
     @abstractmethod
@@ -31,7 +32,7 @@ class RowAnswer(ABC):
     def __reduce__(self) -> Any:
         raise UsageError("an answer cannot be pickled", hint="pickle its to_table()")
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch]:
         """The rows as record batches, streamed where possible so that they need not fit in memory."""
         yield from self.to_reader()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -109,25 +110,22 @@ class Answer:
     """The first rows of a result."""
 
     def __init__(self, rows: Rows, limit: int | None) -> None:
-        self._reader = rows.to_reader()
-        self._limit = limit
+        self._rows, self._limit = rows, limit
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of the rows."""
-        return self._reader.schema
+        return self._rows.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; only once."""
+        """Yield the rows. The statement ends with the generator."""
         left = self._limit
-        try:
-            for batch in self._reader:
+        with closing(self._rows.batches()) as batches:
+            for batch in batches:
                 yield batch if left is None else batch.slice(0, left)
                 left = None if left is None else left - min(left, len(batch))
                 if left == 0:
                     return
-        finally:
-            self._reader.close()
 
 
 async def _query_request(request: Request, context: Context) -> _QueryRequest:

@@ -520,10 +520,13 @@ def test_answers_are_streamed(opened, monkeypatch):
     assert other == [(EVENTS,)]
     with pytest.raises(duckdb.ResourceInUseException):  # the statement is still running
         bound[0].connection.execute("SELECT 1")
-    reader.close()
     del reader
-    with pytest.raises(duckdb.ConnectionException):
-        bound[0].connection.execute("SELECT 1")
+    begun = opened["one"].sql("SELECT * FROM events, range(10)").batches()
+    next(begun)
+    begun.close()
+    for each in bound:
+        with pytest.raises(duckdb.ConnectionException):
+            each.connection.execute("SELECT 1")
 
 
 def test_threads_share_a_segment(opened):

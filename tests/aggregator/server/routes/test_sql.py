@@ -11,6 +11,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import duckdb
 import httpx
 import pyarrow as pa
 import pytest
@@ -23,6 +24,9 @@ from aggregator.errors import InvalidRequestError
 from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Work
 from aggregator.server.control.tokens import create
+from aggregator.server.routes.sql import Answer
+from esformat.sql import Session
+from esformat.sql import rows as rows_module
 
 ENDLESS = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range + b.range = 7"
 TEXT = {"content-type": "text/plain"}
@@ -79,6 +83,18 @@ def test_formats(web):
     assert table.to_pylist() == expected
     nothing = web.post("/v1/sql", content="SELECT type FROM clicks WHERE space = 'x'", headers=arrow)
     assert pa.ipc.open_stream(io.BytesIO(nothing.content)).read_all().column_names == ["type"]
+
+
+def test_a_limit_ends_the_statement(monkeypatch):
+    """The statement ends when the limit is reached, although the answer is still in use."""
+    bound = []
+    batches = rows_module._batches
+    monkeypatch.setattr(rows_module, "_batches", lambda *given: bound.append(given[0]) or batches(*given))
+    answer = Answer(Session(lambda name: None, hint="").ask("FROM range(10000000)"), 7)
+    assert sum(map(len, answer.batches())) == 7
+    with pytest.raises(duckdb.ConnectionException):
+        bound[0].connection.execute("SELECT 1")
+    assert answer.schema.names == ["range"]
 
 
 def test_limit(web):
