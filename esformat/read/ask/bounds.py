@@ -200,7 +200,7 @@ class _Evaluation:
             case "starts_with", [Field() as field] if (
                 call.options is not None and not call.options["ignore_case"].as_py()
             ):
-                return self._beginning(field, call.options["pattern"].as_py())
+                return self._beginning(field, call.options["pattern"].as_buffer().to_pybytes())
             case function, [Field() as field, Literal() as literal] if function in _FLIPPED:
                 return self._compared(field, function, literal.scalar)
             case function, [Literal() as literal, Field() as field] if function in _FLIPPED:
@@ -254,10 +254,9 @@ class _Evaluation:
         }[function]
         return {field.path[0]: domain}
 
-    def _beginning(self, field: Field, pattern: str | bytes) -> Bounds:
-        """Bounds of the keys that start with a pattern."""
+    def _beginning(self, field: Field, prefix: bytes) -> Bounds:
+        """Bounds of the keys that start with a prefix."""
         column = self._column(field)
-        prefix = pattern.encode() if isinstance(pattern, str) else pattern
         if column is not _KEY or not prefix:
             return self._unknown()
         kept = prefix.rstrip(b"\xff")

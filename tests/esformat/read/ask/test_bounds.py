@@ -151,6 +151,14 @@ def test_bounds(case, expected):
         assert bounds == expected
 
 
+@pytest.mark.parametrize(("prefix", "end"), [(b"\xfe\xff", b"\xff"), (b"\xff", None), (b"a\xff\0", b"a\xff\x01")])
+def test_prefix_of_bytes(prefix, end):
+    """A prefix of binary keys need not be UTF-8; one of another column bounds nothing."""
+    binary = EventSchema(SCHEMA.fields, binary_keys=True)
+    assert bounds_of(take_apart(pc.starts_with(space, prefix)), binary) == {"space": between(prefix, end)}
+    assert bounds_of(take_apart(pc.starts_with(pc.field("data"), prefix)), binary) == {}
+
+
 EXACT = [
     (space == "a") & (moment >= at(5)) & (kind == "page"),
     in_duckdb(space, ["a", "b"]),
