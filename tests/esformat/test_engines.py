@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
+import tempfile
+from pathlib import Path
 
 import duckdb
 import pandas as pd
@@ -11,7 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from effort import examples
+from arrow_strategies import NESTED_TYPES, PLAIN_TYPES, array_of
+from effort import examples, share_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -221,6 +224,47 @@ def test_pandas(folder, everything):
 
 
 # ---------------------------------------------------------------- no columns
+
+
+def through_polars(path):
+    return scan_esdb(path).select("x").collect().to_series().to_arrow()
+
+
+def through_pandas(path):
+    return pa.array(read_esdb(path, types_mapper=pd.ArrowDtype)["x"])
+
+
+def through_datafusion(path):
+    context = pytest.importorskip("datafusion").SessionContext()
+    with esformat.open(path) as segment:
+        context.register_dataset("events", segment.dataset())
+        return pa.table(context.sql("SELECT x FROM events"))["x"].combine_chunks()
+
+
+READABLE = [
+    kind
+    for kind in PLAIN_TYPES + NESTED_TYPES
+    if "interval" not in str(kind) and "not null" not in str(kind)  # text in Polars; Arrow does not cast to it
+]
+
+
+@pytest.mark.parametrize("read", [through_polars, through_pandas, through_datafusion])
+@pytest.mark.parametrize("kind", share_of(READABLE, 3), ids=str)
+@examples(20)
+@given(data=st.data())
+def test_every_type(read, kind, data):
+    """Each engine returns the values of a column of any type."""
+    column = data.draw(array_of(kind).filter(len))
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "a.esdb"
+        with esformat.create(path) as writer:
+            writer.add_table(pa.table({"space": ["a"] * len(column), "timestamp": range(len(column)), "x": column}))
+        try:
+            found = read(path)
+        except esformat.UsageError:  # not in Polars' milliseconds
+            assert (read, kind.unit) == (through_polars, "s")
+            return
+    assert found.cast(kind).equals(column) or repr(found.cast(kind).to_pylist()) == repr(column.to_pylist())
 
 
 def test_no_columns_are_counted_from_metadata(folder):
