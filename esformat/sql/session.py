@@ -65,6 +65,8 @@ class Database:
         self._process = 0  # DuckDB's threads do not survive a fork
         self._lock = Lock()
         unlock_in_forks(self)
+        self.abandoned = 0
+        """The number of databases that were abandoned."""
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Return a connection for one statement."""
@@ -75,6 +77,12 @@ class Database:
                 for setting in self._settings:
                     self._opened.execute(f"SET GLOBAL {setting}")
             return self._opened.cursor()
+
+    def abandon(self) -> None:
+        """Use another database for the next connection, after an error that left this one unusable."""
+        with self._lock:
+            self._opened = None
+            self.abandoned += 1
 
     def close(self) -> None:
         """Close the database; rows that are being read fail with an error."""
@@ -139,17 +147,22 @@ class Session:
     def _bind(self, text: str, parameters: Parameters) -> Bound:
         """Bind a query to its tables, rewritten to read less if possible."""
         connection = self._database.connect()
-        watch = Watch(connection.interrupt, self._guard)
+        watch = Watch(connection.interrupt, self._guard, self._database.abandon)
         with translated_errors(watch):
             asked, columns = self._prepare(connection, text, parameters, watch)
         return Bound(connection, asked, parameters, columns, watch, connection.close)
 
     def _bind_cached(self, analysis: _Analysis) -> Bound:
         """Bind a statement that ran before, reusing an idle connection that may have its tables registered."""
+        database = self._database
         pooled = self._pool.pop() if self._pool else None
-        if pooled is None or pooled.process != os.getpid():
+        if pooled is not None and pooled.process != os.getpid():
             _leak(pooled)
-            pooled = _PooledConnection(self._database.connect(), Watch(), set(), os.getpid())
+            pooled = None
+        if pooled is None or pooled.abandoned != database.abandoned:
+            abandoned = database.abandoned
+            watch = Watch(broken=database.abandon)
+            pooled = _PooledConnection(database.connect(), watch, set(), os.getpid(), abandoned)
         connection, watch = pooled.connection, pooled.watch
         watch.failure = None
         watch.lines.clear()
@@ -185,7 +198,7 @@ class Session:
     def _bind_explain(self, statement: str, parameters: Parameters) -> Bound:
         """Bind the result of EXPLAIN: DuckDB's plan, and the blocks that each scan would read, found in a dry run."""
         connection = self._database.connect()
-        watch = Watch(connection.interrupt, self._guard)
+        watch = Watch(connection.interrupt, self._guard, self._database.abandon)
         with translated_errors(watch):
             text, _ = self._prepare(connection, statement, parameters, watch)
             plan = connection.sql(f"EXPLAIN {text}", params=parameters).fetchall()
@@ -278,6 +291,8 @@ class _PooledConnection(NamedTuple):
     tables: set[str]
     """The names registered, in lower case."""
     process: int
+    abandoned: int
+    """The number of databases that had been abandoned when it was opened."""
 
 
 def _apply_rewrite(

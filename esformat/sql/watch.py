@@ -20,9 +20,14 @@ def unguarded(interrupt: Interrupt) -> AbstractContextManager[None]:
 class Watch:
     """Observes the scans of the tables of one statement."""
 
-    def __init__(self, interrupt: Interrupt = lambda: None, guard: Guard = unguarded) -> None:
-        """interrupt: stops the statement."""
-        self._interrupt, self._guard = interrupt, guard
+    def __init__(
+        self,
+        interrupt: Interrupt = lambda: None,
+        guard: Guard = unguarded,
+        broken: Callable[[], None] = lambda: None,
+    ) -> None:
+        """interrupt: stops the statement. broken: called if an error leaves DuckDB's database unusable."""
+        self._interrupt, self._guard, self.broken = interrupt, guard, broken
         self.dry = False
         """Whether scans return no rows and report their blocks instead."""
         self.tables: dict[str, Table] = {}
