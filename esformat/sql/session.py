@@ -73,9 +73,10 @@ class Database:
         with self._lock:
             if self._opened is None or self._process != os.getpid():
                 _leak(self._opened)
-                self._opened, self._process = duckdb.connect(), os.getpid()
+                opened = duckdb.connect()
                 for setting in self._settings:
-                    self._opened.execute(f"SET GLOBAL {setting}")
+                    opened.execute(f"SET GLOBAL {setting}")
+                self._opened, self._process = opened, os.getpid()
             return self._opened.cursor()
 
     def abandon(self) -> None:

@@ -529,6 +529,14 @@ def test_answers_are_streamed(opened, monkeypatch):
             each.connection.execute("SELECT 1")
 
 
+def test_a_database_is_used_with_all_its_settings():
+    """If a setting fails, such as one that locks the database, no statement runs without it."""
+    database = session.Database(locked=True, settings=["threads = 'several'"])
+    for _ in range(2):
+        with pytest.raises(duckdb.Error):
+            database.connect()
+
+
 def test_threads_share_a_segment(opened):
     found = []
 
