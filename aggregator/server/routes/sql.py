@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -110,22 +109,23 @@ class Answer:
     """The first rows of a result."""
 
     def __init__(self, rows: Rows, limit: int | None) -> None:
-        self._rows, self._limit = rows, limit
-
-    @property
-    def schema(self) -> pa.Schema:
+        reader = rows.to_reader()
+        self.schema: pa.Schema = reader.schema
         """The schema of the rows."""
-        return self._rows.schema
+        self._batches = _first(reader, limit)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows. The statement ends with the generator."""
-        left = self._limit
-        with closing(self._rows.batches()) as batches:
-            for batch in batches:
-                yield batch if left is None else batch.slice(0, left)
-                left = None if left is None else left - min(left, len(batch))
-                if left == 0:
-                    return
+        """The rows, only once. The iterator's end drops the stream, which ends the statement."""
+        return self._batches
+
+
+def _first(reader: pa.RecordBatchReader, limit: int | None) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows of a stream."""
+    for batch in reader:
+        yield batch if limit is None else batch.slice(0, limit)
+        limit = None if limit is None else limit - min(limit, len(batch))
+        if limit == 0:
+            return
 
 
 async def _query_request(request: Request, context: Context) -> _QueryRequest:
