@@ -72,22 +72,39 @@ def _values(payload: pa.Array, first: int, last: int) -> list[Any]:
     return cut(np.frombuffer(data, np.uint8), edges, 0, last - first, 0)
 
 
-def python_values(array: pa.Array) -> Any:
-    """The values as a list; the array itself if Python cannot represent a value, such as a time after the year 9999.
+def python_values(array: pa.Array) -> list[Any]:
+    """The values as Python objects.
 
-    Times in a zone that this machine does not know are converted to UTC.
+    A date, time or duration that Python cannot represent, such as a time after the year 9999, is a number in the unit
+    of its type. Times in a zone that this machine does not know are converted to UTC.
     """
     try:
-        return array.to_pylist()
+        return array.to_pylist()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:
         known = changed_type(array.type, _in_utc)
-        return array if known == array.type else python_values(array.cast(known))
+        if known != array.type:
+            return python_values(array.cast(known))
     except (OverflowError, ValueError):
-        return array
+        pass
+    numbers = array.cast(changed_type(array.type, _as_number))
+    return [_python_value(value, number) for value, number in zip(array, numbers, strict=True)]
+
+
+def _python_value(value: pa.Scalar, number: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return number.as_py()
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:
     return pa.timestamp(kind.unit, "+00:00") if pt.is_timestamp(kind) and kind.tz is not None else kind
+
+
+def _as_number(kind: pa.DataType) -> pa.DataType:
+    if not pt.is_temporal(kind) or pt.is_interval(kind):
+        return kind
+    return pa.int32() if kind.bit_width == 32 else pa.int64()
 
 
 def batch_columns(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import pickle
+
 import pyarrow as pa
 import pytest
 
@@ -183,17 +186,26 @@ def test_events_outlive_their_segment(tmp_path):
     assert values(events) == expected("space-0")[:20]
 
 
-def test_a_time_that_python_cannot_show(tmp_path):
-    """A timestamp that Python cannot represent affects only its own event."""
-    times = pa.array([0, 1 << 62, 1], pa.int64()).cast(pa.timestamp("us"))
+def test_times_that_python_cannot_show(tmp_path):
+    """A time that Python cannot represent is a number in its unit; the event's other values are as usual."""
+    when = pa.array([0, 1 << 62, 1], pa.int64())
+    times = when.cast(pa.timestamp("us"))
+    days = pa.array([0, 1 << 30, 1], pa.int32()).cast(pa.date32())
+    spans = when.cast(pa.duration("s"))
+    lists = pa.ListArray.from_arrays([0, 1, 2, 3], times)
     table = pa.table(
-        {"space": ["a"] * 3, "timestamp": pa.array([1, 2, 3], pa.int64()), "data": [b""] * 3, "when": times}
-    )
+        {"space": ["a"] * 3, "timestamp": [1, 2, 3], "data": [b""] * 3, "when": times, "day": days, "span": spans,
+         "list": lists, "n": [1, 2, 3]}
+    )  # fmt: skip
     with esformat.create(tmp_path / "t.esdb") as writer:
         writer.add_table(table)
     with esformat.open(tmp_path / "t.esdb") as segment:
-        for scan in (segment["a"].scan(), segment.scan(), segment.scan(columns=["data", "when"])):
-            first, broken, last = scan
-            assert [event.columns["when"].microsecond for event in (first, last)] == [0, 1]
-            with pytest.raises((OverflowError, ValueError)):
-                _ = broken.columns
+        for scan in (segment["a"].scan(), segment.scan(), segment.scan(columns=["data", *table.column_names[3:]])):
+            first, second, last = scan
+            assert second.columns == {"when": 1 << 62, "day": 1 << 30, "span": 1 << 62, "list": [1 << 62], "n": 2}
+            assert pickle.loads(pickle.dumps(second)) == second
+            for event, shown in ((first, 0), (last, 1)):
+                assert event.columns["when"] == dt.datetime(1970, 1, 1, 0, 0, 0, shown)
+                assert event.columns["list"] == [event.columns["when"]]
+                assert event.columns["day"] == dt.date(1970, 1, 1 + shown)
+                assert event.columns["span"] == dt.timedelta(seconds=shown)
