@@ -338,35 +338,44 @@ def open_data_blocks(
     return blocks
 
 
-def beginnings(parts: Sequence[BlockSlice], share: float, least: cython.longlong) -> list[tuple[int, int]]:
-    """The offsets and lengths of a share of the block of each slice, and `least` bytes more, but no more than all."""
+def beginnings(parts: Sequence[BlockSlice], share: float, least: cython.longlong) -> Any:
+    """The beginning of the block of each slice: a share of it, and `least` bytes more, but no more than all.
+
+    Returns the offset and the length of each in the file, in an array of int64.
+    """
     part: BlockSlice
-    size: cython.longlong
-    places: list[tuple[int, int]] = []
+    k: cython.Py_ssize_t
+    places: array.array = array.clone(_LONGS, 2 * len(parts), False)
     factor: cython.double = share
-    for part in parts:
-        size = part.end - part.offset
-        places.append((part.offset, min(size, least + cython.cast(cython.longlong, factor * size))))
+    for k, part in enumerate(parts):
+        size: cython.longlong = part.end - part.offset
+        places.data.as_longlongs[2 * k] = part.offset
+        places.data.as_longlongs[2 * k + 1] = min(size, least + cython.cast(cython.longlong, factor * size))
     return places
 
 
 def open_beginnings(
     parts: Sequence[BlockSlice],
-    stored: Sequence[Any],
+    ranges: Any,
+    stored: Any,
     checksum: Any,
     block_class: Any,
     columns: cython.Py_ssize_t,
     wanted: Any,
 ) -> tuple[list[Any], list[int]]:
-    """Open the blocks of slices, of each of which some first bytes are given; also return which have too few.
+    """Open the blocks of slices, of which only beginnings are given; also return which of these are too short.
 
-    Other parameters and errors as in `Leaf.open_data_block`.
+    ranges: from `beginnings`. stored: a memoryview of their bytes, one after another. Other parameters and errors as in
+    `Leaf.open_data_block`.
     """
     part: BlockSlice
     block: Chunks
     blocks: list[Any] = []
     cut: list[int] = []
-    for part, piece in zip(parts, stored, strict=True):
+    start: cython.Py_ssize_t = 0
+    for part, length in zip(parts, ranges[1::2], strict=True):
+        piece = stored[start : start + length]
+        start += length
         block = part.leaf.open_data_block(part.block, piece, checksum, block_class, columns, wanted)
         if block.is_cut:
             cut.append(len(blocks))
@@ -377,7 +386,7 @@ def open_beginnings(
 def are_whole(parts: Sequence[BlockSlice]) -> bool:
     """Whether slices have all rows of their blocks."""
     part: BlockSlice
-    for part in parts:
+    for part in parts:  # noqa: SIM110 - faster with the type
         if part.rows is not None or part.last - part.first != part.block_rows:
             return False
     return True

@@ -7,6 +7,7 @@ planes that are not raw, compressed. `esformat/format/packing.py` writes them.
 """
 
 import array as arrays
+from collections.abc import Sequence
 from typing import Any
 
 import cython
@@ -349,33 +350,66 @@ def sum_runs(
                 steps[i] = cython.cast(cython.longlong, number)
 
 
-def count_places(
-    places: cython.const[cython.int][::1],
+MOST_COUNTED_COLUMNS = 16
+
+
+def count_codes(
+    rows: cython.Py_ssize_t,
+    codes: Sequence[Any],
+    sizes: Sequence[int],
     times: cython.const[cython.longlong][::1],
     counts: cython.longlong[::1],
     lows: cython.longlong[::1],
     highs: cython.longlong[::1],
 ) -> None:
-    """Count the occurrences of each place in `counts`, initially zeros, and track the smallest and largest of its
-    times.
+    """Count the rows with each combination of codes in `counts`, initially zeros, and track the smallest and largest of
+    their times.
 
-    times: one for each place; or empty, then lows and highs stay unchanged. Raises ValueError if sizes do not fit, or
-    for a place outside of `counts`.
+    codes: for each of at most MOST_COUNTED_COLUMNS columns, the codes of all rows, as bytes or int64. sizes: how many
+    codes each column has; the last column varies fastest in `counts`. times: one for each row; or empty, then lows and
+    highs stay unchanged. Raises ValueError if lengths do not fit; CorruptSegmentError for other codes.
     """
-    n: cython.Py_ssize_t = places.shape[0]
+    columns: cython.Py_ssize_t = len(codes)
+    short = cython.declare(cython.p_const_uchar[16])
+    long = cython.declare(cython.pointer(cython.const[cython.longlong])[16])
+    limits = cython.declare(cython.longlong[16])
+    short_codes: cython.const[cython.uchar][::1]
+    long_codes: cython.const[cython.longlong][::1]
     size: cython.Py_ssize_t = counts.shape[0]
+    places: cython.longlong = 1
     timed: cython.bint = times.shape[0] > 0
-    if lows.shape[0] != size or highs.shape[0] != size or (timed and times.shape[0] != n):
-        raise ValueError("the sizes do not fit")
+    if columns > MOST_COUNTED_COLUMNS or columns != len(sizes):
+        raise ValueError("the number of columns does not fit")
+    if lows.shape[0] != size or highs.shape[0] != size or (timed and times.shape[0] != rows) or not size:
+        raise ValueError("the lengths do not fit")
     i: cython.Py_ssize_t
-    place: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    for k in range(columns):
+        limits[k] = sizes[k]
+        if not 0 < limits[k] <= size or len(codes[k]) != rows:
+            raise ValueError("the lengths do not fit")
+        places *= limits[k]  # at most size, below, times size: no overflow
+        if places > size:
+            raise ValueError("the lengths do not fit")
+        short[k] = cython.NULL
+        if rows and memoryview(codes[k]).itemsize == 1:
+            short_codes = codes[k]
+            short[k] = cython.address(short_codes[0])
+        elif rows:
+            long_codes = codes[k]
+            long[k] = cython.address(long_codes[0])
+    place: cython.longlong
+    code: cython.longlong
     time: cython.longlong
     with cython.nogil:
-        for i in range(n):
-            place = places[i]
-            if place < 0 or place >= size:
-                with cython.gil:
-                    raise ValueError(f"no place {place}")
+        for i in range(rows):
+            place = 0
+            for k in range(columns):
+                code = short[k][i] if short[k] != cython.NULL else long[k][i]
+                if not 0 <= code < limits[k]:
+                    with cython.gil:
+                        raise CorruptSegmentError("a code has no value in the column's dictionary")
+                place = place * limits[k] + code
             if timed:
                 time = times[i]
                 if not counts[place] or time < lows[place]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import resource
+from array import array
 from collections import OrderedDict
 from threading import Lock
 from weakref import WeakSet
@@ -99,6 +100,10 @@ class SharedFile:
     def view_at(self, offset: int, length: int) -> memoryview:
         """Like `read_at`, but returns a view, for callers that release it soon."""
         return self._opened().view_at(offset, length)
+
+    def view_ranges(self, ranges: array[int]) -> memoryview:
+        """Like `view_at`, for several ranges: see `FileSource.view_ranges`."""
+        return self._opened().view_ranges(ranges)
 
     def _opened(self) -> FileSource:
         try:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+from esformat.core.file_ranges import read_ranges
 from esformat.errors import ClosedError, CorruptSegmentError, EsdbError, UsageError
 
 
@@ -95,29 +97,42 @@ class FileSource:
         The C library returns large freed blocks to the system, and clearing their pages for the next read takes about
         as long as the read itself.
         """
-        return self.views_at([(offset, length)])[0]
+        self._check_bounds(offset, length)
+        return self.view_ranges(array("q", (offset, length)))
 
-    def views_at(self, places: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """Like `view_at`, for several ranges (offset, length), in memory that is allocated once for all of them."""
+    def view_ranges(self, ranges: array[int]) -> memoryview:
+        """Like `view_at`, for several ranges: their bytes, one after another.
+
+        ranges: the offset and the length of each, as int64.
+        """
         from pyarrow import allocate_buffer  # here: slow to import
 
-        for offset, length in places:
-            if offset + length > self.size:  # before memory is allocated for it
-                there = min(length, max(0, self.size - offset))
-                raise self._cut_short(offset + there, length - there)
-        total = sum([length for _, length in places])
-        free = memoryview(allocate_buffer(total)).cast("B") if total else memoryview(b"")
-        read_only = free.toreadonly()
-        views, start = [], 0
-        for offset, length in places:
-            end = start + length
-            while start < end:  # a read may stop early, e.g. at 2 GiB on Linux; one that returns nothing is the end
-                read = os.preadv(self._descriptor, [free[start:end]], offset)
-                if not read:
-                    raise self._cut_short(offset, end - start)
-                start, offset = start + read, offset + read
-            views.append(read_only[end - length : end])
-        return views
+        lengths = ranges[1::2]
+        for offset, length in zip(ranges[::2], lengths, strict=True):
+            self._check_bounds(offset, length)
+        total = sum(lengths)
+        view = memoryview(allocate_buffer(total)).cast("B") if total else memoryview(bytearray())
+        done = read_ranges(self._descriptor, ranges, view)
+        start = sum(lengths[:done])
+        for offset, length in zip(ranges[2 * done :: 2], lengths[done:], strict=True):
+            self._fill(view[start : start + length], offset)
+            start += length
+        return view.toreadonly()
+
+    def _check_bounds(self, offset: int, length: int) -> None:
+        """Refuse a range that the file lacks, before memory is allocated for it."""
+        if offset + length > self.size:
+            there = min(length, max(0, self.size - offset))
+            raise self._cut_short(offset + there, length - there)
+
+    def _fill(self, view: memoryview, offset: int) -> None:
+        """Fill a view from a byte of the file on. Raises CorruptSegmentError if the file ends before, OSError."""
+        done = 0
+        while done < len(view):  # a read may stop early, e.g. at 2 GiB; only one that returns nothing is the end
+            read = os.preadv(self._descriptor, [view[done:]], offset + done)
+            if not read:
+                raise self._cut_short(offset + done, len(view) - done)
+            done += read
 
     def _cut_short(self, offset: int, missing: int) -> CorruptSegmentError:
         return CorruptSegmentError(

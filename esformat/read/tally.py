@@ -6,15 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.core.leaves import BlockSlice
-from esformat.core.numbers import count_places
-from esformat.errors import CorruptSegmentError
+from esformat.core.numbers import MOST_COUNTED_COLUMNS, count_codes
 from esformat.format.arrays import Values, numbers_array
 from esformat.format.data_block import I64
 from esformat.format.schema import TIMESTAMP_TYPE
@@ -49,9 +46,10 @@ def tally(reader: Reader, names: Sequence[str], count_name: str, *, timed: bool)
 
     timed: with a column `timestamp`. A combination then has two rows: one for its latest event, and one for all others,
     with the timestamp of the earliest. In a small file without codes, every event is a combination. Returns None if
-    the values of a column of a large file are not all stored as codes, or if a column does not exist.
+    the values of a column of a large file are not all stored as codes, if a column does not exist, or if there are more
+    than MOST_COUNTED_COLUMNS.
     """
-    if not all(name in reader.schema.positions for name in names):
+    if len(names) > MOST_COUNTED_COLUMNS or not all(name in reader.schema.positions for name in names):
         return None
     counted: dict[int, Counts] = {}
     try:
@@ -124,23 +122,18 @@ def _dictionaries(reader: Reader, names: Sequence[str], number: int) -> list[Val
 
 def _counts(reader: Reader, blocks: BlockGroup, names: Sequence[str], *, timed: bool) -> Counts:
     dictionaries = _dictionaries(reader, names, blocks.blocks[0].dictionary)
-    places = np.zeros(blocks.row_count, np.int32)
-    for number, (name, values) in enumerate(zip(names, dictionaries, strict=True)):
-        codes = blocks.codes(reader.schema.positions[name])
-        if codes is None:
+    codes = []
+    for name in names:
+        found = blocks.codes(reader.schema.positions[name])
+        if found is None:
             raise NotCodedError
-        checked = _checked(codes, len(values))
-        places = places * len(values) + checked if number else checked
-    size = math.prod(map(len, dictionaries))
-    counts, (lows, highs) = np.zeros(size, np.int64), (np.zeros(size, np.int64) for _ in range(2))
-    count_places(places, blocks.timestamps() if timed else np.empty(0, np.int64), counts, lows, highs)
+        codes.append(found)
+    sizes = list(map(len, dictionaries))
+    counts, lows, highs = (np.zeros(math.prod(sizes), np.int64) for _ in range(3))
+    count_codes(
+        blocks.row_count, codes, sizes, blocks.timestamps() if timed else np.empty(0, np.int64), counts, lows, highs
+    )
     return counts, lows, highs
-
-
-def _checked(codes: npt.NDArray[np.integer[Any]], count: int) -> npt.NDArray[np.int32]:
-    if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < count:
-        raise CorruptSegmentError("a code has no value in the column's dictionary")
-    return codes.astype(np.int32)
 
 
 def _joined(one: Counts, other: Counts) -> Counts:

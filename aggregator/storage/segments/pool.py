@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
@@ -190,6 +191,14 @@ class _File(SharedFile):
             return super().view_at(offset, length)
         except SegmentChangedError:
             return memoryview(self.read_at(offset, length))
+
+    def view_ranges(self, ranges: array[int]) -> memoryview:
+        """Like `view_at`, for several ranges, one after another."""
+        try:
+            return super().view_ranges(ranges)
+        except SegmentChangedError:
+            parts = (self.read_at(offset, length) for offset, length in zip(ranges[::2], ranges[1::2], strict=True))
+            return memoryview(b"".join(parts))
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from threading import local
 from typing import Any, NamedTuple
@@ -400,9 +401,9 @@ class Reader(CachedSegment):
         """
         blocks: list[DataBlock] = []
         try:
-            views_at = getattr(self.source, "views_at", None)
-            if views_at is not None and chunks is not None and self._beginnings.get(chunks, 1) < MOST_OF_BLOCK:
-                return self._beginnings_of(parts, chunks, views_at)
+            view_ranges = getattr(self.source, "view_ranges", None)
+            if view_ranges is not None and chunks is not None and self._beginnings.get(chunks, 1) < MOST_OF_BLOCK:
+                return self._beginnings_of(parts, chunks, view_ranges)
             for first, last in _near_each_other(parts):
                 start = parts[first].offset
                 stored = view_of(self.source, start, parts[last - 1].end - start)
@@ -419,18 +420,19 @@ class Reader(CachedSegment):
         self,
         parts: Sequence[BlockSlice],
         chunks: tuple[int, ...],
-        views_at: Callable[[Sequence[tuple[int, int]]], list[memoryview]],
+        view_ranges: Callable[[array[int]], memoryview],
     ) -> list[DataBlock]:
         """Read only the beginning of each block; the whole block if some of the chunks are beyond that."""
         share, columns = BEGINNING_MARGIN * self._beginnings[chunks], len(self.fields)
-        stored = views_at(beginnings(parts, share, LEAST_BEGINNING))
-        blocks, cut = open_beginnings(parts, stored, checksum64, DataBlock, columns, chunks)
-        whole = [parts[number] for number in cut]
-        found = views_at([(part.offset, part.end - part.offset) for part in whole])
-        longer, _ = open_beginnings(whole, found, checksum64, DataBlock, columns, chunks)
-        for number, part, block in zip(cut, whole, longer, strict=True):
-            blocks[number] = block
-            self._beginnings[chunks] = block.stored_up_to(chunks) / (part.end - part.offset)
+        ranges = beginnings(parts, share, LEAST_BEGINNING)
+        blocks, cut = open_beginnings(parts, ranges, view_ranges(ranges), checksum64, DataBlock, columns, chunks)
+        if cut:
+            again = [parts[number] for number in cut]
+            ranges = beginnings(again, 1, 0)
+            whole, _ = open_beginnings(again, ranges, view_ranges(ranges), checksum64, DataBlock, columns, chunks)
+            for number, part, block in zip(cut, again, whole, strict=True):
+                blocks[number] = block
+                self._beginnings[chunks] = block.stored_up_to(chunks) / (part.end - part.offset)
         return blocks
 
     def _missing_codes(self, dictionary: int, place: int) -> _Codes:
