@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from esformat.event import to_bound, to_microseconds
     from esformat.format.arrays import TextForm, have_key, in_form_of, short_array
     from esformat.format.json_text import as_text
-    from esformat.format.json_values import JsonValues, texts_around
+    from esformat.format.json_values import JsonValues, is_number_of, texts_around
     from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
     from esformat.format.schema import (
         KEY_COLUMNS,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from esformat.read.segment import announce_space, fast_history, opening_bytes
     from esformat.write.allocators import release_unused
     from esformat.write.intake import EventRows, check_table, to_arrow
-    from esformat.write.lossless import are_misread, array_of, first_cut, is_number_of
+    from esformat.write.lossless import are_misread, array_of, first_cut
     from esformat.write.messages import message_writer
     from esformat.write.ordered_pieces import ordered_pieces, pieces_of
     from esformat.write.plain_array import plain_array
@@ -63,7 +63,7 @@ else:
             "esformat.read.dictionaries": "in_dictionaries",
             "esformat.read.answer": "Answer Unpicklable",
             "esformat.read.decode.event_rows": "rows_of_batch",
-            "esformat.write.lossless": "are_misread array_of first_cut is_number_of",
+            "esformat.write.lossless": "are_misread array_of first_cut",
             "esformat.io.handles": "Handles SharedFile",
             "esformat.read.ask.bounds": "Bounds admits_nothing span_of_times",
             "esformat.read.ask.question": "can_hold",
@@ -71,7 +71,7 @@ else:
             "esformat.write.intake": "EventRows check_table to_arrow",
             "esformat.format.json_text": "as_text",
             "esformat.core.json_paths": "has_odd_numbers",
-            "esformat.format.json_values": "JsonValues texts_around",
+            "esformat.format.json_values": "JsonValues is_number_of texts_around",
             "esformat.io.publish": "naming sync_directory",
             "esformat.base.late": "import_late",
             "esformat.write.messages": "message_writer",

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from esformat.core.json_paths import outline
-from esformat.write.lossless import is_number_of
+from esformat.format.json_values import is_number_of
 
 DEEPEST = 100  # levels of nesting; pyarrow crashes at about ten thousand, and no reader needs so many
 

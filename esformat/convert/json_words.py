@@ -49,7 +49,7 @@ def take(lines: pa.StringArray, names: Collection[str], cut: Collection[str]) ->
 
 
 def _column(values: JsonValues, lines: pa.StringArray, name: str) -> pa.BinaryArray:
-    column = values.texts_as_written().cast(pa.large_binary()).cast(pa.binary())
+    column = values.texts().cast(pa.large_binary()).cast(pa.binary())
     if (values.kinds == OBJECT).any():
         inner = JsonValues(lines, (name, "base64"))
         rows = np.flatnonzero((values.kinds == OBJECT) & np.isin(inner.kinds, _TEXTS))

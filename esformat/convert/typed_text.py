@@ -16,7 +16,8 @@ import pyarrow.types as pt
 
 from esformat.convert.arrays import Mask, mask
 from esformat.format import json_text
-from esformat.write.lossless import first_cut, is_number_of
+from esformat.format.json_values import is_number_of
+from esformat.write.lossless import first_cut
 
 _BASE64 = b'{"base64":'
 _NANOSECONDS = re.compile(r"(.+\.[0-9]{6})([0-9]{3})(Z?)")

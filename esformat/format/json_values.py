@@ -1,4 +1,5 @@
-"""Values at a path of JSON documents, as Arrow columns. Loops over documents only for unusual values.
+"""Values at a path of JSON documents, as Arrow columns. Loops over documents only for unusual numbers and for
+strings with escapes.
 
 A path is written as in RFC 9535, without wildcards and filters: `$.user.id`, `$.items[0]`, `$["odd key"][-1]`.
 """
@@ -8,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Self
+from decimal import Decimal
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat.core.json_paths import (
-    ARRAY,
     ESCAPED,
     FALSE,
     FLOAT,
@@ -25,7 +26,6 @@ from esformat.core.json_paths import (
     MISSING,
     NOWHERE,
     NULL,
-    OBJECT,
     TRUE,
     find_values,
 )
@@ -41,10 +41,8 @@ _STEP = re.compile(
     r"""|\[(?P<quoted>"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"|'[^'\\]*')\]"""
 )
 _NUMBER = r"\A-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?\z"
-_PLAIN_FLOAT = r"\A-?(0\.(0|0{0,3}[1-9]|0{0,3}[1-9][0-9]{0,10}[1-9])|[1-9][0-9]{0,6}\.(0|[0-9]{0,7}[1-9]))\z"
-"""Matches floats that Python writes with the same text: at most 15 digits, 0 or at least 0.0001, no trailing zeros."""
 _EXACT = 2**53  # from here on, floats cannot represent every integer
-_ODD = np.isin(np.arange(KINDS), [ESCAPED, ARRAY, OBJECT])
+_MOST_DIGITS = 1_000
 _NO_NUMBER_OR_WHOLE = np.isin(np.arange(KINDS), [MISSING, NULL, FALSE, TRUE, INTEGER])
 FOUND = pa.struct([("kind", pa.uint8()), ("text", pa.binary())])
 """The type of a column of found values, as returned by `JsonValues.found`."""
@@ -133,25 +131,14 @@ class JsonValues:
         texts = pa.Array.from_buffers(pa.large_binary(), len(self.kinds), [None, *self._pieces().buffers()[1:]])
         return pa.StructArray.from_arrays([pa.array(self.kinds), texts.cast(pa.binary())], fields=list(FOUND))
 
-    def texts(self, *, numbers_as_written: bool = False) -> pa.LargeStringArray:
-        """The values as text: strings without quotes, others as JSON that Python writes. Null for missing values and
-        null.
-
-        numbers_as_written: numbers keep their digits from the document.
-        """
-        odd = _ODD[self.kinds]
-        whole = self._pieces()
-        if not numbers_as_written:
-            odd |= self._written_otherwise(whole)
-        return self._with(whole, np.flatnonzero(odd))
-
-    def texts_as_written(self) -> pa.LargeStringArray:
-        """The values as text: strings without quotes, others as in the document. Null for missing values and null."""
-        return self._with(self._pieces(), np.flatnonzero(self.kinds == ESCAPED))
+    def texts(self) -> pa.LargeStringArray:
+        """The values as text: the texts of strings, all others as in the document. Null for missing values and null."""
+        texts, escaped = self._pieces(), pa.array(self.kinds == ESCAPED)
+        return pc.replace_with_mask(texts, escaped, _unescaped(texts.filter(escaped))) if escaped.true_count else texts
 
     def numbers(self) -> pa.DoubleArray:
         """Numbers, including those in strings; null for all other values."""
-        texts = self.texts(numbers_as_written=True)
+        texts = self.texts()
         if _NO_NUMBER_OR_WHOLE[self.kinds].all():
             return pc.if_else(pa.array(self.kinds == INTEGER), texts, None).cast(pa.float64())
         return pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, None).cast(pa.float64())
@@ -159,15 +146,6 @@ class JsonValues:
     def booleans(self) -> pa.BooleanArray:
         """True and false; null for all other values."""
         return pa.array(self.kinds == TRUE, mask=(self.kinds != TRUE) & (self.kinds != FALSE))
-
-    def _written_otherwise(self, texts: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
-        """A mask of the numbers that Python writes, or may write, differently from the document."""
-        otherwise: npt.NDArray[np.bool_] = (self.kinds == INTEGER) & np.asarray(pc.equal(texts, "-0").fill_null(False))
-        rows = np.flatnonzero(self.kinds == FLOAT)
-        if len(rows):
-            plain = pc.match_substring_regex(texts.take(pa.array(rows)), _PLAIN_FLOAT)
-            otherwise[rows] = ~np.asarray(plain)
-        return otherwise
 
     def _pieces(self) -> pa.LargeStringArray:
         """The bytes of each value; null for missing values and null."""
@@ -179,39 +157,12 @@ class JsonValues:
         validity = pa.py_buffer(np.packbits(~none, bitorder="little"))
         return pa.LargeStringArray.from_buffers(len(none), pa.py_buffer(edges), pa.py_buffer(raw), validity)
 
-    def _with(self, texts: pa.LargeStringArray, odd: npt.NDArray[np.int64]) -> pa.LargeStringArray:
-        """The texts, replaced at the rows `odd` by what Python writes."""
-        if not len(odd):
-            return texts
-        mask = np.zeros(len(texts), np.bool_)
-        mask[odd] = True
-        return pc.replace_with_mask(texts, pa.array(mask), pa.array(self._rewritten(odd), pa.large_string()))
 
-    def _rewritten(self, rows: npt.NDArray[np.int64]) -> list[str]:
-        """Values as Python reads and writes them. Parses them as one document, which is twenty times as fast."""
-        spans = zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
-        pieces = [self.data[start:end].tobytes().decode("utf-8", "replace") for start, end in spans]
-        quoted = (self.kinds[rows] == ESCAPED).tolist()
-        documents = [f'"{piece}"' if quote else piece for piece, quote in zip(pieces, quoted, strict=True)]
-        try:
-            values = json.loads(f"[{','.join(documents)}]")
-        except (ValueError, RecursionError):  # deep nesting, or an integer with more digits than Python accepts
-            return [_written_alone(document) for document in documents]
-        return [_written(value) for value in values]
-
-
-def _written(value: Any) -> str:
-    if not isinstance(value, str):
-        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    text: str = value
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()  # "\ud800" is half of a surrogate pair
-
-
-def _written_alone(document: str) -> str:
-    try:
-        return _written(json.loads(document))
-    except (ValueError, RecursionError):
-        return document
+def _unescaped(strings: pa.LargeStringArray) -> pa.LargeStringArray:
+    """JSON strings without quotes as the texts that they represent; unpaired surrogates become `?`."""
+    pieces = b'","'.join(strings.cast(pa.large_binary()).to_pylist())
+    texts = json.loads(f'["{pieces.decode("utf-8", "replace")}"]')  # parsed as one document: twenty times as fast
+    return pa.array([text.encode("utf-8", "replace").decode() for text in texts], pa.large_string())
 
 
 def values_column(values: list[JsonValues], path: str, kind: pa.DataType | None = None) -> pa.ChunkedArray:
@@ -234,7 +185,7 @@ def values_column(values: list[JsonValues], path: str, kind: pa.DataType | None 
 
 
 def _cast(values: list[JsonValues], path: str, kind: pa.DataType) -> pa.ChunkedArray:
-    texts = pa.chunked_array([each.texts(numbers_as_written=True) for each in values], pa.large_string())
+    texts = pa.chunked_array([each.texts() for each in values], pa.large_string())
     try:
         return texts.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -245,13 +196,27 @@ def _cast(values: list[JsonValues], path: str, kind: pa.DataType) -> pa.ChunkedA
 
 
 def _numbers(values: list[JsonValues], found: set[int]) -> pa.ChunkedArray | None:
-    """The numbers as int64 or float64; None if that type cannot represent all of them exactly."""
-    texts = pa.chunked_array([each.texts(numbers_as_written=True) for each in values])
+    """The numbers as int64 or float64; None if these cannot represent all of them. A fraction is the nearest float,
+    but 2⁵³ and larger numbers must be exact.
+    """
+    texts = pa.chunked_array([each.texts() for each in values])
     if FLOAT not in found:
         try:
             return texts.cast(pa.int64())
         except pa.ArrowInvalid:  # beyond 64 bits
             return None
-    whole = np.concatenate([each.kinds == INTEGER for each in values])
     numbers = texts.cast(pa.float64())
-    return None if bool((np.abs(np.asarray(numbers)[whole]) >= _EXACT).any()) else numbers
+    large = np.flatnonzero(np.abs(np.asarray(numbers)) >= _EXACT).tolist()
+    return numbers if all(is_number_of(numbers[row].as_py(), texts[row].as_py()) for row in large) else None
+
+
+def is_number_of(number: float, text: str) -> bool:
+    """Whether a float, written with as many digits as a text, is the number of that text."""
+    try:
+        written = Decimal(text)
+    except ArithmeticError:  # an exponent too large for Decimal
+        return False
+    if len(text) > _MOST_DIGITS:  # no float has that many digits, so compare exactly
+        return Decimal(number) == written
+    digits = len("".join(map(str, written.as_tuple().digits)).strip("0")) or 1
+    return Decimal(f"{number:.{digits - 1}e}") == written

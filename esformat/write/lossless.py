@@ -160,18 +160,3 @@ def _test_of_times(kind: pa.DataType, *, strict: bool) -> Test:
         return bool((nanos and unit != "ns") or micros % step_us)
 
     return test
-
-
-_MOST_DIGITS = 1_000
-
-
-def is_number_of(number: float, text: str) -> bool:
-    """Whether a float, written with as many digits as a text, is the number of that text."""
-    try:
-        written = Decimal(text)
-    except ArithmeticError:  # an exponent too large for Decimal
-        return False
-    if len(text) > _MOST_DIGITS:  # no float has that many digits, so compare exactly
-        return Decimal(number) == written
-    digits = len("".join(map(str, written.as_tuple().digits)).strip("0")) or 1
-    return Decimal(f"{number:.{digits - 1}e}") == written

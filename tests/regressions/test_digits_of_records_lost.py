@@ -18,7 +18,7 @@ from aggregator.server.bodies.otlp.message import read_records as read_otlp
 from aggregator.server.bodies.shared.media import CSV, JSON, LINES
 from aggregator.server.bodies.shared.text_repair import json_text, parse_json
 from aggregator.storage.segments.records import NO_COLUMNS, events_of
-from esformat.write.lossless import is_number_of
+from esformat.format.json_values import is_number_of
 
 NUMBERS = [
     "12345678901234567890.5", "1e2", "1.50", "-0.0", "-0.10", "1e400", "0.00001", "1E-3", "0.1000000000000000055",

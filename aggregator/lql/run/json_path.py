@@ -19,12 +19,11 @@ def path_test(steps: tuple[str | int, ...], op: str, value: Value) -> Test:
     """Compile `PATH op value` to a test of messages (text or bytes, no nulls).
 
     A number without quotes is compared with numbers, including those in JSON strings; for anything else only != is
-    true. Other values are compared with text: a string's own, `true`, a number as Python writes it, JSON of objects and
-    arrays, and empty text if the value is absent or null, or the message is not JSON.
+    true. Other values are compared with text: a string's own, any other value as in the message, and empty text if
+    the value is absent or null, or the message is not JSON.
     """
-    as_number = value.number and op in SYMBOLS
-    test = (number_test if as_number else text_test)(op, value.text)
-    return lambda messages: test(_values(messages, steps).texts(numbers_as_written=as_number).fill_null(""))
+    test = (number_test if value.number and op in SYMBOLS else text_test)(op, value.text)
+    return lambda messages: test(_values(messages, steps).texts().fill_null(""))
 
 
 def path_text(steps: tuple[str | int, ...], messages: pa.Array) -> pa.Array:

@@ -162,7 +162,7 @@ def _written(body: bytes, media: str, events: Sequence[Mapping[str, Any]]) -> li
         documents = [text] if media == ONE else list(_objects(text))
     except RecursionError:
         return [None] * len(events)
-    values = JsonValues(pa.array(documents, pa.large_string()), ("data",)).texts_as_written().cast(pa.large_binary())
+    values = JsonValues(pa.array(documents, pa.large_string()), ("data",)).texts().cast(pa.large_binary())
     pairs = zip(events, values.to_pylist(), strict=True)
     return [None if isinstance(event.get("data"), str) else value for event, value in pairs]
 

@@ -176,11 +176,11 @@ CONDITIONS = [
     ("msg.l[7] = ''", [0, 1, 2, 3, 4, 5]),
     ("msg.t = true", [5]),
     ("msg.f = 1e22", [5]),
-    ("msg.f = '1e+22'", [5]),
+    ("msg.f = '1E22'", [5]),
     ("msg.n = ''", [0, 1, 2, 3, 4, 5]),
     ("msg.esc = Ab", [5]),
     ("msg.esc CONTAINS A", [5]),
-    ("msg.a = '{\"b\":5}'", [0]),
+    ("msg.a = '{\"b\": 5}'", [0]),
     ("msg.k LIKE 'v*'", [0]),
     ("msg.k MATCHES '^v$'", [0]),
     # AND, OR, NOT

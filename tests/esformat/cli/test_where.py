@@ -278,7 +278,7 @@ def test_where_with_many_digits(esdb, tmp_path, condition):
 def test_columns_within_payloads(esdb, orders):
     rows = esdb("scan", orders, "--columns", '$.user.id,$.tags,$["n"]', "--format", "jsonl", "--reverse").rows
     assert [list(row.values()) for row in rows] == [
-        [None, None, None], [None, None, None], ["x", None, "12"], ["7", '["a","b"]', "1.5"],
+        [None, None, None], [None, None, None], ["x", None, "12"], ["7", '["a","b"]', "1.50"],
     ]  # fmt: skip
     for path in ("$", "$.user.", "$user"):
         refused = esdb("scan", orders, "--columns", path)
