@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 
-from aggregator.lql.parse.columns import as_text
+from aggregator.lql.parse.columns import decoded
 from aggregator.lql.parse.tree import SYMBOLS, Value
 from aggregator.lql.text.number import number_test
 from aggregator.lql.text.predicate import Test, text_test
@@ -33,4 +33,4 @@ def path_text(steps: tuple[str | int, ...], messages: pa.Array) -> pa.Array:
 
 def _values(messages: pa.Array, steps: tuple[str | int, ...]) -> JsonValues:
     places = [int(step) if isinstance(step, str) and _PLACE.fullmatch(step) else step for step in steps]
-    return JsonValues(as_text(messages), places)
+    return JsonValues(decoded(messages), places)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from aggregator.lql import Columns, Filter, LqlError, equalities, parse_where, time_span
 from aggregator.lql.parse.tree import SYMBOLS, And, Condition, Name, Not, Or, Value, all_of, any_of
+from aggregator.lql.run.json_path import path_text
 from aggregator.lql.run.pushdown import TimeSpan
 
 NOW_NS = 1_000_000_000_000
@@ -219,6 +220,19 @@ def test_condition_matches(where, rows):
     origin = np.repeat(np.arange(6), [1, 9, 1, 1, 30, 1])
     assert matching(where, often) == [i for i, row in enumerate(origin) if row in rows]
     assert matching(where, BATCH.slice(0, 0)) == []
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.large_binary(), pa.binary_view(), pa.dictionary(pa.int32(), pa.binary())], ids=str
+)
+def test_paths_into_bytes_that_are_no_text(kind):
+    """A message that is not UTF-8 is not JSON, as for fields of payloads."""
+    messages = pa.array([b'{"k":"\xff"}', b'{"k":1,"x":"\xff"}', '{"k":"é"}'.encode()], kind)
+    batch = pa.record_batch({"timestamp": pa.array([1, 2, 3]), "data": messages})
+    for where, rows in (("msg.k = ''", [0, 1]), ("msg.k != ''", [2]), ("msg.k = 1", []), ("msg.k = é", [2])):
+        mask = Filter.compile(parse_where(where), Columns(batch.schema), NOW_NS).mask(batch)
+        assert np.flatnonzero(mask).tolist() == rows, where
+    assert path_text(("k",), messages).to_pylist() == [None, None, "é"]
 
 
 @pytest.mark.parametrize(
