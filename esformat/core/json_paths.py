@@ -31,8 +31,8 @@ NOWHERE = 0x7FFF_FFFF_FFFF_FFFF
 KINDS = 10
 _KINDS = cython.declare(cython.int, 10)
 
-EACH = b'"'
-"""The key of a field that stands for the elements of an array: no JSON string contains it between its quotes."""
+EACH = b"\xff"
+"""The key of a field that stands for the elements of an array: no UTF-8 text contains this byte."""
 _each: bytes = EACH
 _EACH = cython.declare(cython.p_uchar, cython.cast(cython.p_uchar, PyBytes_AS_STRING(_each)))
 _BASIS = cython.declare(cython.ulonglong, 0xCBF29CE484222325)  # FNV-1a: Fowler, Noll, Vo
@@ -49,13 +49,17 @@ Tree = cython.struct(
     left_out=cython.longlong,
     parents=cython.p_longlong,
     edges=cython.p_longlong,  # of keys, one more than fields
-    keys=cython.p_uchar,
+    keys=cython.p_uchar,  # without escapes
     room=cython.longlong,  # for keys, in bytes
     counts=cython.p_longlong,  # KINDS for each field
     slots=cython.p_longlong,  # fields by the hash of parent and key, -1 for empty slots
     slots_mask=cython.longlong,
+    seen=cython.p_longlong,  # by field, the number of the last object that had it
+    objects=cython.longlong,  # read so far
+    change=cython.longlong,  # of counts, for each value: 1, or -1 to take a document back
+    repeats=cython.bint,  # whether an object had equal keys
 )
-"""The fields found: each has a parent and a key, with its escapes; see EACH."""
+"""The fields found: each has a parent and a key; see EACH."""
 
 Path = cython.struct(
     steps=cython.int,
@@ -134,18 +138,23 @@ def count_fields(
     keys: cython.uchar[::1],
     counts: cython.longlong[::1],
     slots: cython.longlong[::1],
+    seen: cython.longlong[::1],
     state: cython.longlong[::1],
+    repeats: cython.uchar[::1],
 ) -> None:
     """Count the values of each field, by kind, in the documents whose `kinds` is not MISSING.
 
-    Field i has the parent parents[i] and the key keys[key_edges[i]:key_edges[i + 1]], as it is between the quotes of a
-    JSON string; the elements of an array are one field with the key EACH. Field 0 is the document. Pass the five tables
-    and the state again with the next documents. Raises ValueError if their sizes do not fit.
+    Field i has the parent parents[i] and the key keys[key_edges[i]:key_edges[i + 1]], in UTF-8 without escapes; the
+    elements of an array are one field with the key EACH. Field 0 is the document. Pass the six tables and the state
+    again with the next documents. Raises ValueError if their sizes do not fit.
 
     counts[10 * i + kind]: incremented for each value.
     state[0]: the number of fields, initially 1.
     state[1]: incremented for each value whose field had no room in `parents` or in `keys`.
+    state[2]: the number of objects read.
     slots: initially -1 everywhere; its size is a power of two and at least twice that of `parents`.
+    seen: initially 0 everywhere; as large as `parents`.
+    repeats[i]: set to 1 if an object of document i has equal keys; nothing of that document is counted then.
     """
     n: cython.Py_ssize_t = edges.shape[0] - 1
     most: cython.Py_ssize_t = parents.shape[0]
@@ -153,13 +162,14 @@ def count_fields(
     if (
         n < 0
         or kinds.shape[0] != n
+        or repeats.shape[0] != n
         or most < 1
         or keys.shape[0] < 1
-        or state.shape[0] != 2
+        or state.shape[0] != 3
         or not 1 <= state[0] <= most
     ):
         raise ValueError("one kind for each document and room for one field are needed")
-    if key_edges.shape[0] != most + 1 or counts.shape[0] != KINDS * most:
+    if key_edges.shape[0] != most + 1 or counts.shape[0] != KINDS * most or seen.shape[0] != most:
         raise ValueError("a table has more or fewer fields than another")
     if slots.shape[0] < 2 * most or slots.shape[0] & (slots.shape[0] - 1):
         raise ValueError("as many slots as a power of two are needed, twice as many as fields")
@@ -175,15 +185,21 @@ def count_fields(
     tree.parents, tree.edges = cython.address(parents[0]), cython.address(key_edges[0])
     tree.keys, tree.room = cython.address(keys[0]), keys.shape[0]
     tree.counts, tree.slots, tree.slots_mask = cython.address(counts[0]), cython.address(slots[0]), slots.shape[0] - 1
+    tree.seen, tree.objects = cython.address(seen[0]), state[2]
     path = cython.declare(Path)
     path.steps, path.kind = -1, _MISSING
     path.tree = cython.address(tree)
     at: cython.p_uchar = cython.cast(cython.p_uchar, cython.address(data[0]))
     with cython.nogil:
         for i in range(n):
-            if kinds[i] != _MISSING:
+            if kinds[i] == _MISSING:
+                continue
+            tree.change, tree.repeats = 1, False
+            _is_document(cython.address(path), at + edges[i], at + edges[i + 1])
+            if tree.repeats:
+                repeats[i], tree.change = 1, -1
                 _is_document(cython.address(path), at + edges[i], at + edges[i + 1])
-    state[0], state[1] = tree.number, tree.left_out
+    state[0], state[1], state[2] = tree.number, tree.left_out, tree.objects
 
 
 def without_members(
@@ -397,30 +413,41 @@ def _check_edges(edges: cython.const[cython.longlong][::1], size: cython.Py_ssiz
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _field(tree: cython.pointer(Tree), parent: cython.int, key: cython.p_uchar, size: cython.longlong) -> cython.int:
-    """The field with a key in a parent, created if it is new; -1 if there is no room."""
-    mixed: cython.ulonglong = _BASIS ^ cython.cast(cython.ulonglong, parent)
-    i: cython.longlong
-    mixed *= _PRIME
-    for i in range(size):
-        mixed = (mixed ^ key[i]) * _PRIME
+def _field(
+    tree: cython.pointer(Tree), parent: cython.int, at: cython.p_uchar, end: cython.p_uchar, escaped: cython.bint
+) -> cython.int:
+    """The field with a key, as it is between its quotes, in a parent; created if it is new. -1 if there is no room."""
+    mixed: cython.ulonglong = (_BASIS ^ cython.cast(cython.ulonglong, parent)) * _PRIME
+    key: cython.p_uchar = at
+    utf8 = cython.declare(cython.uchar[4])
+    size: cython.int = 0
+    i: cython.int
+    while key < end:
+        if not escaped:
+            mixed = (mixed ^ key[0]) * _PRIME
+            key += 1
+            continue
+        key = _behind_character(key, end, utf8, cython.address(size))
+        for i in range(size):
+            mixed = (mixed ^ utf8[i]) * _PRIME
     slot: cython.longlong = cython.cast(cython.longlong, mixed ^ mixed >> 32) & tree.slots_mask
     field: cython.longlong
     while tree.slots[slot] >= 0:  # at most half of them are taken
         field = tree.slots[slot]
-        if (
-            tree.parents[field] == parent
-            and tree.edges[field + 1] - tree.edges[field] == size
-            and memcmp(tree.keys + tree.edges[field], key, size) == 0
-        ):
+        key = tree.keys + tree.edges[field]
+        if tree.parents[field] == parent and _is_key(key, tree.edges[field + 1] - tree.edges[field], at, end, escaped):
             return cython.cast(cython.int, field)
         slot = (slot + 1) & tree.slots_mask
     field = tree.number
-    if field >= tree.most or size > tree.room - tree.edges[field]:
-        tree.left_out += 1
+    if field >= tree.most or end - at > tree.room - tree.edges[field]:  # no key grows
+        tree.left_out += tree.change
         return -1
-    memcpy(tree.keys + tree.edges[field], key, size)
-    tree.edges[field + 1] = tree.edges[field] + size
+    key = tree.keys + tree.edges[field]
+    while at < end:
+        at = _behind_character(at, end, utf8, cython.address(size))
+        memcpy(key, utf8, size)
+        key += size
+    tree.edges[field + 1] = key - tree.keys
     tree.parents[field] = parent
     tree.slots[slot] = field
     tree.number += 1
@@ -482,7 +509,7 @@ def _value(
         at = _plain(at, end, cython.address(kind))
     if path.tree != cython.NULL:
         if step >= 0:
-            path.tree.counts[_KINDS * step + kind] += 1
+            path.tree.counts[_KINDS * step + kind] += path.tree.change
     elif wanted and at != cython.NULL:
         path.kind = kind
         path.start, path.end = start, at
@@ -501,8 +528,12 @@ def _object(
     key: cython.p_uchar
     kind: cython.int = _MISSING
     inner: cython.int
+    number: cython.longlong = 0
     if level > _LEVELS:
         return cython.NULL
+    if path.tree != cython.NULL:
+        path.tree.objects += 1
+        number = path.tree.objects
     at = _behind_space(at, end)
     if at < end and at[0] == 125:
         return at + 1
@@ -517,7 +548,10 @@ def _object(
         if step < 0:
             pass
         elif path.tree != cython.NULL:
-            inner = _field(path.tree, step, key, at - 1 - key)
+            inner = _field(path.tree, step, key, at - 1, kind == _ESCAPED)
+            if inner >= 0:
+                path.tree.repeats |= path.tree.seen[inner] == number
+                path.tree.seen[inner] = number
         elif _is_step(path, step, key, at - 1, kind == _ESCAPED):
             inner = step + 1
             path.kind = _MISSING  # the last of equal keys counts, whatever the others contained
@@ -550,7 +584,7 @@ def _array(
         return cython.NULL
     if path.tree != cython.NULL:
         if step >= 0:
-            step = _field(path.tree, step, _EACH, 1)
+            step = _field(path.tree, step, _EACH, _EACH + 1, False)
         return _values(path, at, end, step, _NOWHERE, level, cython.address(count))
     if step >= 0:
         place = path.places[step]
@@ -767,38 +801,41 @@ def _is_escaped_key(
     at: cython.p_uchar, end: cython.p_uchar, key: cython.p_uchar, key_end: cython.p_uchar
 ) -> cython.bint:
     """Whether a valid string with escapes equals a key in UTF-8 (with unpaired surrogates as three bytes)."""
-    code: cython.int
-    low: cython.int
-    size: cython.int
-    i: cython.int
+    size: cython.int = 0
     utf8 = cython.declare(cython.uchar[4])
     while at < end:
-        if at[0] != 92:
-            utf8[0], size = at[0], 1
-            at += 1
-        elif end - at < 2:
+        at = _behind_character(at, end, utf8, cython.address(size))
+        if key_end - key < size or memcmp(key, utf8, size) != 0:
             return False
-        elif at[1] != 117:
-            utf8[0], size = _unescaped(at[1]), 1
-            at += 2
-        elif end - at < 6:
-            return False
-        else:
-            code = _hex(at + 2)
-            at += 6
-            if 0xD800 <= code < 0xDC00 and end - at >= 6 and at[0] == 92 and at[1] == 117:
-                low = _hex(at + 2)
-                if 0xDC00 <= low < 0xE000:
-                    code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
-                    at += 6
-            size = _as_utf8(code, utf8)
-        if key_end - key < size:
-            return False
-        for i in range(size):
-            if key[i] != utf8[i]:
-                return False
         key += size
     return key == key_end
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _behind_character(
+    at: cython.p_uchar, end: cython.p_uchar, utf8: cython.p_uchar, size: cython.p_int
+) -> cython.p_uchar:
+    """The end of a byte or an escape of a valid string. Writes what it stands for, at most four bytes, to `utf8`."""
+    code: cython.int
+    low: cython.int
+    if at[0] != 92:
+        utf8[0], size[0] = at[0], 1
+        return at + 1
+    if at[1] != 117:
+        utf8[0], size[0] = _unescaped(at[1]), 1
+        return at + 2
+    code = _hex(at + 2)
+    at += 6
+    if 0xD800 <= code < 0xDC00 and end - at >= 6 and at[0] == 92 and at[1] == 117:
+        low = _hex(at + 2)
+        if 0xDC00 <= low < 0xE000:
+            code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
+            at += 6
+    size[0] = _as_utf8(code, utf8)
+    return at
 
 
 @cython.cfunc

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.core import json_paths
@@ -27,7 +28,7 @@ class PayloadField:
 
     path: for example `$.user.id`; all elements of an array together are `$.items[*]`.
     kinds: the number of its values by kind, for those that occur: null, boolean, integer, number (with a fraction or an
-        exponent), string, array and object.
+        exponent), string, array and object. If an object has a key twice, only the last value counts.
     """
 
     path: str
@@ -60,27 +61,36 @@ class FieldCounts:
         self._alike: Counter[bytes] = Counter()
         self._parents, self._edges = np.zeros(MOST_FIELDS, np.int64), np.zeros(MOST_FIELDS + 1, np.int64)
         self._keys, self._slots = np.zeros(_MOST_KEY_BYTES, np.uint8), np.full(_SLOTS, -1, np.int64)
-        self._counts = np.zeros(json_paths.KINDS * MOST_FIELDS, np.int64)
-        self._state = np.array([1, 0], np.int64)
+        self._counts, self._seen = np.zeros(json_paths.KINDS * MOST_FIELDS, np.int64), np.zeros(MOST_FIELDS, np.int64)
+        self._state = np.array([1, 0, 0], np.int64)
         self._payloads = self._json = 0
 
     def add(self, documents: pa.Array) -> None:
         """Count the fields of one array of documents."""
-        edges, raw = bytes_of(valid_text(documents))
-        data, n = np.frombuffer(raw, np.uint8), len(documents)
-        places, kinds = np.zeros(n, np.int64), np.zeros(n, np.uint8)
-        json_paths.find_values(data, edges, [], [], places, places.copy(), kinds)
-        tables = (self._parents, self._edges, self._keys, self._counts, self._slots, self._state)
-        json_paths.count_fields(data, edges, kinds, *tables)
-        self._payloads += n - documents.null_count
+        texts = valid_text(documents)
+        kinds, repeats = self._count(texts)
+        self._payloads += len(documents) - documents.null_count
         self._json += int(np.count_nonzero(kinds))
+        if repeats.any():
+            again = texts.filter(pa.array(repeats)).to_pylist()
+            self._count(pa.array(map(_without_repeats, again), pa.large_string()))
+
+    def _count(self, documents: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
+        """Count the fields of documents. Returns their kinds, and which have equal keys and were left out."""
+        edges, raw = bytes_of(documents)
+        data, n = np.frombuffer(raw, np.uint8), len(documents)
+        places, kinds, repeats = np.zeros(n, np.int64), np.zeros(n, np.uint8), np.zeros(n, np.uint8)
+        json_paths.find_values(data, edges, [], [], places, places.copy(), kinds)
+        tables = (self._parents, self._edges, self._keys, self._counts, self._slots, self._seen, self._state)
+        json_paths.count_fields(data, edges, kinds, *tables, repeats)
+        return kinds, repeats.view(np.bool_)
 
     def add_alike(self, document: bytes, count: int) -> None:
         """Count `document` as `count` documents, which have the same fields, with values of the same kinds."""
         self._alike[document] += count
 
     def found(self) -> PayloadFields:
-        """The fields so far. Keys that are the same text, escaped or not, count as one field."""
+        """The fields so far. Keys that are the same text, escaped or not, are one field."""
         fields, left_out = self._counted()
         payloads, of_json = self._payloads, self._json
         for document, count in self._alike.items():
@@ -116,6 +126,11 @@ class FieldCounts:
         return {path: kinds for path, kinds in counts.items() if kinds}, int(self._state[1])
 
 
+def _without_repeats(document: str) -> str:
+    """A document with the same fields and kinds of values, without all but the last of equal keys."""
+    return json.dumps(json.loads(document, parse_int=lambda _: 0))  # Python refuses integers of many digits
+
+
 def _in_order(kinds: dict[str, int]) -> dict[str, int]:
     return {name: kinds[name] for name in dict.fromkeys(_NAMES) if name in kinds}
 
@@ -123,5 +138,5 @@ def _in_order(kinds: dict[str, int]) -> dict[str, int]:
 def _step(key: bytes) -> str:
     if key == json_paths.EACH:
         return "[*]"
-    name: str = json.loads(b'"' + key + b'"')
+    name = key.decode("utf-8", "surrogatepass")
     return f".{name}" if _PLAIN.fullmatch(name) else f"[{json.dumps(name, ensure_ascii=False)}]"

@@ -130,10 +130,10 @@ def test_long_paths():
 
 
 def count_outputs() -> list[np.ndarray]:
-    """The parents, key edges, keys, counts, slots and state of a table for two fields."""
+    """The parents, key edges, keys, counts, slots, seen, state and repeats: a table for two fields and one document."""
     return [
         np.zeros(2, np.int64), np.zeros(3, np.int64), np.zeros(8, np.uint8), np.zeros(2 * json_paths.KINDS, np.int64),
-        np.full(4, -1, np.int64), np.array([1, 0]),
+        np.full(4, -1, np.int64), np.zeros(2, np.int64), np.array([1, 0, 0]), np.zeros(1, np.uint8),
     ]  # fmt: skip
 
 
@@ -149,9 +149,11 @@ def count_outputs() -> list[np.ndarray]:
         (4, np.full(2, -1, np.int64)),
         (4, np.full(5, -1, np.int64)),
         (4, np.array([-1, -1, -1, 1])),
-        (5, np.array([0, 0])),
-        (5, np.array([3, 0])),
-        (5, np.array([1])),
+        (5, np.zeros(1, np.int64)),
+        (6, np.array([0, 0, 0])),
+        (6, np.array([3, 0, 0])),
+        (6, np.array([1, 0])),
+        (7, np.zeros(2, np.uint8)),
     ],
 )
 def test_tables_that_do_not_fit(place, value):
@@ -159,7 +161,7 @@ def test_tables_that_do_not_fit(place, value):
     document, edges, kinds = b'{"a":1,"b":2}', np.array([0, 13]), np.full(1, json_paths.OBJECT, np.uint8)
     outputs = count_outputs()
     json_paths.count_fields(document, edges, kinds, *outputs)
-    assert outputs[-1].tolist() == [2, 1]  # no room for b
+    assert outputs[-2].tolist() == [2, 1, 1]  # no room for b
     outputs = count_outputs()
     outputs[place] = value
     with pytest.raises(ValueError, match=r"room|table|slot|outside"):

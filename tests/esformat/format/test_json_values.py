@@ -162,6 +162,28 @@ def test_fields(batches, ascii_only):
     assert [field.path for field in found.fields] == sorted({path for path, _ in expected})
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        '{"a":1,"a":"x","b":1e400}',
+        '{"a":{"b":1,"b":2},"\\u0061":[{"é":1}]}',
+        '{"é":1,"\\u00e9":{"\\ud83d\\ude00":null,"\U0001f600":0.5}}',
+        '[{"a":1},{"a":1,"a":1},{}]',
+        f'{{"a":{"1" * 5000},"a":{"1" * 5000}}}',
+        '{"a":' * 511 + '{"b":1,"b":"x"}' + "}" * 511,
+        '{"a":' * 511 + '{"b":1,"b":"x"}' + ',"a":2}' * 511,
+    ],
+)  # fmt: skip
+def test_equal_keys(document):
+    """Of equal keys in an object, escaped or not, the last one counts, as for the values at a path."""
+    expected: Counter[tuple[str, str]] = Counter()
+    for each in (document, '{"a":true}', document):
+        walk(json.loads(each, parse_int=lambda _: 0), "$", expected)
+    found = count_fields([pa.array([document, '{"a":true}']), pa.array([document])])
+    assert {(field.path, kind): n for field in found.fields for kind, n in field.kinds.items()} == dict(expected)
+    assert (found.payloads, found.no_json, found.left_out) == (3, 0, 0)
+
+
 def test_more_fields_than_are_counted():
     """Beyond the limit the first fields are counted, the number of the others reported."""
     many = json.dumps({f"k{i}": i for i in range(MOST_FIELDS + 9)})
