@@ -8,7 +8,7 @@ from typing import Any
 
 
 class WrittenFloat(float):
-    """A JSON number that Python would write differently: `1e2`, or one with more digits than a float holds.
+    """A JSON number that Python would write differently: `1e2`, `-0`, or one with more digits than a float holds.
 
     `str` returns the original digits only if the float is a different number.
     """
@@ -33,6 +33,11 @@ def parse_float(text: str) -> float:
     """Parse a JSON number with a fraction or an exponent, for `json.loads`."""
     found = float(text)
     return found if repr(found) == text else WrittenFloat(text)
+
+
+def parse_int(text: str) -> int | WrittenFloat:
+    """Parse another JSON number. The integer 0 has no sign, so -0 is a float."""
+    return WrittenFloat(text) if text == "-0" else int(text)
 
 
 def json_of(value: Any) -> str:

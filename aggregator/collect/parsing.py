@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.base.written_float import WrittenFloat, json_of, parse_float
+from aggregator.base.written_float import WrittenFloat, json_of, parse_float, parse_int
 from aggregator.collect.settings import Files
 from aggregator.lql.parse.columns import as_text
 from aggregator.lql.text.predicate import as_binary, as_string
@@ -134,7 +134,7 @@ def _unescaped(texts: pa.Array) -> pa.Array:
 def _of_json(wanted: Sequence[str], time: str) -> Parser:
     """Parse JSON objects; `a.b` is b in a. One at a time, at 1 to 2 µs each: one bad line makes Arrow's reader fail."""
     paths = [(name, name.split(".")) for name in dict.fromkeys([*wanted, time])]
-    decode = json.JSONDecoder(parse_float=parse_float).decode
+    decode = json.JSONDecoder(parse_float=parse_float, parse_int=parse_int).decode
 
     def parse(lines: pa.Array) -> Parsed:
         columns: list[list[str | None]] = [[] for _ in paths]

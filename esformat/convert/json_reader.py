@@ -45,6 +45,7 @@ class JsonReader:
         self._types: dict[str, pa.DataType] = {}
         self._takes = False  # in the previous block, some values that become bytes were not text
         self._texts = roles.bytes - roles.also_typed  # parsed as text: else the parser would convert other values
+        self._floats = {name: kind for name, kind in roles.known.items() if _are_floats(kind)}  # as integers, -0 is 0
         if not self._parses_all:
             self._types = dict.fromkeys(roles.named, pa.null())
 
@@ -122,13 +123,18 @@ class JsonReader:
         if not depth or depth > DEEPEST or bare_null or not _is_text(data):
             return None
         found = None
-        texts = {name: pa.string() for name in self._texts if json.dumps(name, ensure_ascii=False).encode() in data}
+        texts = dict.fromkeys(self._texts, pa.string())
+        named = {**self._floats, **texts}
+        named = {name: named[name] for name in named if json.dumps(name, ensure_ascii=False).encode() in data}
         if self._types:
-            types = {**self._types, **texts}
+            types = {**self._types, **named}
             found = _read(data, pa.schema(list(types.items())), "error" if self._parses_all else "ignore")
         if found is None and not null_in_list:  # else it would lose elements of lists
-            found = _read(data, pa.schema(list(texts.items())))
-            unsure = [name for name in texts if name not in known]
+            found = _read(data, pa.schema(list(named.items())))
+            if found is None and named.keys() - texts:  # perhaps not floats
+                named = {name: kind for name, kind in named.items() if name in texts}
+                found = _read(data, pa.schema(list(named.items())))
+            unsure = [name for name in named if name not in known]
             if found is not None and any(found[name].null_count == len(found) for name in unsure):  # or is absent
                 found = _read(data, None)
         if found is not None and _texts_for_times(found.schema) != found.schema:
@@ -237,6 +243,12 @@ def _read(
     except pa.ArrowInvalid:
         return None
     return table.combine_chunks().to_batches()[0] if len(table) else None
+
+
+def _are_floats(type_: pa.DataType) -> bool:
+    while pa.types.is_list(type_):
+        type_ = type_.value_type
+    return bool(pa.types.is_float64(type_))
 
 
 def _texts_for_times(schema: pa.Schema) -> pa.Schema:

@@ -25,7 +25,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     try:
         if outline(line)[0] > DEEPEST:
             raise ValueError(f"nested deeper than {DEEPEST} levels")
-        value = json.loads(line.decode(), object_pairs_hook=_object, parse_float=_float)
+        value = json.loads(line.decode(), object_pairs_hook=_object, parse_float=_float, parse_int=_int)
         if b"\\u" in line:
             check_text(value)
     except UnicodeDecodeError as error:
@@ -90,6 +90,10 @@ def _float(text: str) -> float | str:
     """The number as a float; its text if it is 2⁵³ or more and the float differs."""
     value = float(text)
     return value if abs(value) < _EXACT_IN_FLOAT or is_number_of(value, text) else text
+
+
+def _int(text: str) -> int | float:
+    return -0.0 if text == "-0" else int(text)  # the integer 0 has no sign
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -377,7 +377,7 @@ def has_odd_numbers(text: cython.const[cython.uchar][::1]) -> bool:
 @cython.exceptval(check=False)
 def _behind_plain_number(at: cython.p_uchar, end: cython.p_uchar) -> cython.p_uchar:
     """The end of a number that has at most fifteen digits, or is an integer of 64 bits; NULL for other numbers, and for
-    those with an exponent, a trailing zero, or four zeros after `0.`, which Python writes with an exponent.
+    -0 and those with an exponent, a trailing zero, or four zeros after `0.`, which Python writes with an exponent.
     """
     minus: cython.bint = at[0] == 45
     digits: cython.p_uchar = at + minus
@@ -387,7 +387,7 @@ def _behind_plain_number(at: cython.p_uchar, end: cython.p_uchar) -> cython.p_uc
     if at < end and (at[0] | 32) == 101:  # e, E
         return cython.NULL
     if at >= end or at[0] != 46:
-        return cython.NULL if whole > 19 - minus else at
+        return cython.NULL if whole > 19 - minus or (minus and digits[0] == 48) else at
     digits = at + 1
     at = _behind_digits(digits, end)
     fraction = at - digits

@@ -21,7 +21,7 @@ from aggregator.storage.segments.records import NO_COLUMNS, events_of
 from esformat.format.json_values import is_number_of
 
 NUMBERS = [
-    "12345678901234567890.5", "1e2", "1.50", "-0.0", "-0.10", "1e400", "0.00001", "1E-3", "0.1000000000000000055",
+    "12345678901234567890.5", "1e2", "1.50", "-0", "-0.0", "-0.10", "1e400", "0.00001", "1E-3", "0.1000000000000000055",
     "1e-9999999999999999999999", "100.0", "12.5", "7", "-123456789012345678901234567890",
 ]  # fmt: skip
 NESTED = '{"b":12345678901234567890.5,"c":[1e2,{"x":1.50,"é":"\\"é"}],"d":[],"n":null}'
@@ -64,6 +64,28 @@ def test_columns():
     ])  # fmt: skip
     found = fields(records('{"f":1.50,"i":1e2,"s":1.50,"l":[1.50,2e0],"h":1e400,"k":1e400}'), kinds)
     assert found == {"f": 1.5, "i": 100, "s": "1.5", "l": [1.5, 2.0], "h": "1e400", "k": "1e400"}
+
+
+@pytest.mark.parametrize("media", [LINES, JSON])
+def test_negative_zero(media):
+    """-0 keeps its sign in floats, also within lists; the integer 0 has none."""
+    kinds = {"f": pa.float64(), "i": pa.int64(), "l": pa.list_(pa.float64())}
+    text = '"f":-0,"i":-0,"l":[-0,1.5],"s":-0'
+    found = fields(records(f"{{{text}}}", media), pa.schema(kinds))
+    assert repr(found) == repr({"f": -0.0, "i": 0, "l": [-0.0, 1.5], "s": "-0.0"})
+    body = pa.py_buffer(f'{{"space":"a","timestamp":1,{text},"data":{{{text}}}}}'.encode())
+    table = read_events(body, media, types=kinds, binary_keys=False, max_bytes=1 << 20)
+    assert repr(table.select(list(kinds)).to_pylist()) == repr([{"f": -0.0, "i": 0, "l": [-0.0, 1.5]}])
+    assert table["data"].to_pylist() == [f"{{{text}}}".encode()]
+
+
+@pytest.mark.parametrize("other", ["1", '"a"', "[null]"])
+def test_negative_zero_alone(other):
+    """A column of floats keeps -0 among integers, whatever the other columns."""
+    rows = "".join(f'{{"space":"a","timestamp":1,"f":-0,"l":[-0],"o":{each}}}\n' for each in ("1", other))
+    types = {"f": pa.float64(), "l": pa.list_(pa.float64())}
+    table = read_events(pa.py_buffer(rows.encode()), LINES, types=types, binary_keys=False, max_bytes=1 << 20)
+    assert repr(table.select(["f", "l"]).to_pylist()) == repr([{"f": -0.0, "l": [-0.0]}] * 2)
 
 
 HELD = [
@@ -120,7 +142,7 @@ def test_bulk():
 
 def test_events_in_an_array():
     """The payload of an event in a JSON array is the same as on a line."""
-    data = '{"b":12345678901234567890.5,"c":[1e2,1.50,1e400]}'
+    data = '{"b":12345678901234567890.5,"c":[1e2,1.50,1e400,-0]}'
     body = f'[{{"space":"a","timestamp":1,"data":{data},"x":1e400}}]'.encode()
     table = read_events(pa.py_buffer(body), JSON, types={}, binary_keys=False, max_bytes=1 << 20)
     assert (table["data"].to_pylist(), table["x"].to_pylist()) == ([data.encode()], ["1e400"])

@@ -217,7 +217,7 @@ def test_outline_of_documents(values):
 
 PLAIN = ["0", "-1", "9999999999999999999", "-999999999999999999", "0.0", "-0.5", "0.0001", "1234567.12345678", '"1e5"']
 ODD = ["1e5", "1E5", "1.5e3", "1.50", "1.00", "0.00001", "12345678.5", "0.123456789", "99999999999999999999", "1e400",
-       "-9999999999999999999", "-0.00001"]  # fmt: skip
+       "-9999999999999999999", "-0.00001", "-0"]  # fmt: skip
 
 
 @pytest.mark.parametrize("around", ["%s", '{"a":%s}', "[1, %s ]", '{"\\"":[%s,"2e5"]}'])
@@ -234,7 +234,7 @@ def test_plain_numbers_come_back(number):
     if not json_paths.has_odd_numbers(number.encode()):
         found = json.loads(number)
         assert -(2**63) <= found < 2**64
-        assert json.dumps(found) == number or number == "-0"
+        assert json.dumps(found) == number
 
 
 def begins_with_null(value: object) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from aggregator.base.written_float import WrittenFloat, json_of, parse_float
+from aggregator.base.written_float import WrittenFloat, json_of, parse_float, parse_int
 from esformat.parts import has_odd_numbers
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def read_json(text: bytes) -> tuple[Any, bool]:
 def parse_json(text: bytes) -> Any:
     """Parse JSON with all digits of its numbers.
 
-    orjson turns integers of more than 64 bits into floats, loses digits of others, and refuses numbers beyond the range
-    of floats. Raises orjson.JSONDecodeError, a ValueError.
+    orjson turns integers of more than 64 bits into floats and -0 into 0, loses digits of others, and refuses numbers
+    beyond the range of floats. Raises orjson.JSONDecodeError, a ValueError.
     """
     try:
         found = orjson.loads(text)
@@ -57,7 +57,7 @@ def parse_json(text: bytes) -> Any:
 
 
 def _loads(text: str) -> Any:
-    return json.loads(text, parse_float=parse_float, parse_constant=_no_number)
+    return json.loads(text, parse_float=parse_float, parse_int=parse_int, parse_constant=_no_number)
 
 
 def check_keys(text: bytes) -> None:
