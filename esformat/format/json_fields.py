@@ -19,7 +19,7 @@ MOST_FIELDS = 4096
 _MOST_KEY_BYTES = 1 << 20
 _SLOTS = 2 * MOST_FIELDS
 _NAMES = ("", "null", "boolean", "boolean", "integer", "number", "string", "string", "array", "object")
-_PLAIN = re.compile(r"[^\s.\[\]\"'$]+")
+_PLAIN = re.compile(r"[^\s.\[\]\"'$\ud800-\udfff]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,4 +139,7 @@ def _step(key: bytes) -> str:
     if key == json_paths.EACH:
         return "[*]"
     name = key.decode("utf-8", "surrogatepass")
-    return f".{name}" if _PLAIN.fullmatch(name) else f"[{json.dumps(name, ensure_ascii=False)}]"
+    if _PLAIN.fullmatch(name):
+        return f".{name}"
+    quoted = json.dumps(name, ensure_ascii=False)
+    return f"[{quoted.encode('utf-8', 'backslashreplace').decode()}]"  # escapes unpaired surrogates

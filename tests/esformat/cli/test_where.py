@@ -181,7 +181,7 @@ def orders(esdb, tmp_path):
         '{"user":{"id":7},"tags":["a","b"],"n":1.50}',
         '{"user":{"id":"x"},"n":"12"}',
         "no JSON",
-        '{"n":null,"é":1}',
+        '{"n":null,"é":1,"\\ud800":1}',
     ]
     with esformat.create("orders.esdb") as writer:
         for place, payload in enumerate(payloads):
@@ -291,6 +291,7 @@ def test_fields(esdb, orders):
     assert {row["field"]: (row["kinds"], row["values"]) for row in listed.rows} == {
         "$": ("object", 3), "$.n": ("null, number, string", 3), "$.tags": ("array", 1), "$.tags[*]": ("string", 2),
         "$.user": ("object", 2), "$.user.id": ("integer, string", 2), "$.é": ("integer", 1),
+        '$["\\ud800"]': ("integer", 1),
     }  # fmt: skip
     assert "1 of 4 payloads are not JSON" in listed.err
     assert esdb("fields", orders, "--sort", "count", "--limit", "1", "--format", "csv").lines[-1].split(",")[0] == '"$"'

@@ -184,6 +184,14 @@ def test_equal_keys(document):
     assert (found.payloads, found.no_json, found.left_out) == (3, 0, 0)
 
 
+def test_keys_that_are_no_text():
+    """A key with half of a surrogate pair is escaped in its path, which finds its value."""
+    document = pa.array(['{"\\ud800":{"a\\udfff é":7}}'])
+    path = count_fields([document]).fields[-1].path
+    assert ascii(path) == ascii('$["\\ud800"]["a\\udfff é"]')
+    assert JsonValues(document, parse_path(path)).texts().to_pylist() == ["7"]
+
+
 def test_more_fields_than_are_counted():
     """Beyond the limit the first fields are counted, the number of the others reported."""
     many = json.dumps({f"k{i}": i for i in range(MOST_FIELDS + 9)})
