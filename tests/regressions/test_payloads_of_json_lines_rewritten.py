@@ -11,7 +11,7 @@ import aggregator
 import esformat
 from aggregator.cli import root as aggregator_root
 from aggregator.server.bodies.formats import Names, read_events
-from aggregator.server.bodies.shared.media import LINES
+from aggregator.server.bodies.shared.media import JSON, LINES
 from esformat.cli import root
 from esformat.convert import Conversion, Load, Roles, convert_file, records
 
@@ -126,6 +126,23 @@ def test_import(tmp_path):
     assert aggregator_root.run(["import", str(tmp_path / "catalog"), "t", str(tmp_path / "in.jsonl")]) == 0
     with aggregator.open(tmp_path / "catalog") as catalog:
         assert [event.data for event in catalog.topic("t").scan()] == [payload for _, payload in VALUES]
+
+
+@pytest.mark.parametrize("between", [",", " \t,\r\n"])
+def test_json_arrays_over_http(between):
+    """Events in a JSON array have the payloads that they have on lines."""
+    valid = [(value, payload) for value, payload in VALUES if "\\ud800" not in value]
+    lines = lines_of([value for value, _ in valid], MIXED).decode().splitlines()
+    body = f"[{between.join(lines)}]" if between == "," else f"\n[{between.join(lines)}\n]\n"
+    table = read_events(pa.py_buffer(body.encode()), JSON, types={}, binary_keys=False, max_bytes=1 << 20)
+    assert table["data"].to_pylist() == [payload for _, payload in valid]
+
+
+def test_a_json_object_of_many_lines():
+    """Line ends between the values of a payload become spaces."""
+    body = pa.py_buffer(b'{\n "space": "a",\n "timestamp": 1,\n "data": {\r\n  "a": "\\n"\n }\n}\n')
+    table = read_events(body, JSON, types={}, binary_keys=False, max_bytes=1 << 20)
+    assert table["data"].to_pylist() == [b'{    "a": "\\n"  }']
 
 
 @pytest.mark.parametrize("name", ["data", "message"])

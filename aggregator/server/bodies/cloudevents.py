@@ -10,8 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from json import JSONDecoder
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -19,9 +18,8 @@ import orjson
 import pyarrow as pa
 
 from aggregator.engine.ingest.batch import MAX_KEY_BYTES
-from aggregator.server.bodies.formats import as_json
 from aggregator.server.bodies.shared.refusals import Count, ignore
-from aggregator.server.bodies.shared.text_repair import json_text, parse_json
+from aggregator.server.bodies.shared.text_repair import json_text, objects_in, parse_json
 from aggregator.server.bodies.shared.times import read_iso
 from esformat import InvalidEventError
 from esformat.parts import JsonValues
@@ -33,7 +31,6 @@ PREFIX = b"ce-"
 INDEXES = ("id", "type")
 """Indexes of a topic that is created for CloudEvents. `id` finds duplicates, because delivery is at least once."""
 MAX_EVENTS = 100_000
-_BETWEEN = re.compile(r"[\s,\[\]]*+")  # between the objects of an array
 _ESCAPED = re.compile(rb"\\(.)")
 _NAME = re.compile(r"[a-z0-9]+")
 _REQUIRED = ("id", "source", "specversion", "type")
@@ -159,22 +156,12 @@ def _written(body: bytes, media: str, events: Sequence[Mapping[str, Any]]) -> li
         return [None] * len(events)
     text = body.decode()
     try:
-        documents = [text] if media == ONE else list(_objects(text))
+        documents = [text] if media == ONE else list(objects_in(text))
     except RecursionError:
         return [None] * len(events)
     values = JsonValues(pa.array(documents, pa.large_string()), ("data",)).texts().cast(pa.large_binary())
     pairs = zip(events, values.to_pylist(), strict=True)
     return [None if isinstance(event.get("data"), str) else value for event, value in pairs]
-
-
-def _objects(text: str) -> Iterator[str]:
-    """Yield the objects of a JSON array as written. The array was parsed before, so it is valid."""
-    decoder = JSONDecoder()
-    at = _BETWEEN.match(text).end()  # type: ignore[union-attr]  # it matches everywhere
-    while at < len(text):
-        _, end = decoder.raw_decode(text, at)
-        yield text[at:end]
-        at = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
 
 
 def _data(event: Mapping[str, Any], written: bytes | None, number: int) -> bytes:
@@ -194,7 +181,10 @@ def _data(event: Mapping[str, Any], written: bytes | None, number: int) -> bytes
     kind = event.get("datacontenttype") or ""
     if isinstance(given, str) and kind and "json" not in kind:
         return given.encode()
-    rewritten = as_json(given, f"event {number}: data")  # refuses data that is nested too deeply
+    try:
+        rewritten = json_text(given)
+    except ValueError as error:
+        raise InvalidEventError(f"event {number}: data: {error}") from None  # nested too deeply
     return rewritten if written is None else written
 
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from aggregator.server.bodies.arrow_body import MAX_ROWS, read_arrow
 from aggregator.server.bodies.shared.media import ARROW_FILE, ARROW_STREAM, CSV, JSON, LINES
 from aggregator.server.bodies.shared.records import free_name
-from aggregator.server.bodies.shared.text_repair import check_keys, json_text, parse_json
+from aggregator.server.bodies.shared.text_repair import check_keys, objects_in, parse_json
 from aggregator.server.bodies.shared.times import TIMES_HINT, TimeReader
 from esformat import InvalidEventError, convert  # whose readers are imported with the first body that needs one
 from esformat.parts import as_text
@@ -152,26 +152,29 @@ def _renamed(table: pa.Table, ours: Mapping[str, str]) -> pa.Table:
 
 
 def _as_lines(text: bytes) -> bytes:
-    """Convert a JSON object or array of objects to lines, object n to line n. Raises InvalidEventError."""
+    """Cut a JSON object or array of objects into lines: line n is object n, with spaces in place of line ends. Raises
+    InvalidEventError.
+    """
     if not text or text.isspace():
         return b""
     try:
         found = parse_json(text)
-        check_keys(text)
     except orjson.JSONDecodeError as error:
         raise InvalidEventError(
             f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}",
             hint="send an object or an array of objects; for JSON lines, use application/x-ndjson",
         ) from None
-    except ValueError as error:
-        raise InvalidEventError(f"the body has an invalid object: {error}") from None
     objects = found if isinstance(found, list) else [found]
     if len(objects) > MAX_ROWS:
         raise InvalidEventError(f"the body has more than {MAX_ROWS:,} objects", hint="split it into smaller ones")
     odd = next((number for number, each in enumerate(objects, 1) if not isinstance(each, dict)), None)
     if odd is not None:
         raise InvalidEventError(f"item {odd} of the array is not a JSON object")
-    return b"\n".join([as_json(each, f"object {number}") for number, each in enumerate(objects, 1)])
+    try:
+        lines = [each.replace("\n", " ").replace("\r", " ") for each in objects_in(text.decode())]
+    except RecursionError:
+        raise InvalidEventError("the body nests too deeply") from None
+    return "\n".join(lines).encode()
 
 
 def _roles(types: Mapping[str, pa.DataType], binary_keys: bool, names: Names, unit: str | None) -> convert.Roles:
@@ -237,14 +240,6 @@ def _check_base64(text: bytes) -> None:
                 raise InvalidEventError(f"line {number}: data is not base64") from None
 
 
-def as_json(value: Any, what: str) -> bytes:
-    """Return a JSON value as text. Raises InvalidEventError if it nests too deeply."""
-    try:
-        return json_text(value)
-    except ValueError as error:
-        raise InvalidEventError(f"{what}: {error}") from None
-
-
 # ------------------------------------------------------------ records of streams
 
 
@@ -259,7 +254,12 @@ def read_records(
         raise ValueError(media)
     text = body.to_pybytes()
     if media == JSON:
-        return _records_in(_as_lines(text), names, times)
+        lines = _as_lines(text)
+        try:
+            check_keys(text)
+        except ValueError as error:
+            raise InvalidEventError(f"the body has an invalid object: {error}") from None
+        return _records_in(lines, names, times)
     with _explaining_line_ends(text):
         return _records_in(text, names, times)
 

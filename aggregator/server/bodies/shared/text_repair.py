@@ -3,6 +3,8 @@ r"""Requests whose text is not always valid UTF-8, made readable: invalid bytes 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,8 @@ from esformat.parts import has_odd_numbers
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+_BETWEEN = re.compile(r"[\s,\[\]]*+")  # between the objects of an array
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)  # of any number of digits
 _DEEPEST = 100  # limit of protobuf's own parser
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
 
@@ -58,6 +62,18 @@ def parse_json(text: bytes) -> Any:
 
 def _loads(text: str) -> Any:
     return json.loads(text, parse_float=parse_float, parse_int=parse_int, parse_constant=_no_number)
+
+
+def objects_in(text: str) -> Iterator[str]:
+    """Yield the objects of a JSON array, or a single object, as written. The text must be valid.
+
+    Raises RecursionError if it nests too deeply.
+    """
+    at = _BETWEEN.match(text).end()  # type: ignore[union-attr]  # it matches everywhere
+    while at < len(text):
+        _, end = _DECODER.raw_decode(text, at)
+        yield text[at:end]
+        at = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
 
 
 def check_keys(text: bytes) -> None:
