@@ -219,16 +219,23 @@ class Chunks:
         self._edges = array.clone(_LONGS, 2 * chunk_count, False)
         edges: cython.p_longlong = self._edges.data.as_longlongs
         chunk: cython.Py_ssize_t
+        data += _HEAD - _ENTRY
         for chunk in range(chunk_count):
-            data += _ENTRY if chunk else _HEAD
+            data += _ENTRY
             edges[2 * chunk] = cython.cast(cython.longlong, _number(data, 4))
             edges[2 * chunk + 1] = edges[2 * chunk] + cython.cast(cython.longlong, _number(data + 4, 4))
             if edges[2 * chunk + 1] > block.chunk_bytes:
                 raise CorruptSegmentError("the head of a data block does not fit its body", offset=offset)
         self._verified = bytes(chunk_count)
         self._heads = bytes(2 * column_count)
+        stored: cython.const[cython.uchar][::1] = self.body
+        bytes_given: cython.Py_ssize_t = stored.shape[0]
+        first: cython.p_const_uchar = cython.address(stored[0]) if bytes_given else cython.NULL
+        entries: cython.p_const_uchar = cython.address(view[0]) + _HEAD
         for chunk in range(chunk_count) if wanted is None else wanted:
-            _verify(self, chunk, block)
+            if not 0 <= chunk < chunk_count:
+                raise IndexError("a block has fewer chunks than requested")
+            _verify(self, chunk, entries + _ENTRY * chunk, first, bytes_given, block._checksum)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -364,21 +371,28 @@ def _number(data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.ulong
 
 
 @cython.cfunc
-def _verify(chunks: Chunks, chunk: cython.Py_ssize_t, block: Block) -> object:
-    """Verify a chunk of a block, if enough bytes of the block were given."""
-    if not 0 <= chunk < chunks.chunk_count:
-        raise IndexError("a block has fewer chunks than requested")
+def _verify(
+    chunks: Chunks,
+    chunk: cython.Py_ssize_t,
+    entry: cython.p_const_uchar,
+    data: cython.p_const_uchar,
+    size: cython.Py_ssize_t,
+    checksum: Any,
+) -> object:
+    """Verify a chunk of a block, if enough bytes of the block were given.
+
+    entry: of the chunk in the head. data: the `size` bytes of the body, NULL if there are none. checksum: computes the
+    checksum of a chunk; None if it was verified before.
+    """
     edges: cython.p_longlong = chunks._edges.data.as_longlongs
     at: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, edges[2 * chunk])
     end: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, edges[2 * chunk + 1])
-    view: cython.const[cython.uchar][::1] = chunks.body
-    if end > view.shape[0]:
+    if end > size:
         chunks.is_cut = True
         return None
-    if block._checksum is not None:
-        head: cython.const[cython.uchar][::1] = block.body
-        found: cython.ulonglong = _number(cython.address(head[_HEAD + _ENTRY * chunk + 8]), 8)
-        computed: cython.ulonglong = block._checksum(chunks.body[at:end])
+    if checksum is not None:
+        found: cython.ulonglong = _number(entry + 8, 8)
+        computed: cython.ulonglong = checksum(chunks.body[at:end])
         if computed != found:
             raise ChecksumMismatchError(
                 f"the checksum of chunk {chunk} of a data block is {computed:016x}, stored is {found:016x}",
@@ -389,8 +403,8 @@ def _verify(chunks: Chunks, chunk: cython.Py_ssize_t, block: Block) -> object:
     if chunk >= _FIRST_COLUMN:
         heads: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(chunks._heads))
         heads += 2 * (chunk - _FIRST_COLUMN)
-        heads[0] = view[at] if at <= view.shape[0] - _NODE else 0
-        heads[1] = view[at + 1] if at <= view.shape[0] - _NODE else 255
+        heads[0] = data[at] if at <= size - _NODE else 0
+        heads[1] = data[at + 1] if at <= size - _NODE else 255
     return None
 
 

@@ -130,6 +130,11 @@ class EventSchema:
         return tuple(sorted({self._chunks[name] for name in names if name in self._chunks}))
 
     @cached_property
+    def data_chunks(self) -> tuple[int, ...]:
+        """All chunks of a data block but the one of keys, which only repair reads."""
+        return tuple(sorted(self._chunks.values()))
+
+    @cached_property
     def _chunks(self) -> dict[str, int]:
         columns = {field.name: FIRST_COLUMN_CHUNK + place for place, field in enumerate(self.fields)}
         return {"timestamp": TIMESTAMPS_CHUNK, **columns}

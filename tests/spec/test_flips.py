@@ -113,6 +113,7 @@ def _unprotected(data: bytes, offsets: list[int]) -> list[int]:
     unread += make_damaged.blocks_of(data, make_damaged.FILTER)  # without it the directory is used
     unread += make_damaged.blocks_of(data, make_damaged.DICTIONARY)  # each of two copies replaces the other
     ranges = [range(make_damaged.HEADER_BYTES), *(range(block.offset, block.end) for block in unread)]
+    ranges += [make_damaged.keys_of(data, block) for block in make_damaged.blocks_of(data, make_damaged.DATA)]
     return [offset for offset in offsets if not any(offset in named for named in ranges)]
 
 

@@ -388,7 +388,9 @@ class Reader(CachedSegment):
         length = leaf.block_offsets[number + 1] - offset
         try:
             stored = self.source.read_at(offset, length)
-            opened: DataBlock = leaf.open_data_block(number, stored, checksum64, DataBlock, len(self.fields))
+            opened: DataBlock = leaf.open_data_block(
+                number, stored, checksum64, DataBlock, len(self.fields), self.schema.data_chunks
+            )
             return opened
         except EsdbError as error:
             raise explained(error, self.source) from None
@@ -396,13 +398,14 @@ class Reader(CachedSegment):
     def data_blocks(self, parts: Sequence[BlockSlice], chunks: tuple[int, ...] | None = None) -> list[DataBlock]:
         """Read the data blocks of ascending slices; (nearly) adjacent ones with one read.
 
-        chunks: numbers of the chunks that will be used; None for all. The others are not verified, and of local files
-        perhaps not read.
+        chunks: numbers of the chunks that will be used; None for all but keys. The others are not verified, and of
+        local files perhaps not read.
         """
+        chunks = self.schema.data_chunks if chunks is None else chunks
         blocks: list[DataBlock] = []
         try:
             view_ranges = getattr(self.source, "view_ranges", None)
-            if view_ranges is not None and chunks is not None and self._beginnings.get(chunks, 1) < MOST_OF_BLOCK:
+            if view_ranges is not None and self._beginnings.get(chunks, 1) < MOST_OF_BLOCK:
                 return self._beginnings_of(parts, chunks, view_ranges)
             for first, last in _near_each_other(parts):
                 start = parts[first].offset
@@ -412,7 +415,7 @@ class Reader(CachedSegment):
                 )
         except EsdbError as error:
             raise explained(error, self.source) from None
-        if chunks is not None and blocks:
+        if blocks:
             self._beginnings[chunks] = blocks[-1].stored_up_to(chunks) / (parts[-1].end - parts[-1].offset)
         return blocks
 

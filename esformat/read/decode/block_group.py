@@ -71,7 +71,7 @@ class BlockGroup:
     paths: Mapping[str, tuple[Step, ...]] = MappingProxyType({})
     """Names of additional columns of type `FOUND`, and the paths into payloads where their values are found."""
     chunks: tuple[int, ...] | None = None
-    """Numbers of the chunks that will be used; None for all."""
+    """Numbers of the chunks that will be used; None for all but keys."""
 
     def __init__(self, reader: Reader, parts: Sequence[BlockSlice], blocks: list[DataBlock] | None = None) -> None:
         """parts: ascending slices. blocks: their blocks, if they were already read."""
