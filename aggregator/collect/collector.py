@@ -34,6 +34,7 @@ from aggregator.collect.progress import Batch, Part, Progress, ProgressFile
 from aggregator.collect.settings import Files, Settings
 from aggregator.collect.sinks import Sink, StoppedError, TooLargeError
 from aggregator.errors import AggregatorError, SequenceConflictError
+from aggregator.storage.files.modes import is_of_a_catalog
 from aggregator.storage.segments.records import FIELDS
 from aggregator.streams.pipes.copy import with_fields
 from esformat import InvalidEventError
@@ -68,6 +69,7 @@ class Collector:
         self._present: dict[Place, Tracked] = {}
         self._beyond: set[Place] = set()  # files that the globs no longer match
         self._ends: dict[Place, tuple[int, float]] = {}  # where a file ends, and since when
+        self._sizes: dict[Key, int] = {}  # of a file when it was first found
         self._held: dict[Key, float] = {}
         self._broken: set[Key] = set()
         self._unread: set[str] = set()
@@ -86,7 +88,8 @@ class Collector:
 
     def run(self, sleep: Callable[[float], None], *, once: bool = False) -> None:
         """Collect until `stop`. once: until everything that exists now is stored, including last lines without a line
-        end, and files that may be copies: it waits as long as they are held back.
+        end, and files that may be copies: it waits as long as they are held back. It does not wait for the end of a
+        file that grows meanwhile.
 
         Raises AggregatorError, EsdbError, OSError; progress is recorded up to there. A StoppedError from a sink that
         waits also ends it.
@@ -331,6 +334,7 @@ class Collector:
             before = progress.files.get(place)
             self._changed |= before is None or (before.head, before.path) != (tracked.head, tracked.path)
             progress.files[place] = tracked
+            self._sizes.setdefault(tracked.key, tracked.stamp[0])
         for _, key in self._present.keys() - present.keys():
             self._open_files.forget(key)
         self._present, self._held, self._first_look, self._looked = present, held, False, now
@@ -374,7 +378,11 @@ class Collector:
         seen = set()
         for pattern in files.path:
             within = f"{glob.escape(pattern.rstrip('/'))}/**" if Path(pattern).is_dir() else pattern
-            found = sorted(path for path in paths_of(within) if not Path(path).is_dir())
+            matching = sorted(path for path in paths_of(within) if not Path(path).is_dir())
+            own = {path for path in matching if not files.excludes(path) and self._is_own(path)}
+            if own and self._first_look:
+                _LOG.warning("%s: skipped files of a catalog or of the collector itself: %d", pattern, len(own))
+            found = [path for path in matching if path not in own]
             if not found and self._first_look:
                 self.counts.unmatched += 1
                 _LOG.warning("no file matches %s", pattern)
@@ -390,10 +398,15 @@ class Collector:
             if skipped and self._first_look:
                 _LOG.warning("%s: skipped %d compressed files (.gz); --compressed once reads them", pattern, skipped)
 
+    def _is_own(self, path: str) -> bool:
+        """Whether the file grows with each batch: one of a catalog, or the progress file."""
+        real = os.path.realpath(path)
+        return is_of_a_catalog(real) or self._progress_file.is_own(real)
+
     def _news(self, now: float, complete: bool) -> Iterator[tuple[Part, bytes]]:
         """Yield bytes of complete records that are not stored yet, with their parts, file by file."""
         for place, tracked in list(self._present.items()):
-            if tracked.done:
+            if tracked.done or (complete and not tracked.compressed and tracked.offset >= self._sizes[tracked.key]):
                 continue
             cutting = self._groups[tracked.group].cutting
             length = max(self._settings.batch_bytes, 2 * cutting.max_bytes + 2)  # fits a record and its end

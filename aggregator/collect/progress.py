@@ -228,6 +228,11 @@ class ProgressFile:
                 hint="restore it, or remove it to collect everything again",
             ) from None
 
+    def is_own(self, path: str) -> bool:
+        """Whether a path, without symbolic links, is that of the progress file or of one of its locks."""
+        own = os.path.realpath(self.path)
+        return path in (own, *(f"{own}.{end}" for end in _LOCKS))
+
     def save(self, progress: Progress) -> None:
         """Replace the file atomically, and sync it. Raises OSError."""
         save(self.path, progress.to_json())

@@ -103,6 +103,15 @@ def change_modes(root: Path, file_mode: int) -> None:
         root.chmod(before | inside)
 
 
+def is_of_a_catalog(path: str) -> bool:
+    """Whether a file is one of those that a catalog consists of. path: without symbolic links."""
+    file = Path(path)
+    return any(
+        (each.name in _OF_A_CATALOG or each.name.startswith(MANIFEST)) and (each.parent / MANIFEST).is_file()
+        for each in (file, *file.parents[:_DEPTH])
+    )
+
+
 def _of_catalog(root: Path) -> Iterator[Path]:
     """The files and directories of a catalog, the manifest first, so that new files get the new mode from then on."""
     yield from (root / f"{MANIFEST}{end}" for end in ("", "-wal", "-shm"))

@@ -183,6 +183,46 @@ def test_a_folder_that_was_away(rig, monkeypatch):
     assert rig.messages() == [b"one", b"two"]
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_the_catalog_does_not_collect_itself(rig, caplog, linked):
+    """The catalog's files and the progress file are skipped, also behind symbolic links; `once` ends."""
+    rig.write("a.log", "one\n")
+    (rig.root / "link").symlink_to(rig.root / "c")
+    rig.files["path"] = (str(rig.root / "link") if linked else str(rig.root),)
+    sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+    made = Collector(rig.settings(), sink, rig.root / "notes.json", lambda: rig.now_us)
+    for _ in range(3):
+        made.step(complete=True)
+    sink.close()
+    made._open_files.close()
+    assert made.counts.lines == (0 if linked else 1)
+    assert made.counts.unmatched == (1 if linked else 0)
+    assert "skipped files of a catalog or of the collector itself" in caplog.text
+
+
+def test_once_ends_while_a_file_grows(rig):
+    """With `once`, a file is read to the size that it had at the start, even if each batch finds it longer."""
+    rig.write("a.log", "one\ntwo\n")
+    catalog_sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+
+    class GrowingSink:
+        batches = 0
+
+        def append(self, *batch):
+            self.batches += 1
+            assert self.batches < 5, "it does not end"
+            rig.write("a.log", "more\n")
+            return catalog_sink.append(*batch)
+
+        def __getattr__(self, name):
+            return getattr(catalog_sink, name)
+
+    rig.collect(sink=GrowingSink(), once=True)
+    assert rig.messages() == [b"one", b"two"]
+    rig.collect(once=True)
+    assert rig.messages() == [b"more", b"one", b"two"]
+
+
 @pytest.mark.parametrize("length", [4, 400])
 def test_rotation_by_copy_and_truncate(rig, length):
     """A copy continues at the original's position, and the truncated file starts over, whichever is seen first."""
