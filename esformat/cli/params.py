@@ -129,6 +129,10 @@ class Pair(click.ParamType[Any]):
 
     name = "name=value"
 
+    def __init__(self, *, once: bool = True) -> None:
+        """once: a repeatable option takes only one value for each name."""
+        self.once = once
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         if isinstance(value, tuple):
             return value

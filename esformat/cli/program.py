@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from keyword import iskeyword
@@ -60,6 +61,41 @@ class Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name. Raises click.UsageError if they repeat one of its options."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            _refuse_repeated(click.Context(command, ctx, name), rest)
+        return name, command, rest
+
+
+def _refuse_repeated(ctx: click.Context, args: list[str]) -> None:
+    """Raise click.UsageError if two values were given for one option, of which click would keep only the last."""
+    values, _, given = ctx.command.make_parser(ctx).parse_args(list(args))
+    if len({option.name for option in given}) == len(given):
+        return
+    from esformat.cli.params import Names, Pair  # here: seldom needed
+
+    before: dict[str | None, click.Option] = {}
+    for option in given:
+        if not isinstance(option, click.Option) or option.is_bool_flag:
+            continue
+        shown = max(option.opts, key=len)
+        if option.multiple:
+            if isinstance(option.type, Pair) and option.type.once:
+                names = Counter(each.partition("=")[0] for each in values[option.name])
+                name, times = names.most_common(1)[0]
+                if times > 1:
+                    raise click.UsageError(f"{shown} has two values for {name!r}; give one", ctx)
+        elif option is before.get(option.name) and not option.is_flag:
+            advice = "separate names with commas" if isinstance(option.type, Names) else "it takes one value"
+            raise click.UsageError(f"{shown} was given twice; {advice}", ctx)
+        elif option is not before.setdefault(option.name, option):
+            other = max(before[option.name].opts, key=len)
+            raise click.UsageError(f"give only one of {other} and {shown}", ctx)
 
 
 _ZSH_COMPLETES = "    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }\n"

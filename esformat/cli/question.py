@@ -24,7 +24,7 @@ _OPTIONS = (
     click.option("--grouping", metavar="KEY", help="Only the events of this grouping."),
     click.option("--grouping-hex", type=Hex(), metavar="HEX", help="The same, with a hexadecimal key."),
     click.option(
-        "--index", "conditions", type=Pair(), multiple=True, metavar="NAME=VALUE",
+        "--index", "conditions", type=Pair(once=False), multiple=True, metavar="NAME=VALUE",
         help="Only events with this value of an index. Repeatable: all must match.",
     ),
     click.option(

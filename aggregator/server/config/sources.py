@@ -291,7 +291,10 @@ def read_pairs(pairs: Iterable[str]) -> Values:
         name, sign, value = pair.partition("=")
         if not sign:
             raise InvalidRequestError(f"invalid setting {pair!r}: expected key=value")
-        found |= _known({name: value}, "--set")
+        setting = _known({name: value}, "--set")
+        if not found.keys().isdisjoint(setting):
+            raise InvalidRequestError(f"--set has two values for {name!r}; give one")
+        found |= setting
     return found
 
 

@@ -545,3 +545,20 @@ def test_reports_as_json(command, clicks):
     assert command("scan", "data", "clicks", "-o", "again.esdb").status == 0
     assert command("import", "data", "again", "again.esdb", "--json").json["events"] == 3
     assert command("topics", "data", "--json").json[0]["indexes"] == ["type"]
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("topics data --create a --create b", "--create was given twice"),
+        ("topics data --create a --retention age=1d --retention age=2d", "--retention has two values for 'age'"),
+        ("store set data mem://a --keep-local age=1d --keep-local age=2d", "--keep-local has two values for 'age'"),
+        ("collect --path a --path b --into data --tags a=b --tags a=c", "--tags has two values for 'a'"),
+        ("serve data --set a=b --bind x --bind y", "--bind was given twice"),
+        ("serve data --set log.level=info --set log.level=error", "--set has two values for 'log.level'"),
+    ],
+)
+def test_a_repeated_option_is_refused(command, line, advice):
+    """A second value for an option that takes one is refused, also in nested commands."""
+    result = command(*line.split())
+    assert (result.status, advice in result.err) == (2, True), result.err

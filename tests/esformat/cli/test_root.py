@@ -26,6 +26,30 @@ def test_version(esdb):
     assert esdb("--version").text == f"esdb {esformat.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("scan x.esdb --space a --space b", "scan: --space was given twice; it takes one value"),
+        ("scan x.esdb --format csv --format json", "--format was given twice"),
+        ("scan x.esdb --wide --format csv", "give only one of --wide and --format"),
+        ("scan x.esdb -o x.csv --output y.csv", "--output was given twice"),
+        ("write k.esdb x.csv --columns a --columns b", "--columns was given twice; separate names with commas"),
+        ("write k.esdb x.csv --on-error skip --on-error collect b.jsonl", "--on-error was given twice"),
+        ("write k.esdb x.csv --type a=int64 --type a=string", "--type has two values for 'a'; give one"),
+        ("spark verify lake --conf a=b --conf a=c", "--conf has two values for 'a'; give one"),
+    ],
+)
+def test_a_repeated_option_is_refused(esdb, line, advice):
+    """A second value for an option that takes one is refused: click would silently drop the first."""
+    result = esdb(*line.split())
+    assert (result.status, advice in result.err) == (2, True), result.err
+
+
+def test_flags_may_be_repeated(esdb, tmp_path):
+    """A repeated flag, or the same short form of a format, drops nothing."""
+    assert "no such file" in esdb("scan", "x.esdb", "--count", "--count", "--wide", "--wide").err
+
+
 def test_help_lists_the_commands(esdb):
     """The main help names every command and describes it in one line."""
     result = esdb("--help")
