@@ -105,9 +105,9 @@ def _condition(name: str, text: str, indexes: list[str], schema: pa.Schema) -> t
 
 def give_answer(
     ask: Callable[[int | None], Answer], limit: int | None, format_: str | None, output: str,
-    *, force: bool, only_count: bool, indexes: Iterable[str], keys: str,
+    *, force: bool, only_count: bool, indexes: Iterable[str],
 ) -> None:  # fmt: skip
-    """Call `ask` with a limit and print or write the result. indexes, keys: for a new segment."""
+    """Call `ask` with a limit and print or write the result. indexes: for a new segment."""
     chosen = chosen_format(format_, output)
     if only_count:
         say(str(ask(limit).count()))
@@ -120,23 +120,24 @@ def give_answer(
         shown = nullcontext() if output == "-" else progress("writing", things=True)
         if chosen == "esdb":
             with finished_file(output) as made_at, shown as show:
-                write_segment(with_progress(answer.batches(), show), answer.schema, indexes, keys, made_at, force=force)
+                write_segment(with_progress(answer.batches(), show), answer.schema, indexes, made_at, force=force)
             return
         with opened_output(output, force=force) as sink, shown as show:
             convert.write_batches(with_progress(answer.batches(), show), answer.schema, chosen, sink, warn)
 
 
 def write_segment(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, indexes: Iterable[str], keys: str, file: str, *, force: bool
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, indexes: Iterable[str], file: str, *, force: bool
 ) -> int:
     """Write events to a segment with those `indexes` that its columns allow. Returns the number of events."""
     import pyarrow as pa  # here: slow to import
 
     if missing := [name for name in ("space", "timestamp") if name not in schema.names]:
-        raise click.UsageError(f"events need {' and '.join(missing)}: add them to --columns, or choose another format")
+        raise click.UsageError(f"events need {' and '.join(missing)}: select such columns, or choose another format")
     columns = pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
     possible = {field.name for field in columns if not pa.types.is_decimal(field.type)}
     chosen = [name for name in indexes if name in possible]
+    keys = "binary" if pa.types.is_binary(schema.field("space").type) else "text"
     with esformat.create(file, schema=columns, indexes=chosen, keys=keys, overwrite=force) as writer:
         for batch in batches:
             writer.add_table(batch)

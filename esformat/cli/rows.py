@@ -10,8 +10,8 @@ import click
 
 from esformat import convert
 from esformat.cli.console import progress, say, warn
-from esformat.cli.output import TABLES, opened_output
-from esformat.cli.question import with_progress
+from esformat.cli.output import TABLES, finished_file, opened_output
+from esformat.cli.question import with_progress, write_segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,8 +31,11 @@ def give_rows(ask: Ask, statement: str, chosen: str, output: str = "-", *, force
         raise click.UsageError(f"--format {chosen} goes to standard output only: choose another format for -o")
     rows = ask(text)
     reader = rows.to_reader()
-    if chosen not in TABLES:
-        shown = nullcontext() if output == "-" else progress("writing", things=True)
+    shown = nullcontext() if output == "-" or chosen in TABLES else progress("writing", things=True)
+    if chosen == "esdb":
+        with finished_file(output) as made_at, shown as show:
+            write_segment(with_progress(iter(reader), show), reader.schema, (), made_at, force=force)
+    elif chosen not in TABLES:
         with opened_output(output, force=force) as sink, shown as show:
             convert.write_batches(with_progress(iter(reader), show), reader.schema, chosen, sink, warn)
     elif reader.schema.names == ["explain_key", "explain_value"]:

@@ -9,7 +9,7 @@ import click
 from esformat.cli.console import warn
 from esformat.cli.output import chosen_format
 from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions
-from esformat.cli.segments import Segments, files_argument, kind_of_keys, open_segments, shown_files
+from esformat.cli.segments import Segments, files_argument, open_segments, shown_files
 from esformat.cli.where import Filtered, columns_with, is_path
 
 _EXAMPLES = """\b
@@ -44,7 +44,7 @@ def scan(
     with open_segments(files, output) as segments:
         found = _Question(segments, question)
         give_answer(found.scan, question["limit"], format_, output, force=force, only_count=only_count,
-                    indexes=segments.indexes, keys=kind_of_keys(segments.schema))  # fmt: skip
+                    indexes=segments.indexes)  # fmt: skip
 
 
 class _Question:

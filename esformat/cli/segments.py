@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import esformat
 from esformat.cli.params import several
 from esformat.io.location import Place, names_one_file, segments_at
 from esformat.io.publish import STDOUT
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Segments: TypeAlias = "esformat.Segment | esformat.Collection"
 """The segments that FILE... names: one, or several that are read as one."""
@@ -45,10 +42,3 @@ def open_segments(files: Sequence[str], output: str = STDOUT) -> Segments:
 def shown_files(segments: Segments) -> str:
     """The name of the segments in messages."""
     return segments.path if isinstance(segments, esformat.Segment) else f"{len(segments.paths):,} files"
-
-
-def kind_of_keys(schema: pa.Schema) -> str:
-    """Whether the keys of segments are text or binary."""
-    import pyarrow as pa  # here: slow to import
-
-    return "binary" if pa.types.is_binary(schema.field("space").type) else "text"

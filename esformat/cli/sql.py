@@ -47,7 +47,7 @@ class _Command(click.Command):
 
 @click.command(cls=_Command, epilog=_EXAMPLES)
 @click.argument("statement", required=False, metavar="[SQL]")
-@format_option(*ROWS)
+@format_option(*ROWS, "esdb")
 @output_options
 def sql(statement: str | None, format_: str | None, output: str, force: bool) -> None:
     """Run an SQL statement on files and print its result; without a statement, read statements from the terminal.
@@ -55,6 +55,7 @@ def sql(statement: str | None, format_: str | None, output: str, force: bool) ->
     A quoted name after FROM is a segment, a directory or pattern of segments, or a place in a store; Parquet, CSV and
     JSON files work too. The dialect is DuckDB's. Times without a zone are UTC. If SQL is "-", the statement is read
     from standard input. EXPLAIN shows the plan and how many blocks of each file would be read.
+    A segment as output needs the columns space and timestamp.
 
     `decode(data)` is the payload as text, and `decode(data)->>'$.url'` a field of a JSON payload.
     """

@@ -92,7 +92,7 @@ def export(
         batches = with_progress(scan.batches(), show, total)
         if chosen == "esdb":
             with finished_file(file) as made_at:
-                events = write_segment(batches, schema, exported.indexes, exported.keys, made_at, force=force)
+                events = write_segment(batches, schema, exported.indexes, made_at, force=force)
         else:
             with opened_output(file, force=force) as sink:
                 events = convert.write_batches(batches, schema, chosen_format(chosen, file), sink, warn)

@@ -65,4 +65,4 @@ def scan(
             return asked.scan_index(conditions, **narrowed) if conditions else asked.scan(**narrowed)
 
         give_answer(ask, question["limit"], format_, output, force=force, only_count=only_count,
-                    indexes=asked.indexes, keys=asked.keys)  # fmt: skip
+                    indexes=asked.indexes)  # fmt: skip

@@ -24,7 +24,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @catalog_or_server
 @click.argument("statement", required=False, metavar="[SQL]")
-@format_option(*ROWS)
+@format_option(*ROWS, "esdb")
 @output_options
 def sql(catalog: str, statement: str | None, format_: str | None, output: str, force: bool) -> None:
     """Run an SQL statement over a catalog and print its result. Without SQL, read statements from the terminal.
@@ -32,6 +32,7 @@ def sql(catalog: str, statement: str | None, format_: str | None, output: str, f
     Topics are tables, which include unsealed events; the table "streams" has the records of streams, with their tags as
     a map. The dialect is DuckDB's. Times without a zone are UTC. "-" reads the statement from standard input. If the
     catalog is a directory, statements can also read Parquet, CSV and JSON files, named in quotes.
+    A segment as output needs the columns space and timestamp.
     """
     chosen = chosen_format(format_, output)  # refused before the catalog is opened
     with open_any_read_only(catalog) as opened:

@@ -562,3 +562,12 @@ def test_a_repeated_option_is_refused(command, line, advice):
     """A second value for an option that takes one is refused, also in nested commands."""
     result = command(*line.split())
     assert (result.status, advice in result.err) == (2, True), result.err
+
+
+def test_sql_writes_a_segment(command, clicks, tmp_path):
+    """`sql -o` with the name of a segment writes one, or refuses if the result has no events."""
+    assert command("sql", "data", "FROM clicks", "-o", "some.esdb").status == 0
+    with esformat.open(tmp_path / "some.esdb") as segment:
+        assert segment.num_events == 3
+    refused = command("sql", "data", "SELECT count(*) FROM clicks", "-o", "n.esdb")
+    assert (refused.status, "events need space and timestamp" in refused.err) == (2, True)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import esformat
 from esformat.cli.sql_shell import completions, is_whole
 
 COUNTS = "SELECT type, count(*) AS n FROM 'activity.esdb' GROUP BY 1 ORDER BY 2"
@@ -24,6 +25,20 @@ def test_formats(esdb, activity, tmp_path):
     )
     assert esdb("sql", COUNTS, "-o", "counts.parquet").status == 0
     assert pq.read_table(tmp_path / "counts.parquet").to_pylist() == expected
+
+
+def test_a_segment_of_the_answer(esdb, activity, tmp_path):
+    """A result with space and timestamp becomes a segment; another one is refused, and nothing is written."""
+    assert esdb("sql", "FROM 'activity.esdb' WHERE type = 'purchase'", "-o", "some.esdb").status == 0
+    where = ("scan", "activity.esdb", "--where", "type = purchase")
+    assert esdb("scan", "some.esdb").rows == esdb(*where).rows
+    assert esdb("sql", "SELECT * FROM (VALUES ('a'::BLOB, TIMESTAMPTZ '2026-01-01')) v(space, timestamp)",
+                "-o", "binary.esdb").status == 0  # fmt: skip
+    with esformat.open(tmp_path / "binary.esdb") as segment:
+        assert [event.space for event in segment.scan()] == [b"a"]
+    refused = esdb("sql", COUNTS, "-o", "counts.esdb")
+    assert (refused.status, "events need space and timestamp" in refused.err) == (2, True)
+    assert not (tmp_path / "counts.esdb").exists()
 
 
 def test_many_files(esdb, activity, tmp_path):
