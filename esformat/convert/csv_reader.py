@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,8 +80,8 @@ class _Table:
         self._syntax = syntax
         self._wanted = reader.roles.wanted(names)
         self._text = reader.roles.text | frozenset(reader.roles.types)  # type not guessed
-        twice = next((name for name in names if self._names.count(name) > 1), None)
-        if twice is not None:
+        twice, times = Counter(names).most_common(1)[0] if names else ("", 0)
+        if times > 1:
             raise InputError(f"duplicate column {twice!r}", path=self._path, hint="rename one of them")
         reader.roles.check(names, self._path)
         self._convert = pa.csv.ConvertOptions(

@@ -89,6 +89,7 @@ class _Making:
 
     def __init__(self, rows: Rows, lost: Counter[str]) -> None:
         self._rows = rows
+        self._sources = dict(zip(rows.batch.schema.names, rows.batch.columns, strict=True))
         self._lost = lost
         self._columns: dict[str, pa.Array] = {}
         self._optional: set[str] = set()  # reserved columns that may have nulls
@@ -216,8 +217,8 @@ class _Making:
         return f"; {proposal}" if proposal and "perhaps" in proposal else ""
 
     def _source(self, name: str) -> pa.Array:
-        batch = self._rows.batch
-        return batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
+        found = self._sources.get(name)
+        return pa.nulls(self._rows.batch.num_rows) if found is None else found
 
     def _reject(self, rejected: pa.Array | Mask | None, reason: Callable[[int], str]) -> None:
         """Record `reason` for the rows that are true in `rejected`; None rejects nothing."""

@@ -25,6 +25,7 @@ from esformat.convert.rows import Rows
 from esformat.convert.source import Input, Source
 from esformat.convert.spool import Pipe
 from esformat.format import json_text
+from esformat.format.layout import MAX_COLUMNS
 
 Progress = Callable[[int, int], None]  # stored bytes read so far, and the known total, which excludes pipes
 
@@ -175,6 +176,7 @@ class Load:
                 wider = plan.widened(rows.types, has_nanos=times.has_nanos)
                 if writer is not None and wider is not plan:
                     raise _PlanBrokenError
+                _check_columns(wider, rows.origin.path)
                 plan = wider
                 events, rejects = make_events(rows, times, plan, self._lost)
                 self._bad_rows.take(rejects)
@@ -204,6 +206,17 @@ class Load:
                 if self._progress is not None:
                     self._progress(done + source.position_bytes(), total)
             done += source.stored_bytes()
+
+
+def _check_columns(plan: Plan, path: str) -> None:
+    """Raise InputError if a segment cannot have as many columns. path: the input that was read last."""
+    count = len(plan.indexes) + len(plan.typed)
+    if count > MAX_COLUMNS:
+        raise InputError(
+            f"has {count:,} columns besides the keys, but a segment can have {MAX_COLUMNS:,}",
+            path=path,
+            hint="choose some with --columns, or store them in one with --data-json",
+        )
 
 
 def reader_of(source: Source, roles: Roles, options: InputOptions) -> Reader:

@@ -26,6 +26,7 @@ from esformat.convert import (
     csv_reader,
     records,
 )
+from esformat.format.layout import MAX_COLUMNS
 
 TIMES = [f"2006-04-{number % 28 + 1:02}T17:0{number % 10}:00" for number in range(40)]
 TABLE = pa.table({
@@ -408,3 +409,12 @@ def test_types_that_segments_do_not_have_are_announced(tmp_path):
         "column 'month' is of type pandas.period",
         "no row has a value for 'nothing': such a column keeps no type",
     ]
+
+
+def test_too_many_columns(tmp_path):
+    """More columns than a segment can have are refused with the file's name and advice."""
+    path = tmp_path / "wide.csv"
+    names = ["space", "timestamp", *(f"c{number}" for number in range(MAX_COLUMNS + 1))]
+    path.write_text(",".join(names) + "\n" + ",".join(["a", "2026-01-01", *("1" * (MAX_COLUMNS + 1))]) + "\n")
+    with pytest.raises(InputError, match=r"wide\.csv: has 4,097 columns besides the keys.*--data-json"):
+        load(tmp_path, [path], Roles(space="space", timestamp="timestamp"))
