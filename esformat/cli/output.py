@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import click
 
 from esformat.cli.console import is_terminal, say, warn
-from esformat.convert.formats import format_by_name
+from esformat.convert.formats import format_by_name, refuse_compressed
 from esformat.io import publish
 from esformat.io.publish import STDOUT
 
@@ -31,7 +31,7 @@ TABLES = ("table", "wide", "vertical")
 
 ROWS = ("jsonl", "json", "csv", "arrow", "parquet")
 """Formats of rows for programs."""
-_BY_NAME = "Default: by the name of FILE, else table on a terminal and jsonl in a pipe."
+_BY_NAME = "json is an array. Default: by the name of FILE, else table on a terminal and jsonl in a pipe."
 
 
 def say_json(facts: Any, emit: Callable[[str], None] = say) -> None:
@@ -82,6 +82,7 @@ def chosen_format(requested: str | None, out: str) -> str:
     """Return the format to write to `out` ("-": stdout). Arrow becomes a stream on stdout, else the file format."""
     if out == STDOUT and sys.stdout is None:
         raise click.UsageError("standard output is closed")
+    refuse_compressed(out)
     to_terminal = out == STDOUT and is_terminal(sys.stdout)
     if requested is None:
         requested = "table" if to_terminal else _by_name(out)
@@ -93,15 +94,15 @@ def chosen_format(requested: str | None, out: str) -> str:
 
 
 def _by_name(out: str) -> str:
-    """The format for the extension of an output file; JSON lines if it has none, or .txt.
+    """The format for the extension of an output file: of .json an array, JSON lines if it has none, or .txt.
 
     Raises click.UsageError for an unknown extension.
     """
     ending = PurePath(out).suffix.lower()
-    if ending == ".esdb":
-        return "esdb"
+    if ending in (".esdb", ".json"):
+        return ending[1:]
     found = format_by_name(f"x{ending}")
-    if found not in ROWS and ending not in ("", ".txt"):  # such as .xlsx; or .gz, since the output is never compressed
+    if found not in ROWS and ending not in ("", ".txt"):  # such as .xlsx
         raise click.UsageError(f"cannot tell a format from the name {out!r}: give --format {'|'.join(ROWS)}")
     return found or "jsonl"
 

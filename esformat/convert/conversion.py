@@ -17,7 +17,7 @@ import pyarrow.parquet
 import esformat
 from esformat import customerio
 from esformat.convert.errors import InputError
-from esformat.convert.formats import CONVERSION_FORMATS, format_by_name
+from esformat.convert.formats import CONVERSION_FORMATS, format_by_name, refuse_compressed
 from esformat.convert.load import InputOptions, Load
 from esformat.convert.roles import Roles
 from esformat.convert.sinks import grouped, write_batches
@@ -87,6 +87,7 @@ def convert(
         with _kept_input() as kept:
             return convert(kept, target, how, progress=progress, note=note)
     read = how.source_format or _source_format(source)
+    refuse_compressed(target)
     written = how.target_format or _target_format(target)
     for format_ in (read, written):
         if format_ not in CONVERSION_FORMATS:

@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from esformat.convert.errors import InputError
+from esformat.errors import UsageError
 
 if TYPE_CHECKING:  # commands import this module for their options, and pyarrow is slow to import
     from esformat.convert.source import Source
@@ -43,6 +44,16 @@ def format_by_name(path: str) -> str | None:
     while suffixes and suffixes[-1] in _COMPRESSED:
         suffixes.pop()
     return _EXTENSIONS.get(suffixes[-1]) if suffixes else None
+
+
+def refuse_compressed(path: str) -> None:
+    """Raise UsageError if the name of an output ends like that of a compressed file: outputs are not compressed."""
+    ending = PurePath(path).suffix
+    if ending.lower() in _COMPRESSED:
+        raise UsageError(
+            f"{path}: output is not compressed",
+            hint=f"choose a name without {ending}, or compress standard output with a pipe",
+        )
 
 
 def without_extension(path: str) -> str:

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     pass
 
 _FORMATS = ("esdb", "parquet", "arrow", "csv", "jsonl", "json")
-_NAMES = {".esdb": "esdb", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
-_NAMES |= dict.fromkeys((".arrow", ".feather", ".arrows"), "arrow")
+_NAMES = {f".{name}": name for name in _FORMATS} | {".ndjson": "jsonl", ".feather": "arrow", ".arrows": "arrow"}
 _EXAMPLES = """\b
 Examples:
   aggregator export data clicks clicks.esdb

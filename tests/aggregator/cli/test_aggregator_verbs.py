@@ -185,6 +185,12 @@ def test_stats(command, clicks):
     assert "mirror" in command("stats", "data").text
 
 
+def test_export_to_json(command, clicks, tmp_path):
+    """A .json file contains an array, as with --format json."""
+    assert command("export", "data", "clicks", "all.json").status == 0
+    assert len(json.loads((tmp_path / "all.json").read_text())) == 3
+
+
 @pytest.mark.parametrize("name", ["all.esdb", "all.parquet", "all.jsonl", "all.csv", "all.arrow"])
 def test_export_and_import(command, clicks, name):
     """A topic exported to a file of any format and imported again has the same events."""

@@ -30,7 +30,7 @@ def test_the_name_tells_the_format(esdb, activity, tmp_path):
     assert (tmp_path / "lines").read_bytes() == (tmp_path / "a.txt").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["a.xlsx", "a.csv.gz", "a.tsv"])
+@pytest.mark.parametrize("name", ["a.xlsx", "a.tsv"])
 def test_a_name_that_tells_no_format(esdb, activity, tmp_path, name):
     """A name without a known format is refused before anything is read, unless `--format` is given."""
     for verb in (["scan", "activity.esdb"], ["spaces", "activity.esdb"], ["sql", "FROM 'activity.esdb'"]):
@@ -38,6 +38,26 @@ def test_a_name_that_tells_no_format(esdb, activity, tmp_path, name):
         assert (refused.status, (tmp_path / name).exists()) == (2, False)
         assert f"cannot tell a format from the name '{name}': give --format jsonl|json|csv|" in refused.err
     assert esdb("scan", "activity.esdb", "-o", name, "--format", "csv").status == 0
+
+
+def test_a_json_file_contains_an_array(esdb, activity, tmp_path):
+    """A name that ends in .json means an array, like --format json, also for counts and statements."""
+    for verb in (["scan", "activity.esdb"], ["spaces", "activity.esdb"], ["sql", "FROM 'activity.esdb'"]):
+        assert esdb(*verb, "-o", "a.json", "--force").status == 0
+        assert json.loads((tmp_path / "a.json").read_text()) == esdb(*verb, "--format", "jsonl").rows
+
+
+def test_no_output_is_compressed(esdb, activity, tmp_path):
+    """A name such as x.csv.gz is refused, with or without a format: what is written would not be compressed."""
+    for verb in (
+        ["scan", "activity.esdb", "-o"],
+        ["scan", "activity.esdb", "--format", "csv", "-o"],
+        ["convert", "activity.esdb"],
+        ["convert", "activity.esdb", "--format", "csv"],
+    ):
+        refused = esdb(*verb, "a.csv.gz")
+        assert (refused.status, (tmp_path / "a.csv.gz").exists()) == (2, False)
+        assert "output is not compressed; choose a name without .gz" in refused.err
 
 
 def test_scan_writes_a_segment(esdb, activity, tmp_path):
