@@ -32,10 +32,16 @@ def merge(out: str, inputs: tuple[str, ...], as_json: bool, force: bool) -> None
     emit, shown, found = report_printer(out), shown_name(out), places(inputs)
     with finished_file(out) as made_at, progress("merging") as show:
         made = merge_segments(found, made_at, overwrite=force, progress=show)
+    notes = [
+        f"index {name!r} is dropped: not every INPUT with that column has it; `esdb reindex` adds it"
+        for name in made.dropped_indexes
+    ]
     if as_json:
-        blocks = {"copied_blocks": made.copied_blocks, "encoded_blocks": made.encoded_blocks}
-        say_json({"path": shown, "events": made.statistics.events, "spaces": made.statistics.spaces, **blocks}, emit)
+        facts = {"copied_blocks": made.copied_blocks, "encoded_blocks": made.encoded_blocks, "notes": notes}
+        say_json({"path": shown, "events": made.statistics.events, "spaces": made.statistics.spaces, **facts}, emit)
         return
     copied, encoded = count(made.copied_blocks, "block"), made.encoded_blocks
     emit(f"{shown}: {count(made.statistics.events, 'event')} of {count(made.statistics.spaces, 'space')}")
     emit(f"{copied} copied, {encoded:,} re-encoded")
+    for note in notes:
+        emit(f"note: {note}")

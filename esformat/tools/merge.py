@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,7 +55,8 @@ def merge(
         if templates is not None:
             metadata = replace(metadata, templates=may_use_templates(metadata.codec, templates))
         if any(original.metadata.schema != metadata.schema for original in originals):
-            return _united(paths, out, metadata, overwrite=overwrite, progress=progress)
+            indexes = {name: None for original in originals for name in original.metadata.schema.indexes}
+            return _united(paths, out, metadata, indexes, overwrite=overwrite, progress=progress)
         plan, copied = plan_assembly(originals, metadata)
         with published(out, overwrite=overwrite) as publication:
             selections = [everything] * len(originals)
@@ -63,9 +64,18 @@ def merge(
 
 
 def _united(
-    paths: Sequence[Any], out: Any, metadata: Metadata, *, overwrite: bool, progress: Progress | None
+    paths: Sequence[Any],
+    out: Any,
+    metadata: Metadata,
+    indexes: Iterable[str],
+    *,
+    overwrite: bool,
+    progress: Progress | None,
 ) -> NewSegment:
-    """Re-encode the events of segments with different columns or indexes, as `open_many` reads them."""
+    """Re-encode the events of segments with different columns or indexes, as `open_many` reads them.
+
+    indexes: those of all segments.
+    """
     done = 0
     with open_many(list(paths)) as collection:
         total, schema = collection.num_events, collection.schema
@@ -74,6 +84,7 @@ def _united(
         }
         keys = "binary" if metadata.schema.binary_keys else "text"
         columns = pa.schema([field for field in schema if field.name not in KEY_COLUMNS])
+        dropped = tuple(name for name in indexes if name not in collection.indexes)
         with create(
             out, schema=columns, indexes=collection.indexes, keys=keys, overwrite=overwrite, **options
         ) as writer:
@@ -84,7 +95,7 @@ def _united(
                     progress(done, total)
     with opened([out]) as (made,):
         assert made.metadata.statistics is not None, "every writer keeps them"
-        return NewSegment(made.metadata.statistics, 0, made.block_count)
+        return NewSegment(made.metadata.statistics, 0, made.block_count, dropped)
 
 
 def _metadata(originals: Sequence[OpenOriginal], given: dict[str, str]) -> Metadata:

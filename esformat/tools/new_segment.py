@@ -34,11 +34,14 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class NewSegment:
-    """A new segment: its statistics, and the numbers of data blocks that were copied and re-encoded."""
+    """A new segment: its statistics, the numbers of data blocks that were copied and re-encoded, and the indexes that
+    only some of the originals have.
+    """
 
     statistics: Statistics
     copied_blocks: int
     encoded_blocks: int
+    dropped_indexes: tuple[str, ...] = ()
 
 
 @contextmanager

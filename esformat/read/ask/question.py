@@ -37,10 +37,14 @@ class Checks(CheckedQueries):
         Raises UnknownIndexError, and UsageError for a value that the index cannot contain.
         """
         for name, value in wanted.items():
-            kind = index_type(self._schema, name, self.name)
+            kind = self.index_type(name)
             if not can_hold(kind, value):
                 raise UsageError(f"index {name!r} holds values of type {kind}, not {value!r}")
             yield name, int(value) if isinstance(value, np.integer) else value
+
+    def index_type(self, name: str) -> pa.DataType:
+        """Type of the values of an index. Raises UnknownIndexError."""
+        return index_type(self._schema, name, self.name)
 
 
 def make_query(

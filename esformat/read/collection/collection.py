@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from esformat.base.notebook import html_facts, html_time
-from esformat.errors import SegmentChangedError, SpaceNotFoundError, UsageError
+from esformat.errors import SegmentChangedError, SpaceNotFoundError, UnknownIndexError, UsageError
 from esformat.event import to_key
+from esformat.format.schema import EventSchema
 from esformat.io.location import Options, portable, segments_at
 from esformat.read.answer import Scannable
-from esformat.read.ask.question import Checks, Query, index_type
+from esformat.read.ask.question import Checks, Query
 from esformat.read.collection.events import CollectionEvents
 from esformat.read.collection.members import Member, Members
 from esformat.read.collection.scan import CollectionScan, Part
@@ -242,7 +243,7 @@ class Collection(SegmentLike[CollectionScan, "CollectionSpace"]):
 
     def index_values(self, name: str) -> Counts:
         """The values of an index in ascending order, each with its number of events. Raises UnknownIndexError."""
-        index_type(self._schema, name, repr(self))
+        self._checks.index_type(name)
         holders = [member for member in self._members.all if name in member.schema.positions]
 
         def items() -> Iterator[tuple[Any, int]]:
@@ -288,7 +289,30 @@ class Collection(SegmentLike[CollectionScan, "CollectionSpace"]):
 
     @cached_property
     def _checks(self) -> Checks:
-        return Checks(repr(self), self._schema)
+        return _Checks(self._members.all, self._schema)
+
+
+class _Checks(Checks):
+    """The columns and indexes of several files."""
+
+    def __init__(self, members: Sequence[Member], schema: EventSchema) -> None:
+        super().__init__(f"{len(members):,} files", schema)
+        self._members = members
+        self._indexes = schema.indexes
+
+    def index_type(self, name: str) -> pa.DataType:
+        """Type of the values of an index. Raises UnknownIndexError, which names a file that lacks the index."""
+        if name in self._indexes:
+            return super().index_type(name)
+        having = [member for member in self._members if name in member.schema.positions]
+        lacking = [member.name for member in having if name not in member.schema.indexes]
+        if len(lacking) == len(having):
+            return super().index_type(name)
+        more = f" and {len(lacking) - 1:,} more of {len(having):,} files" if len(lacking) > 1 else ""
+        raise UnknownIndexError(
+            f"no index {name!r} in {lacking[0]}{more}",
+            hint="use --where, which needs no index, or add it with `esdb reindex`",
+        )
 
 
 class CollectionSpace(Scannable[CollectionScan]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import esformat
@@ -90,3 +92,16 @@ def test_wrong_use(esdb, activity, arguments):
     assert result.status == 2, result
     assert result.err.count("\n") == 1
     assert list(activity.parent.iterdir()) == [activity]
+
+
+def test_an_index_that_one_file_lacks(esdb, activity):
+    """`scan --index` names the file without the index, and `merge` says that it drops it."""
+    assert esdb("reindex", "activity.esdb", "plain.esdb", "--index", "country").status == 0
+    refused = esdb("scan", "activity.esdb", "plain.esdb", "--index", "type=view")
+    assert refused.status == 2
+    assert "no index 'type' in plain.esdb; use --where, which needs no index" in refused.err
+    refused = esdb("scan", "activity.esdb", "plain.esdb", "--index", "nope=view")
+    assert "2 files: no index 'nope'; the indexes are: country" in refused.err
+    merged = esdb("merge", "all.esdb", "activity.esdb", "plain.esdb")
+    assert merged.lines[-1].startswith("note: index 'type' is dropped: not every INPUT with that column has it")
+    assert "type" in json.loads(esdb("merge", "-", "activity.esdb", "plain.esdb", "--json").err)["notes"][0]
