@@ -51,10 +51,10 @@ Examples:
 def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     """Write the events of files to a segment OUT, or "-" for standard output.
 
-    INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst): a file, a directory, a pattern, a
-    place in a store, or "-" for standard input. OUT appears only when it is complete. In CSV, keys, indexed columns and
-    payloads stay text, and so do columns with values such as 007 or +5. Columns in which every value is a number become
-    numbers: 1.10 becomes 1.1, unless --type COLUMN=string keeps it as text.
+    INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst, .xz): a file, a directory, a
+    pattern, a place in a store, or "-" for standard input. OUT appears only when it is complete. In CSV, keys, indexed
+    columns and payloads stay text, and so do columns with values such as 007 or +5. Columns in which every value is a
+    number become numbers: 1.10 becomes 1.1, unless --type COLUMN=string keeps it as text.
     """
     started = perf_counter()
     _check_order(out, inputs, force=options["force"])

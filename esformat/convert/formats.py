@@ -16,7 +16,7 @@ FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
 CONVERSION_FORMATS = ("esdb", "parquet", "arrow", "csv", "jsonl", "go-esdb", "go-stream")
 """The formats that `convert_file` reads and writes."""
 
-_COMPRESSED = {".gz", ".bz2", ".zst", ".zstd"}
+_COMPRESSED = {".gz", ".bz2", ".zst", ".zstd", ".xz"}
 _EXTENSIONS = {
     ".csv": "csv",
     ".tsv": "tsv",

@@ -30,8 +30,9 @@ _MAGIC = re.compile(
     rb"(?P<gzip>\x1f\x8b\x08)"
     rb"|(?P<bz2>BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90))"  # magic of the first block, or the end of an empty file
     rb"|(?P<zstd>\x28\xb5\x2f\xfd)"
+    rb"|(?P<xz>\xfd7zXZ\x00)"
 )
-_MAGIC_STARTS = (b"\x1f\x8b\x08", b"BZh", b"\x28\xb5\x2f\xfd")
+_MAGIC_STARTS = (b"\x1f\x8b\x08", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\x00")
 _PEEK_BYTES = 10
 _SPOOL_CHUNK_BYTES = 1 << 20
 _READ_BYTES = 64 << 10
@@ -141,6 +142,9 @@ class Source:
             plain.seek(0)
             if compression is None:
                 yield plain
+            elif compression == "xz":
+                with _unpacked_xz(plain) as stream:
+                    yield stream
             else:
                 with pa.CompressedInputStream(plain, compression) as stream:
                     yield stream
@@ -263,6 +267,18 @@ class _SourceFile(io.RawIOBase):
         return len(data)
 
 
+@contextmanager
+def _unpacked_xz(packed: pa.NativeFile) -> Iterator[pa.NativeFile]:
+    """Decompress xz, which pyarrow does not read. Raises OSError, also later."""
+    import lzma  # here: some builds of Python lack it
+
+    try:
+        with lzma.LZMAFile(packed) as unpacked, pa.PythonFile(unpacked, mode="r") as stream:
+            yield stream
+    except (EOFError, lzma.LZMAError) as error:
+        raise OSError(str(error)) from error
+
+
 def _standard_input() -> Pipe:
     if sys.stdin is None:
         raise InputError("standard input is closed", hint="name a file, or give it something to read")
@@ -270,7 +286,7 @@ def _standard_input() -> Pipe:
 
 
 def compression_of(start: bytes) -> str | None:
-    """Return the compression, as pyarrow names it, for the first bytes of a file; None if none is recognised."""
+    """Return the compression for the first bytes of a file: gzip, bz2, zstd or xz; None if none is recognised."""
     found = _MAGIC.match(start)
     return found.lastgroup if found else None
 

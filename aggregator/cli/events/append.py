@@ -67,9 +67,9 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def append(catalog: str, topic: str, inputs: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Append the events of files to TOPIC, which must exist.
 
-    INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst): a file, a directory, a pattern,
-    an address in a store, or "-" for standard input, which is appended as it arrives. Columns get their types from the
-    topic; new columns are added to it. Events appended before an error stay.
+    INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst, .xz): a file, a directory, a
+    pattern, an address in a store, or "-" for standard input, which is appended as it arrives. Columns get their types
+    from the topic; new columns are added to it. Events appended before an error stay.
     """
     started = perf_counter()
     sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None)

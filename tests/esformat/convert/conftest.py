@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import lzma
 
 import pytest
 import zstandard
@@ -12,6 +13,7 @@ COMPRESSIONS = {
     "": lambda data: data,
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
+    ".xz": lzma.compress,
     ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
 }
 

@@ -105,7 +105,7 @@ def test_truncated(tmp_path, compression, keep):
         stored = compress(os.urandom(5000))
         path = tmp_path / "file"
         path.write_bytes(stored[: int(len(stored) * keep)])
-        with pytest.raises(InputError, match=r"file: cannot be read: .*[Tt]runcated"):
+        with pytest.raises(InputError, match=r"file: cannot be read: .*([Tt]runcated|ended before)"):
             read(Source(str(path)))
 
 
