@@ -11,7 +11,7 @@ import click
 
 import esformat
 from esformat import convert as files
-from esformat.cli.console import count, progress
+from esformat.cli.console import count, progress, warn
 from esformat.cli.new_files import FileReport, write_files
 from esformat.cli.output import chosen_format, input_format_option, json_option, shown_name, target_format_option
 from esformat.cli.params import several
@@ -103,7 +103,7 @@ def convert(
         )
 
     def find(names: Sequence[str]) -> Sequence[Place]:
-        return files.inputs_at(names, any_name=input_format is not None, segments=True)
+        return files.inputs_at(names, any_name=input_format is not None, segments=True, note=warn)
 
     def rename(name: str) -> str:
         if format_ is None:

@@ -12,7 +12,7 @@ import click
 
 import esformat
 from esformat import convert
-from esformat.cli.console import count, moment, progress, size
+from esformat.cli.console import count, moment, progress, size, warn
 from esformat.cli.inputs import ON_ERROR, InputCommand, bad_rows_of, input_options, input_options_of, roles_of
 from esformat.cli.output import finished_file, json_option, report_printer, say_json, shown_name, templates_option
 from esformat.cli.params import Folder
@@ -60,7 +60,7 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     _check_order(out, inputs, force=options["force"])
     roles = roles_of(options, indexes=options["indexes"], keys=options["keys"])
     written = input_options_of(options)
-    sources = convert.inputs_at(inputs, any_name=written.format is not None)
+    sources = convert.inputs_at(inputs, any_name=written.format is not None, note=warn)
     _check_files(out, sources, options)
 
     def create(_: convert.Plan) -> esformat.Writer:

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from esformat.convert.formats import format_by_name
 from esformat.convert.source import Input
 from esformat.io.location import files_at, is_segment, name_of
 
+_SHOWN_NAMES = 3
 
-def inputs_at(names: Sequence[str], *, any_name: bool = False, segments: bool = False) -> list[Input]:
+
+def inputs_at(
+    names: Sequence[str],
+    *,
+    any_name: bool = False,
+    segments: bool = False,
+    note: Callable[[str], None] = lambda text: None,
+) -> list[Input]:
     """List the inputs named by files, directories, patterns, store prefixes and "-", in order, each file once.
 
     A directory or pattern contributes the files whose names tell a format that `Load` reads. any_name: all files,
-    because the format is known. segments: `.esdb` files too. Raises UsageError if a directory or pattern contributes
-    none.
+    because the format is known. segments: `.esdb` files too. note: called with a sentence on files that are skipped.
+    Raises UsageError if a directory or pattern contributes none.
     """
+    skipped: set[str] = set()
 
     def wanted(path: str) -> bool:
         if path.rpartition("/")[2].startswith(("_", ".")):  # markers of Spark, and unfinished files
             return False
-        return any_name or format_by_name(path) is not None or (segments and is_segment(path))
+        if any_name or format_by_name(path) is not None or (segments and is_segment(path)):
+            return True
+        skipped.add(path.rpartition("/")[2])
+        return False
 
     found: dict[str, Any] = {}
     for name in names:
         places: Any = ["-"] if name == "-" else files_at(name, wanted, "file that can be read as events")
         found |= {name_of(place): place for place in places}
+    if skipped:
+        shown = ", ".join(sorted(skipped)[:_SHOWN_NAMES]) + ", …" * (len(skipped) > _SHOWN_NAMES)
+        note(f"skipped {shown}: the name tells no format that can be read; --input-format reads all files")
     return list(found.values())
 
 

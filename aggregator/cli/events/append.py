@@ -19,6 +19,7 @@ from esformat.cli.parts import (
     json_option,
     say,
     say_json,
+    warn,
 )
 
 _EXAMPLES = """\b
@@ -72,7 +73,7 @@ def append(catalog: str, topic: str, inputs: tuple[str, ...], as_json: bool, **o
     from the topic; new columns are added to it. Events appended before an error stay.
     """
     started = perf_counter()
-    sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None)
+    sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None, note=warn)
     with open_any_writable(catalog, options["durability"]) as opened:
         summary = append_files(opened.topic(topic), sources, options)
     if not options["receipts"]:

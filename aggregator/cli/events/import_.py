@@ -13,7 +13,7 @@ from aggregator.cli.events.append import feeding_options, report
 from aggregator.cli.shared.appending import AppendSummary, NewTopic, append_batches, append_files, with_progress
 from aggregator.cli.shared.open_catalog import catalog_argument, open_writable, topic_argument
 from esformat import convert
-from esformat.cli.parts import InputCommand, input_options, json_option, progress
+from esformat.cli.parts import InputCommand, input_options, json_option, progress, warn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ def import_(
     file. Text formats may have bytes as {"base64": "…"}, as `export` writes them.
     """
     started = perf_counter()
-    sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None, segments=True)
+    sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None, segments=True, note=warn)
     segments = [each for each in sources if convert.input_name(each).endswith(".esdb")]
     with open_writable(catalog, options["durability"]) as opened:
         if segments and segments != sources:

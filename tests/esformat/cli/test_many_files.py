@@ -156,7 +156,7 @@ def inputs(place, tmp_path) -> Place:
 def test_inputs_of_write(esdb, inputs):
     """A directory stands for its files with known formats, a pattern for its matches; each file is read once."""
     written = esdb("write", inputs / "out.esdb", inputs / "in", *ROLES, "--force")
-    assert (written.status, written.err) == (0, "")
+    assert (written.status, written.err.split(":")[0]) == (0, "skipped notes.txt")
     found = [row["space"] for row in esdb("scan", inputs / "out.esdb", "--format", "jsonl").rows]
     assert found == sorted(Path(name).name if "/" not in name else name for name in FOREIGN)
     assert esdb("write", "two.esdb", inputs / "in/*.csv*", inputs / "in/a.csv", *ROLES).status == 0
@@ -189,3 +189,16 @@ def test_an_input_that_is_not_there(esdb, place):
     result = esdb("write", "out.esdb", place / "none.csv", *ROLES)
     assert (result.status, "none.csv" in result.err) == (1, True)
     assert result.err.count("\n") == 1
+
+
+def test_skipped_files_are_named(esdb, tmp_path):
+    """Files of a directory whose names tell no format are named on stderr; hidden files and markers are not."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("a.csv", "b.txt", "c.txt", ".hidden", "_SUCCESS"):
+        (folder / name).write_text("space,timestamp\nada,2026-01-01\n")
+    made = esdb("write", "out.esdb", folder)
+    assert (made.status, made.err.split(":")[0]) == (0, "skipped b.txt, c.txt")
+    assert esdb("convert", folder, "out", "--format", "parquet").err.startswith("skipped b.txt, c.txt: ")
+    everything = esdb("write", "all.esdb", folder, "--input-format", "csv")
+    assert (everything.status, everything.err) == (0, "")
