@@ -162,6 +162,10 @@ class Names(click.ParamType[tuple[str, ...]]):
 
     name = "names"
 
+    def __init__(self, *, empty: bool = True) -> None:
+        """empty: the list may be empty."""
+        self._empty = empty
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
@@ -169,4 +173,6 @@ class Names(click.ParamType[tuple[str, ...]]):
             (names,) = csv.reader(io.StringIO(value, newline="")) if value else ((),)
         except (ValueError, csv.Error):
             self.fail(f"{value!r} has more than one line: quote a name that contains a line break", param, ctx)
+        if not names and not self._empty:
+            self.fail("expected at least one name; --count prints the number of events", param, ctx)
         return tuple(names)

@@ -36,7 +36,7 @@ _OPTIONS = (
     click.option("--end", type=Moment(), metavar="TIME", help="Events before this time."),
     click.option("--reverse", is_flag=True, help="Reverse the order: last event first."),
     click.option("--limit", type=Limit(), metavar="N", help="At most N events. Default: 50 in a table."),
-    click.option("--columns", type=Names(), metavar="A,B,…", help="Only these columns."),
+    click.option("--columns", type=Names(empty=False), metavar="A,B,…", help="Only these columns."),
     click.option("--count", "only_count", is_flag=True, help="Print only the number of events."),
     format_option(*ROWS, "esdb"),
     output_options,

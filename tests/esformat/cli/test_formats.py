@@ -77,6 +77,7 @@ def test_scan_writes_a_segment(esdb, activity, tmp_path):
     ("arguments", "message"),
     [
         (["scan", "activity.esdb", "--columns", "type", "-o", "a.esdb"], "events need space and timestamp"),
+        (["scan", "activity.esdb", "--columns", ""], "expected at least one name; --count prints the number of events"),
         (["spaces", "activity.esdb", "-o", "a.esdb"], "cannot write counts to an event file"),
         (["convert", "activity.esdb", "a.csv", "--to", "csv"], "No such option"),
     ],
