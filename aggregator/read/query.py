@@ -52,7 +52,7 @@ class Scans(ABC, Generic[S]):
             `partition` are only returned if named.
         Raises esformat.UsageError or InvalidEventError immediately for invalid arguments.
         """
-        return self._scan({}, options)
+        return self._scan({}, _known(options))
 
     def scan_index(self, name: str | Mapping[str, Any], value: Any = None, **options: Unpack[ScanOptions]) -> S:
         """Events with a value in an index; with a mapping, events that have all its values. Otherwise like `scan`.
@@ -61,7 +61,15 @@ class Scans(ABC, Generic[S]):
         """
         if isinstance(name, Mapping) == (value is not None) or name == {}:
             raise UsageError("give either a mapping of conditions or a name and a value")
-        return self._scan(name if isinstance(name, Mapping) else {name: value}, options)
+        return self._scan(name if isinstance(name, Mapping) else {name: value}, _known(options))
+
+
+def _known(options: ScanOptions) -> ScanOptions:
+    """Return the options. Raises TypeError for one that scans do not have."""
+    if unknown := options.keys() - ScanOptions.__annotations__:
+        known = ", ".join(ScanOptions.__annotations__)
+        raise TypeError(f"a scan has no option {min(unknown)!r}: its options are {known}")
+    return options
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,14 @@ def test_all_kinds_of_batches(catalog):
     assert len(topic.append(table.slice(0, 0))) == 0
 
 
+def test_an_unknown_option_of_a_scan(catalog):
+    """A mistyped option is refused with the options that scans have."""
+    topic = catalog.create_topic("orders", indexes=["type"])
+    for scan in (lambda: topic.scan(spce="a"), lambda: topic.scan_index("type", "x", by_index=True)):
+        with pytest.raises(TypeError, match=r"a scan has no option '(spce|by_index)': its options are space, grouping"):
+            scan()
+
+
 def test_fields_of_payloads(catalog):
     """Fields of JSON payloads are extracted as typed columns and counted, sealed or not."""
     topic = catalog.create_topic("orders")
