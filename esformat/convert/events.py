@@ -106,7 +106,7 @@ class _Making:
         else:
             keys, unfit = self._converted(name, pa.string())
         self._reject(
-            unfit, lambda _: f"{role} {name!r} is not UTF-8 text: {_TO_UTF8}, or take bytes with --keys binary"
+            unfit, lambda _: f"{role} {name!r} is not UTF-8 text: {self._to_utf8}take bytes with --keys binary"
         )
         if role == "space":
             self._reject(source.is_null(), lambda _: f"no space: {name!r} has no value{self._instead(roles)}")
@@ -150,7 +150,7 @@ class _Making:
         column, unfit = self._bytes(name, roles) if pa.types.is_binary(type_) else self._converted(name, type_)
         if pa.types.is_string(type_):
             self._reject(
-                unfit, lambda _: f"column {name!r} is not UTF-8 text: {_TO_UTF8}, or give --type {name}=binary"
+                unfit, lambda _: f"column {name!r} is not UTF-8 text: {self._to_utf8}give --type {name}=binary"
             )
         else:
             hint = f"give --type {name}=string to keep it as text"
@@ -207,6 +207,11 @@ class _Making:
     def _count_lost(self, name: str, column: pa.Array) -> None:
         if count := json_text.not_finite(column):
             self._lost[name] += count
+
+    @property
+    def _to_utf8(self) -> str:
+        """The start of a hint: only a file of text can be converted as a whole."""
+        return f"{_TO_UTF8}, or " if self._rows.origin.unit == LINE else ""
 
     def _instead(self, roles: Roles) -> str:
         """A hint for key columns that are null in all rows: the columns that may be meant; "" if none."""
