@@ -223,6 +223,8 @@ def _why_no_count(number: float) -> str:
     year = unix_time.may_be_year(number)
     if year:
         return f"{year}, or give its unit with {_OPTION} s"
+    if abs(number) >= unix_time.TOO_LARGE:
+        return f"is too large for a number since 1970: give the format with {_OPTION}"
     try:
         unix_time.unit_of(number)
     except ValueError:

@@ -29,7 +29,7 @@ LAST_US = 253_402_300_799_999_999
 
 _UNITS = tuple(UNIX_UNITS)
 _BOUNDS = (10**11, 10**14, 10**17)
-_TOO_LARGE = 2**63  # nanoseconds of the year 2262
+TOO_LARGE = 2**63  # nanoseconds of the year 2262
 _DATES = (1, 10_000, 1_000_000)  # 20260301, 202603010800, 20260301080005
 _DECIMAL = r"^(?P<sign>[+-]?)(?P<whole>\d{1,18}|[1-8]\d{18}|9[01]\d{17})(?:\.(?P<fraction>\d{1,9})\d*)?$"
 _ONE = re.compile(_DECIMAL, re.ASCII)
@@ -50,7 +50,7 @@ class UnixTimes:
 
 def unit_of(number: float | Decimal) -> str:
     """Infer the unit of a number from its size. Raises ValueError for a number that reads as a date or is too large."""
-    if not -_TOO_LARGE < number < _TOO_LARGE:
+    if not -TOO_LARGE < number < TOO_LARGE:
         raise ValueError(f"{str(number)[:40]} is too large for a number of seconds to nanoseconds since 1970")
     if _reads_as_date(number):
         raise ValueError(
@@ -164,7 +164,7 @@ def _codes(numbers: npt.NDArray[np.int64] | npt.NDArray[np.float64], unit: str |
     codes = np.zeros(len(numbers), np.int64)
     for bound in _BOUNDS:
         codes += (numbers >= bound) | (numbers <= -bound)
-    return codes, ~_reads_as_date(numbers) & (numbers < _TOO_LARGE) & (numbers > -_TOO_LARGE)
+    return codes, ~_reads_as_date(numbers) & (numbers < TOO_LARGE) & (numbers > -TOO_LARGE)
 
 
 def _by_size(number: Any) -> str:

@@ -132,6 +132,7 @@ def test_bounds():
 COMPLAINTS = [
     (None, "UTC", "x", "'x' is neither an ISO 8601 time nor a number since 1970: give the format with --timestamp-format"),
     (None, "UTC", "20060407", "'20060407' may be a date or a number since 1970: give --timestamp-format %Y%m%d, or its unit"),
+    (None, "UTC", "12345678901234567890", "is too large for a number since 1970: give the format with --timestamp-format"),
     (None, "UTC", "2024", "'2024' may be a year, or a number of s since 1970: write it as 2024-01-01, or give its unit with --timestamp-format s"),
     *((None, "UTC", given, f"'{given}' has an unsupported ISO 8601 form, such as weeks or days of the year: write 2026-03-01 or") for given in ("2026-W05-1", "2026W051", "2026-W05", "2026-032", "20260301T080000Z")),
     ("iso", "UTC", "2026-032", "has an unsupported ISO 8601 form"),
