@@ -140,7 +140,8 @@ class Load:
                 yield events.drop_columns([plan.stored[name] for name in plan.untyped]) if growing else events
 
     def assumptions(self) -> Iterator[str]:
-        """Yield notes on the rows read so far: guessed units, lost values, unknown and empty columns."""
+        """Yield notes on the rows read so far: renamed columns, guessed units, lost values, empty columns."""
+        yield from notes_of(self._plan)
         if self.assumed:
             units = " and ".join(sorted(self.assumed))
             yield f"numeric timestamps were read as {units} since 1970: --timestamp-format changes that"
@@ -190,7 +191,7 @@ class Load:
                 writing.enter_context(create(plan)).add_table(no_events(plan))
         read_bytes = sum(source.stored_bytes() for source in self._sources)
         self._plan = plan
-        notes = (*notes_of(plan), *_repeated_note(self._roles, repeated_count), *self.assumptions())
+        notes = (*self.assumptions(), *_repeated_note(self._roles, repeated_count))
         return Summary(num_events=num_events, bad_row_count=self._bad_rows.count, input_bytes=read_bytes, notes=notes)
 
     def _rows(self) -> Iterator[tuple[Rows, Times]]:

@@ -92,4 +92,4 @@ def report(summary: AppendSummary, seconds: float, as_json: bool) -> None:
     if summary.bad_rows:
         say(f"{count(summary.bad_rows, 'bad row')} left out")
     for assumption in summary.assumptions:
-        say(assumption)
+        say(f"note: {assumption}")

@@ -185,6 +185,17 @@ def test_stats(command, clicks):
     assert "mirror" in command("stats", "data").text
 
 
+def test_notes_of_import(command, tmp_path):
+    """The notes of `import` are those of `esdb write`, each marked as a note."""
+    (tmp_path / "in.csv").write_text("space,at\na,1700000000.0000000001\nb,1700000000.123456789\n")
+    command("init", "data")
+    done = command("import", "data", "t", "in.csv", "--timestamp", "at")
+    assert done.status == 0, done.err
+    notes = [line for line in done.text.splitlines() if "at_ns" in line or "read as s" in line]
+    assert len(notes) == 2
+    assert all(note.startswith("note: ") for note in notes)
+
+
 def test_export_to_json(command, clicks, tmp_path):
     """A .json file contains an array, as with --format json."""
     assert command("export", "data", "clicks", "all.json").status == 0
