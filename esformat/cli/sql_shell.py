@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from esformat.cli.console import say
+from esformat.cli.console import say, warn
 from esformat.cli.output import ROWS, TABLES
 from esformat.cli.rows import Ask, give_rows
 from esformat.errors import EsdbError
@@ -59,8 +59,10 @@ def interact(ask: Ask, program: str, format_: str | None, names: Iterable[str] =
             _try(ask, "SHOW TABLES", shown)
         elif name == "\\format" and rest.strip() in (*TABLES, *ROWS):
             shown = rest.strip()
-        elif text.startswith("\\") or name.lower() == "help":
+        elif name.lower() in ("\\help", "help"):
             say(_HELP.format(example=example))
+        elif text.startswith("\\"):
+            warn(f"no such command, or not in this form: {text}; \\help lists them")
         elif text:
             _try(ask, text, shown)
 

@@ -85,8 +85,10 @@ class Shell:
             self._format = rest.strip() or None
         elif name in ("follow", "watch") and rest.strip():
             self._follow(rest)
-        else:
+        elif name.lower() == _HELPS:
             say(_HELP)
+        else:
+            raise click.UsageError(f"no such command, or not in this form: {text}; \\help lists them")
         return True
 
     def _follow(self, text: str) -> None:

@@ -129,6 +129,8 @@ def test_shell_in_a_pipe(command, streams):
     for asked in (b"\\help", b"help", b"HELP;"):
         assert "semicolon" in command("shell", "data", stdin=asked).text
     assert is_whole("help")
+    unknown = command("shell", "data", stdin=b"\\nope")
+    assert (unknown.status, unknown.text, "no such command" in unknown.err) == (2, "", True)
 
 
 @pytest.mark.parametrize("end", ["exit", "quit;", "EXIT", "\\quit"])

@@ -42,6 +42,13 @@ def test_statements(typed, tmp_path):
     assert "+SELECT 1\n+AS one;\n" in (tmp_path / "state" / "esdb" / "sql-history").read_text()
 
 
+def test_an_unknown_command(typed):
+    """An unknown command is an error, not a question for help."""
+    out, err = typed("\\nope", "\\format nope", "quit")
+    assert "Statements end" in out
+    assert err.count("no such command, or not in this form") == 2
+
+
 def test_tables(typed, activity):
     """Several familiar commands list the files that FROM accepts."""
     for line in ("SHOW TABLES;", "\\tables", "\\d", ".tables"):
