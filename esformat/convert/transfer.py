@@ -46,7 +46,8 @@ class Transfer:
         for column in self.schema.names[3:]:
             if column != "data" and column not in self.indexes and column not in names:
                 raise esformat.InvalidEventError(
-                    f"column {column!r} has no index, and a Go ESDB file has no other columns", hint="leave it out"
+                    f"column {column!r} has no index, and a Go ESDB file has no other columns",
+                    hint="select other columns with `esdb scan`, or index it with `esdb reindex`",
                 )
         return names
 

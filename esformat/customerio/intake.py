@@ -111,10 +111,14 @@ def check_archive(events: pa.Table) -> I64:
             f"timestamp {times[broken[0]]} µs in row {broken[0]} is not a whole second from 1970 to 2106",
             hint="an archive keeps seconds in 32 bits: floor the times first, if that is what you want",
         )
-    if pc.any(pc.equal(pc.binary_length(events["space"]), 0)).as_py():
-        raise InvalidEventError("an event has an empty space", hint="the Go ESDB cannot open an archive with one")
-    if pc.any(pc.equal(pc.binary_length(events["data"]), 0)).as_py():
-        raise InvalidEventError("an event has empty data", hint="the Go ESDB ends a scan of an archive there")
+    for name, hint in (
+        ("space", "the Go ESDB cannot open an archive with one"),
+        ("data", "the Go ESDB ends a scan of an archive there"),
+    ):
+        row = pc.index(pc.binary_length(events[name]), 0).as_py()
+        if row >= 0:
+            space = events["space"][row].as_py()
+            raise InvalidEventError(f"empty {name} in row {row}, of space {space!r}", hint=hint)
     return seconds
 
 

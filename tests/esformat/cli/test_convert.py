@@ -149,3 +149,12 @@ def test_stores(segment, s3, bucket, tmp_path, capsys):
     s3.client.download_file(bucket, "a.parquet", str(tmp_path / "a.parquet"))
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert capsys.readouterr().err == ""
+
+
+def test_columns_that_go_lacks(tmp_path, monkeypatch, capsys):
+    """The error for a column without an index names commands that can help; `convert` has no option for that."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.csv").write_text("space,timestamp,n\na,2026-01-01,1\n")
+    assert run(["write", "in.esdb", "in.csv"]) == 0
+    assert run(["convert", "in.esdb", "go.esdb", "--format", "go-esdb"]) == 1
+    assert capsys.readouterr().err.endswith("select other columns with `esdb scan`, or index it with `esdb reindex`\n")

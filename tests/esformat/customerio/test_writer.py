@@ -143,7 +143,7 @@ def test_archive_in_small_groups(tmp_path, monkeypatch):
 
 REFUSED = {
     "empty_space": ({"space": b"", "data": b"x"}, "empty space"),
-    "empty_data": ({"space": b"s", "data": b""}, "empty data"),
+    "empty_data": ({"space": b"s", "data": b""}, r"empty data in row 0, of space b?'s'"),
     "no_whole_second": ({"space": b"s", "data": b"x", "timestamp": 1}, "whole second"),
     "before_1970": ({"space": b"s", "data": b"x", "timestamp": -1_000_000}, "whole second"),
     "after_2106": ({"space": b"s", "data": b"x", "timestamp": 2**32 * 1_000_000}, "whole second"),
