@@ -124,6 +124,8 @@ def _cells(column: pa.Array) -> list[str]:
         text = pc.replace_substring_regex(as_text(column), r"\.0+(Z?)$", r"\1")
     else:
         text = as_text(column)
+    if pa.types.is_duration(column.type):
+        text = pc.binary_join_element_wise(text, column.type.unit, " ")
     return [cell or "" for cell in text.to_pylist()]
 
 

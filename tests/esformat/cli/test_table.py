@@ -18,17 +18,18 @@ def test_printable(text):
 
 
 def test_cells(capfd):
-    """Times have no empty fractions, numbers are aligned right, null is empty, and markup is shown as text."""
+    """Times have no empty fractions, durations have their unit, null is empty, and markup is shown as text."""
     batch = pa.record_batch({
         "t": pa.array([0, 1], pa.timestamp("us", "UTC")),
         "n": [5, None],
         "s": ["[red]x[/red]", None],
         "b": [b"\xff", b""],
+        "d": pa.array([3, None], pa.duration("ms")),
     })  # fmt: skip
     assert show_table([batch], batch.schema) == 2
     header, _, first, second = capfd.readouterr().out.splitlines()
-    assert header.split() == ["t", "n", "s", "b"]
-    assert first.split() == ["1970-01-01T00:00:00Z", "5", "[red]x[/red]", '{"base64":"/w=="}']
+    assert header.split() == ["t", "n", "s", "b", "d"]
+    assert first.split() == ["1970-01-01T00:00:00Z", "5", "[red]x[/red]", '{"base64":"/w=="}', "3", "ms"]
     assert second.split() == ["1970-01-01T00:00:00.000001Z"]
 
 
