@@ -41,6 +41,12 @@ class Rejects:
     def __len__(self) -> int:
         return len(self._rows.bad) + len(self._reasons)
 
+    def kept(self) -> pa.BooleanArray:
+        """Whether each row of the batch became an event."""
+        kept = np.ones(self._rows.batch.num_rows, dtype=np.bool_)
+        kept[list(self._reasons)] = False
+        return pa.array(kept)
+
     def __iter__(self) -> Iterator[BadRow]:
         """Yield each rejected row with its reason."""
         origin = self._rows.origin
@@ -178,11 +184,8 @@ class _Making:
             for name, column in self._columns.items()
         ]
         batch = pa.RecordBatch.from_arrays(list(self._columns.values()), schema=pa.schema(fields))
-        if self._reasons:
-            kept = np.ones(batch.num_rows, dtype=np.bool_)
-            kept[list(self._reasons)] = False
-            batch = batch.filter(pa.array(kept))
-        return batch, Rejects(self._rows, self._reasons)
+        rejects = Rejects(self._rows, self._reasons)
+        return batch.filter(rejects.kept()) if self._reasons else batch, rejects
 
     def _times(self, name: str, roles: Roles) -> pa.Array:
         """Read a column of times other than the timestamp; nulls are allowed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from esformat.convert.bad_rows import BadRows, Stop
 from esformat.convert.clock import Times
 from esformat.convert.csv_reader import CsvReader
 from esformat.convert.errors import InputError
-from esformat.convert.events import make_events, no_events, read_times
+from esformat.convert.events import Rejects, make_events, no_events, read_times
 from esformat.convert.formats import format_of
 from esformat.convert.json_reader import JsonReader
 from esformat.convert.plan import Plan
@@ -88,7 +88,7 @@ class Load:
         self._bad_rows = Stop() if bad_rows is None else bad_rows
         self._progress = progress
         self.assumed: set[str] = set()
-        """The units that were guessed from the size of numeric timestamps, in the rows read so far."""
+        """The units that were guessed from the size of numeric timestamps, in the events so far."""
         self._plan = Plan(roles)  # of the rows read so far
         self._lost: Counter[str] = Counter()  # NaN and infinities that became JSON, by column
         self._meant: dict[str, str] = {}  # columns of types that segments lack
@@ -135,6 +135,7 @@ class Load:
         for rows, times in self._rows():
             self._plan = plan = plan.widened(rows.types, has_nanos=times.has_nanos)
             events, rejects = make_events(rows, times, plan, self._lost)
+            self._assume(rows, times, rejects)
             self._bad_rows.take(rejects)
             if events.num_rows:
                 yield events.drop_columns([plan.stored[name] for name in plan.untyped]) if growing else events
@@ -180,6 +181,7 @@ class Load:
                 _check_columns(wider, rows.origin.path)
                 plan = wider
                 events, rejects = make_events(rows, times, plan, self._lost)
+                self._assume(rows, times, rejects)
                 self._bad_rows.take(rejects)
                 if writer is None and events.num_rows:
                     writer = writing.enter_context(create(plan))
@@ -194,6 +196,12 @@ class Load:
         notes = (*self.assumptions(), *_repeated_note(self._roles, repeated_count))
         return Summary(num_events=num_events, bad_row_count=self._bad_rows.count, input_bytes=read_bytes, notes=notes)
 
+    def _assume(self, rows: Rows, times: Times, rejects: Rejects) -> None:
+        """Record the units that were guessed for the rows that became events."""
+        if times.assumed and len(rejects):
+            times = read_times(replace(rows, batch=rows.batch.filter(rejects.kept())), self._roles)
+        self.assumed |= times.assumed
+
     def _rows(self) -> Iterator[tuple[Rows, Times]]:
         """Yield the rows of all inputs with their times."""
         total = sum(source.size_bytes for source in self._sources)
@@ -201,7 +209,6 @@ class Load:
         for source, reader in zip(self._sources, self._readers, strict=True):
             for rows in reader.rows():
                 times = read_times(rows, self._roles)
-                self.assumed |= times.assumed
                 self._meant |= rows.meant
                 yield rows, times
                 if self._progress is not None:

@@ -418,3 +418,11 @@ def test_too_many_columns(tmp_path):
     path.write_text(",".join(names) + "\n" + ",".join(["a", "2026-01-01", *("1" * (MAX_COLUMNS + 1))]) + "\n")
     with pytest.raises(InputError, match=r"wide\.csv: has 4,097 columns besides the keys.*--data-json"):
         load(tmp_path, [path], Roles(space="space", timestamp="timestamp"))
+
+
+def test_units_of_rejected_rows(tmp_path):
+    """The note on guessed units leaves out rows that did not become events."""
+    path = tmp_path / "in.csv"
+    path.write_text("u,t\n,1700000000\na,1700000000000\n")
+    _, summary = load(tmp_path, [path], Roles(space="u", timestamp="t"), bad_rows=Skip())
+    assert [note.split(" since")[0] for note in summary.notes] == ["numeric timestamps were read as ms"]
