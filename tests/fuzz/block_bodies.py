@@ -65,7 +65,9 @@ def _read_chunk_checks(stored: bytes, places: list[int]) -> None:
     for place in places:
         (count,) = struct.unpack_from("<I", stored, place + TABLE_AT - 4)
         chunks = place + TABLE_AT + count * ENTRY.size + CHECK_BYTES
-        for offset, length, check in ENTRY.iter_unpack(stored[place + TABLE_AT : max(0, chunks - CHECK_BYTES)]):
+        if chunks > len(stored):
+            continue
+        for offset, length, check in ENTRY.iter_unpack(stored[place + TABLE_AT : chunks - CHECK_BYTES]):
             _chunk_checks[checksum64(stored[chunks + offset : chunks + offset + length])] = check
 
 
