@@ -334,7 +334,8 @@ class Collector:
             before = progress.files.get(place)
             self._changed |= before is None or (before.head, before.path) != (tracked.head, tracked.path)
             progress.files[place] = tracked
-            self._sizes.setdefault(tracked.key, tracked.stamp[0])
+        keys = {tracked.key: tracked for tracked in present.values()}
+        self._sizes = {key: self._sizes.get(key, tracked.stamp[0]) for key, tracked in keys.items()}
         for _, key in self._present.keys() - present.keys():
             self._open_files.forget(key)
         self._present, self._held, self._first_look, self._looked = present, held, False, now
