@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from aggregator.base.merge import PARTITION_COLUMN, numbers
 from aggregator.model import RECORD_INDEX
-from aggregator.read.query import Query
+from aggregator.read.query import Query, stored_value
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS, WINDOW_ROWS
 from aggregator.read.view import View
 from aggregator.storage.memtable.batch import I64, SchemaPlaces
 from aggregator.storage.memtable.lookup import Lookup, Rows
 from aggregator.storage.state.state import Snapshot
-from esformat.parts import can_hold, have_key
+from esformat.parts import have_key
 
 Bools = npt.NDArray[np.bool_]
 NEXT_FACTOR = 8
@@ -279,8 +279,8 @@ def _equal(column: pa.Array | pa.ChunkedArray, value: Any) -> Bools:
     try:
         if isinstance(value, bytes):  # a key
             wanted = pa.scalar(value, pa.binary()).cast(column.type)
-        elif can_hold(column.type, value):
-            wanted = pa.scalar(value, column.type)
+        elif (stored := stored_value(column.type, value)) is not None:
+            wanted = pa.scalar(stored, column.type)
         else:
             return np.zeros(len(column), np.bool_)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError):

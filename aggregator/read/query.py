@@ -6,6 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from aggregator.errors import InvalidRequestError
 from aggregator.model import PARTITION, RECORD_INDEX
 from aggregator.storage.segments.table import Bounds
 from esformat import UnknownIndexError, UsageError
-from esformat.parts import EventSchema, can_hold, to_bound
+from esformat.parts import EventSchema, as_text, can_hold, to_bound
 
 S = TypeVar("S")
 
@@ -57,6 +58,7 @@ class Scans(ABC, Generic[S]):
     def scan_index(self, name: str | Mapping[str, Any], value: Any = None, **options: Unpack[ScanOptions]) -> S:
         """Events with a value in an index; with a mapping, events that have all its values. Otherwise like `scan`.
 
+        Values are compared as scans show them: if the index has numbers and texts, both 5 and "5" find all that show 5.
         Raises esformat.UnknownIndexError, UsageError or InvalidEventError immediately.
         """
         if isinstance(name, Mapping) == (value is not None) or name == {}:
@@ -178,11 +180,33 @@ def check_columns(columns: tuple[str, ...], known: Iterable[str]) -> None:
             raise UsageError(f"no column {name!r}", hint=f"the columns are {', '.join(names)}")
 
 
-def check_conditions(conditions: Iterable[tuple[str, Any]], schemas: Sequence[EventSchema]) -> None:
-    """Raise UsageError for a value that no event of `schemas` can have in that index."""
+def check_conditions(conditions: Iterable[tuple[str, Any]], schemas: Sequence[EventSchema], union: pa.Schema) -> None:
+    """Raise UsageError for a value that no event of `schemas` can have in that index. union: the columns as read."""
     for name, value in conditions:
         fields = [schema.fields[schema.positions[name]] for schema in schemas if name in schema.positions]
         kinds = {field.type for field in fields if field.indexed}  # else no event had a value
-        if not any(can_hold(kind, value) for kind in kinds or {pa.string(), pa.int64(), pa.bool_()}):
+        if len(kinds) > 1:
+            kinds.add(union.field(name).type)
+        if not any(_can_show(kind, value) for kind in kinds or {pa.string(), pa.int64(), pa.bool_()}):
             types = f" of type {' or '.join(sorted(map(str, kinds)))}" if kinds else ""
             raise UsageError(f"index {name!r} holds values{types}, not {value!r}")
+
+
+def _can_show(kind: pa.DataType, value: Any) -> bool:
+    """Whether reads can show a value of an index in a type. Only whole numbers of several types become decimals."""
+    return isinstance(value, Decimal) if pa.types.is_decimal(kind) else can_hold(kind, value)
+
+
+def stored_value(kind: pa.DataType, value: Any) -> Any:
+    """The value of an index of type `kind` that reads show as `value`; None if there is none.
+
+    If an index has values of several types, reads show those of other types as text.
+    """
+    if can_hold(kind, value):
+        return value
+    try:
+        shown = as_text(pa.array([value])) if isinstance(value, bool) else pa.array([str(value)])
+        stored = shown.cast(kind)
+    except (pa.ArrowException, UnicodeError):
+        return None
+    return stored[0].as_py() if as_text(stored) == shown else None

@@ -70,9 +70,10 @@ class Scan(Answer):
         if query.columns is not None or query.conditions:
             snapshot, pin = snap(partition)
             pin.release()
-            check_conditions(query.conditions, [info.schema for info in snapshot.schemas])
+            known = snapshot.schema_set.union.arrow
+            check_conditions(query.conditions, [info.schema for info in snapshot.schemas], known)
             if query.columns is not None:
-                check_columns(query.columns, snapshot.schema_set.union.arrow.names)
+                check_columns(query.columns, known.names)
 
     def __repr__(self) -> str:
         query = self._query

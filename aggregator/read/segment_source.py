@@ -17,11 +17,11 @@ from aggregator.base.merge import numbers, sort_order
 from aggregator.base.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.read.history import Opened
-from aggregator.read.query import Query
+from aggregator.read.query import Query, stored_value
 from aggregator.read.view import Keep, View
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.row_indexes import rows_near
-from esformat import Event, UsageError, parts
+from esformat import Event, parts
 
 I64 = npt.NDArray[np.int64]
 WINDOW_ROWS = 1 << 18
@@ -73,8 +73,10 @@ def segment_batches(
         owner = segment.find(query.space)
         if owner is None:
             return
-    if query.conditions and not _has_values(segment, query.conditions):
+    stored = _in_types_of(segment, query)
+    if stored is None:
         return
+    query = stored
 
     def read(start: int | None, end: int | None, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         return _shaped(rows_of(_scan(owner, query, columns, start, end, limit=limit)), view, partition)
@@ -219,9 +221,10 @@ def segment_history(
         if near is not None:
             return near
     found = segment.find(space)
-    if found is None or (query.conditions and not _has_values(segment, query.conditions)):
+    stored = _in_types_of(segment, query)
+    if found is None or stored is None:
         return None
-    scan = _scan(found, query, columns, query.start, query.end, limit=query.limit)
+    scan = _scan(found, stored, columns, query.start, query.end, limit=query.limit)
     return Opened(found.num_groupings == 1 or query.grouping is not None, found.num_events, scan.__iter__)
 
 
@@ -250,16 +253,19 @@ def _scan(
     )
 
 
-def _has_values(segment: esformat.Segment, conditions: Sequence[tuple[str, Any]]) -> bool:
-    """Whether the segment's indexes may contain the values: not if a column was added later or had another type."""
-    for name, value in conditions:
-        if name not in segment.indexes:
-            return False
-        try:
-            segment.scan_index(name, value)
-        except UsageError:
-            return False
-    return True
+def _in_types_of(segment: esformat.Segment, query: Query) -> Query | None:
+    """The query with values of the types of the segment's indexes; None if no event of the segment can match: a column
+    was added later, or had a type without such a value.
+    """
+    if not query.conditions:
+        return query
+    conditions = []
+    for name, value in query.conditions:
+        stored = stored_value(segment.schema.field(name).type, value) if name in segment.indexes else None
+        if stored is None:
+            return None
+        conditions.append((name, stored))
+    return replace(query, conditions=tuple(conditions))
 
 
 def _in_windows(
@@ -392,6 +398,7 @@ def segment_blocks(pool: SegmentPool, info: SegmentInfo, query: Query) -> tuple[
 def _times_scan(segment: esformat.Segment, query: Query) -> esformat.Scan | None:
     """A scan for the times of a segment's matching events; None if it has none."""
     owner: Any = segment if query.space is None else segment.find(query.space)
-    if owner is None or (query.conditions and not _has_values(segment, query.conditions)):
+    stored = _in_types_of(segment, query)
+    if owner is None or stored is None:
         return None
-    return _scan(owner, query, ["timestamp"], query.start, query.end)
+    return _scan(owner, stored, ["timestamp"], query.start, query.end)

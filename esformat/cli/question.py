@@ -91,7 +91,7 @@ def _condition(name: str, text: str, indexes: list[str], schema: pa.Schema) -> t
     if name not in indexes:
         return name, text  # the scan raises the error
     type_ = schema.field(name).type
-    if pa.types.is_integer(type_):
+    if pa.types.is_integer(type_) or pa.types.is_decimal(type_):  # indexes with integers of several types
         try:
             return name, int(text)
         except ValueError:

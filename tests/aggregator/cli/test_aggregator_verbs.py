@@ -51,6 +51,21 @@ def test_init_and_topics(command):
     assert command("topics", "data", "--json").json == []
 
 
+def test_scan_an_index_that_changed_type(command):
+    """`--index` finds the events that show the value, whatever types the column had; whole numbers of two types too."""
+    command("init", "data")
+    with aggregator.open("data") as catalog:
+        mixed, numbers = (catalog.create_topic(name, indexes=["code"]) for name in ("mixed", "numbers"))
+        for codes in (pa.array([5, 7]), pa.array(["x5", "5"])):
+            mixed.append(pa.table({"space": ["a", "b"], "timestamp": [1, 2], "code": codes}))
+        for kind in (pa.int64(), pa.uint64()):
+            numbers.append(pa.table({"space": ["a"], "timestamp": [1], "code": pa.array([5], kind)}))
+    for code, spaces in (("7", ["b"]), ("5", ["a", "b"]), ("x5", ["a"]), ("05", [])):
+        found = command("scan", "data", "mixed", "--index", f"code={code}").rows
+        assert [(row["space"], row["code"]) for row in found] == [(space, code) for space in spaces]
+    assert command("scan", "data", "numbers", "--index", "code=5", "--count").text == "2\n"
+
+
 def test_append(command, clicks):
     """`append` reads files of several formats with the topic's types; a known batch is not stored again."""
     first = command("append", "data", "clicks", "clicks.jsonl", *HOW, "--producer", "p", "--json").json

@@ -34,14 +34,14 @@ def test_values_that_an_index_cannot_hold(catalog, sealed):
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_an_index_of_two_types(catalog, sealed):
-    """In an index of several types, a value matches only values of its own type."""
+    """In an index of several types, a value matches all that reads show alike: 5 and "5" become the same text."""
     topic = catalog.create_topic("t", indexes=["code"])
     for value in (5, "5", True):
         topic.append([{"space": "a", "timestamp": 1, "code": value}])
     if sealed:
         catalog.seal()
-    for value in (5, "5", True):
-        assert topic.scan_index("code", value).count() == 1
+    for value, count in ((5, 2), ("5", 2), (True, 1), ("true", 1), (1, 0), ("True", 0)):
+        assert topic.scan_index("code", value).count() == count, value
     with pytest.raises(UsageError, match=r"of type bool or int64 or string, not 5\.0"):
         topic.scan_index("code", 5.0)
 
