@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from aggregator.errors import InvalidRequestError
@@ -60,8 +60,11 @@ class _Policy:
     """A policy, with conversions from what users write and to what the manifest stores."""
 
     @classmethod
-    def of(cls, given: Any) -> Self:
-        """From an instance, a mapping, or None for the defaults. Raises InvalidRequestError."""
+    def of(cls, given: Any, before: Self | None = None) -> Self:
+        """From an instance, a mapping, or None for the defaults. Raises InvalidRequestError.
+
+        before: limits that a mapping does not name stay as they are here. None: they get their defaults.
+        """
         if given is None:
             return cls()
         if isinstance(given, cls):
@@ -81,7 +84,7 @@ class _Policy:
                 checked[place] = value
             else:
                 checked[place] = (checked_duration if place.endswith("_us") else checked_size)(value, name)
-        return cls(**checked)
+        return cls(**checked) if before is None else replace(before, **checked)
 
     def to_json(self) -> dict[str, Any]:
         """The form stored in the manifest."""
@@ -104,7 +107,9 @@ class Roll(_Policy):
 
     def __post_init__(self) -> None:
         if any(limit is None or limit < 1 for limit in (self.rows, self.bytes, self.age_us)):
-            raise InvalidRequestError("roll limits must be at least 1", hint="leave a limit out to use its default")
+            raise InvalidRequestError(
+                "roll limits must be at least 1", hint="the defaults are 500,000 rows, 64 MiB and 300 s"
+            )
         if self.frame_bytes is not None and not LEAST_FRAME_BYTES <= self.frame_bytes <= MOST_FRAME_BYTES:
             raise InvalidRequestError(f"frame_bytes must be between {LEAST_FRAME_BYTES} and {MOST_FRAME_BYTES}")
 

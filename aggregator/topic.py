@@ -182,6 +182,7 @@ class Topic(Unpicklable, Scans[Scan]):
     ) -> None:
         """Change the topic's roll or retention policy; None keeps the current one. Takes effect within a second.
 
+        Limits that a mapping does not name stay; `{"age": None}` removes one, `Retention()` all.
         Raises InvalidRequestError, ReadOnlyError, ManifestFailedError.
         """
         writing = writer_of(self._backend)
@@ -190,8 +191,8 @@ class Topic(Unpicklable, Scans[Scan]):
             info = self._topic.info
             changed = replace(
                 info,
-                roll=info.roll if roll is None else Roll.of(roll),
-                retention=info.retention if retention is None else Retention.of(retention),
+                roll=info.roll if roll is None else Roll.of(roll, info.roll),
+                retention=info.retention if retention is None else Retention.of(retention, info.retention),
             )
             writing.manifest.set_policy(info.number, changed.roll, changed.retention)
             with writing.state.view_lock:

@@ -126,7 +126,7 @@ class CatalogMachine(RuleBasedStateMachine):
             self.given = spared
         assert segments - len(report.removed) <= policy.get("segments", segments)
         self._after(crash)
-        self.topic.set_policy(retention={})
+        self.topic.set_policy(retention=aggregator.Retention())
 
     @staticmethod
     def _lies_in(item, segment):
@@ -176,7 +176,7 @@ class CatalogMachine(RuleBasedStateMachine):
         self._open(root)
         assert (self.topic._topic.info, self.topic.partitions) == known
         assert set(self.topic.erasures()) == erasing
-        self.topic.set_policy(roll={}, retention={})
+        self.topic.set_policy(roll=aggregator.Roll(), retention=aggregator.Retention())
 
     @rule(crash=st.sampled_from(["before", "after"]))
     def crash_while_sealing(self, crash):

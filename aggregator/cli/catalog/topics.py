@@ -43,7 +43,7 @@ Examples:
 @click.option(
     "--alter",
     metavar="TOPIC",
-    help="Replace what this topic has as --roll or --retention: limits that are not named return to their defaults.",
+    help="Change the limits of this topic that --roll and --retention name. The others stay.",
 )
 @click.option("--rename", nargs=2, metavar="TOPIC NAME", help="Rename this topic.")
 @click.option("--delete", metavar="TOPIC", help="Delete this topic and all its events, permanently.")
@@ -83,7 +83,8 @@ def topics(
     elif alter is not None:
         with open_any_writable(catalog) as opened:
             opened.alter_topic(alter, roll=policy(roll), retention=policy(retention))
-            _done(opened, alter, "altered", as_json)
+            facts = _facts(opened, alter)
+            say_json(facts) if as_json else say(f"{alter}: altered; {_policies(facts)}")
     elif rename is not None:
         with open_any_writable(catalog) as opened:
             opened.rename_topic(*rename)
@@ -134,6 +135,13 @@ def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
         ", ".join(facts["indexes"]) or "-",
         kept(facts["retention"]),
     )
+
+
+def _policies(facts: dict[str, Any]) -> str:
+    """Describe what a topic keeps and when it seals segments."""
+    roll = facts["roll"]
+    sealed = f"{count(roll['rows'], 'event')}, {size(roll['bytes'])} or {length(roll['age_us'])}"
+    return f"keeps {kept(facts['retention'])}; seals segments after {sealed}"
 
 
 def kept(retention: dict[str, int | None]) -> str:

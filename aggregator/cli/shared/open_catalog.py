@@ -94,7 +94,8 @@ def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, text in (
         (
             "retention",
-            "What is kept: bytes, age, segments, partition_bytes, partition_segments; e.g. bytes=10GiB. Repeatable.",
+            "What is kept: bytes, age, segments, partition_bytes, partition_segments; e.g. bytes=10GiB; "
+            "none means no limit. Repeatable.",
         ),
         ("roll", "When events become a segment: rows, bytes, age; and frame_bytes; e.g. age=60s. Repeatable."),
     ):

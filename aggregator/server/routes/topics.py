@@ -173,6 +173,7 @@ async def put_topic(context: Context, request: Request) -> Response:
     "Change the roll or retention of a topic",
     tag="topics",
     parameters=(_TOPIC,),
+    description="Limits that are not named stay; null removes a limit of retention.",
     body={"application/json": {"schema": shape({}, _POLICIES), "example": {"retention": {"age": "7d"}}}},
     body_needed=False,
     responses={"200": json_response("the changed topic", ref("Topic")), "404": {"description": "no such topic"}},
@@ -180,12 +181,12 @@ async def put_topic(context: Context, request: Request) -> Response:
 async def patch_topic(context: Context, request: Request) -> Response:
     Params(request, [])
     asked = await json_object(request, context, ("roll", "retention"))
-    roll = Roll.of(_mapping(asked, "roll")) if "roll" in asked else None
-    retention = Retention.of(_mapping(asked, "retention")) if "retention" in asked else None
+    defaults: dict[str, Any] = {"roll": Roll(), "retention": Retention()}
+    policies = {name: defaults[name] if asked[name] is None else _mapping(asked, name) for name in asked}
 
     def change() -> dict[str, Any]:
         topic = context.catalog.topic(request.path_params["topic"])
-        topic.set_policy(roll=roll, retention=retention)
+        topic.set_policy(**policies)
         return _facts(topic)
 
     return JSONResponse(await context.appends.run(change))

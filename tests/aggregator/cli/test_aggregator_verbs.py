@@ -35,9 +35,14 @@ def test_init_and_topics(command):
         "bytes": 1 << 30, "segments": 7,
     }  # fmt: skip
     assert facts["roll"] == {"rows": 10, "bytes": 64 << 20, "age_us": 60_000_000, "frame_bytes": None}
-    assert command("topics", "data", "--alter", "t", "--retention", "age=1d").status == 0
+    altered = command("topics", "data", "--alter", "t", "--retention", "age=1d")
+    kept = "1.1 GB, 1 day, 7 segments"
+    assert altered.text == f"t: altered; keeps {kept}; seals segments after 10 events, 67.1 MB or 1 minute\n"
     assert command("topics", "data", "--json").json[0]["retention"]["age_us"] == 86_400_000_000
-    assert command("topics", "data").text.splitlines()[-1].endswith("  1 day")
+    assert command("topics", "data").text.splitlines()[-1].endswith(kept)
+    for limit in ("bytes=none", "segments=none"):
+        altered = command("topics", "data", "--alter", "t", "--retention", limit)
+    assert altered.text.startswith("t: altered; keeps 1 day; ")
     assert command("topics", "data", "--alter", "t", "--roll", "rows=7", "--json").json["roll"]["rows"] == 7
     assert command("topics", "data", "--create", "u", "--json").json["topic"] == "u"
     assert command("init", "data").text == "data: 2 topics\n"

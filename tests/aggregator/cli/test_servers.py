@@ -113,7 +113,8 @@ def test_what_changes_a_catalog(command, served):
     """The server, which holds the directory, creates and alters topics, appends events, creates and deletes pipes."""
     made = command("topics", served.url, "--create", "orders", "--index", "type", "--retention", "age=7d")
     assert (made.status, made.text) == (0, "orders: created\n")
-    assert command("topics", served.url, "--alter", "orders", "--roll", "age=60s").text == "orders: altered\n"
+    altered = "orders: altered; keeps 7 days; seals segments after 500,000 events, 67.1 MB or 1 minute\n"
+    assert command("topics", served.url, "--alter", "orders", "--roll", "age=60s").text == altered
     topic = served.catalog.topic("orders")
     assert (topic.indexes, topic.roll.age_us, topic.retention.age_us) == (
         ("type",), 60_000_000, 7 * 86_400_000_000,

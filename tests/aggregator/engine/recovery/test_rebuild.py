@@ -59,7 +59,7 @@ def empty_log(catalog):
 def remove_all(topic):
     topic.set_policy(retention={"segments": 0})
     topic.retain()
-    topic.set_policy(retention={})
+    topic.set_policy(retention={"segments": None})
     removal = topic._backend.upkeep.removal
     until(lambda: removal.sweep() >= 0 and not removal.waiting())  # a pipe may be reading just now
 

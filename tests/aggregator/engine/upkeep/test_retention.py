@@ -257,11 +257,15 @@ def test_open_scans_finish(root):
 
 
 def test_policies_change(root):
-    """Unnamed policies stay, wrong ones are refused, readers see changes, and only writers can change them."""
+    """Unnamed policies and limits stay, wrong ones are refused, readers see changes, only writers can change them."""
     with aggregator.open(root) as catalog, aggregator.open(root, read_only=True) as reader:
         topic = catalog.create_topic("t", roll={"rows": 7}, retention={"age": "1h"})
         topic.set_policy(retention={"bytes": "1 GiB", "segments": 3})
-        assert (topic.roll.rows, topic.retention) == (7, Retention(2**30, None, 3))
+        assert (topic.roll.rows, topic.retention) == (7, Retention(2**30, 3_600_000_000, 3))
+        topic.set_policy(retention={"age": None}, roll={"age": "60s"})
+        assert (topic.roll.rows, topic.roll.age_us, topic.retention) == (7, 60_000_000, Retention(2**30, None, 3))
+        topic.set_policy(retention=Retention())
+        assert topic.retention == Retention()
         assert catalog.alter_topic("t", roll={"rows": 9}).roll.rows == 9
         assert reader.topic("t").roll.rows == 9
         assert reader.topic("t").retention == topic.retention

@@ -77,6 +77,14 @@ def test_facts_and_upkeep(web):
     assert web.get("/v1/topics/clicks").json()["rows"] == 2
     changed = web.patch("/v1/topics/clicks", json={"retention": {"segments": 3}}).json()
     assert changed["retention"]["segments"] == 3
+    for change, limits in (
+        ({"age": "1d"}, (3, 86_400_000_000)),
+        ({}, (3, 86_400_000_000)),
+        ({"segments": None}, (None, 86_400_000_000)),
+        (None, (None, None)),
+    ):
+        changed = web.patch("/v1/topics/clicks", json={"retention": change}).json()["retention"]
+        assert (changed["segments"], changed["age_us"]) == limits
     assert web.post("/v1/topics/clicks/retain", params={"dry_run": "true"}).json()["dry_run"] is True
     assert web.post("/v1/topics/clicks/compact").json()["merged"] == 0
     erased = web.post("/v1/topics/clicks/erase", json={"spaces": ["ada", "nobody"]}).json()
