@@ -90,7 +90,9 @@ def append_batches(
                 say(json.dumps(asdict(receipt), ensure_ascii=False))
         if forgotten is not None:  # nothing shows that the stored events are these
             raise forgotten
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, aggregator.SequenceConflictError):  # its hint is for callers that choose sequences
+            error.hint = "choose another --producer for another file; repeat one only with the same file and options"
         if summary.first is not None:
             warn(
                 f"{summary.topic} keeps {count(summary.events, 'event')} appended before the error: "

@@ -106,6 +106,8 @@ def test_again_with_more_batches_than_are_remembered(command, clicks, verb):
         refused = command(verb, *how, "--producer", "p")
         assert refused.status == 1
         assert words in refused.err
+        assert "choose another --producer for another file" in refused.err
+        assert "sequence for each new batch" not in refused.err
     assert command("scan", "data", "clicks", "--count").text == "78\n"
 
 
