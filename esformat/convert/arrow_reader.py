@@ -100,7 +100,7 @@ class ArrowReader:
         wanted = self.roles.wanted(schema.names)
         twice = next((name for name in wanted if schema.names.count(name) > 1), None)
         if twice is not None:
-            raise InputError(f"duplicate column {twice!r}", path=self.source.path, hint="rename one of them")
+            raise InputError(f"has a duplicate column {twice!r}", path=self.source.path, hint="rename one of them")
         return wanted
 
 

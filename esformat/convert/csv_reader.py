@@ -82,7 +82,7 @@ class _Table:
         self._text = reader.roles.text | frozenset(reader.roles.types)  # type not guessed
         twice, times = Counter(names).most_common(1)[0] if names else ("", 0)
         if times > 1:
-            raise InputError(f"duplicate column {twice!r}", path=self._path, hint="rename one of them")
+            raise InputError(f"has a duplicate column {twice!r}", path=self._path, hint="rename one of them")
         reader.roles.check(names, self._path)
         self._convert = pa.csv.ConvertOptions(
             include_columns=self._wanted,

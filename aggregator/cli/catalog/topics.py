@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
+from aggregator import TopicNotFoundError
 from aggregator.cli.shared.open_catalog import (
     AnyCatalog,
     catalog_or_server,
@@ -81,21 +83,32 @@ def topics(
             )
             _done(opened, create, "created", as_json)
     elif alter is not None:
-        with open_any_writable(catalog) as opened:
+        with _changing(catalog) as opened:
             opened.alter_topic(alter, roll=policy(roll), retention=policy(retention))
             facts = _facts(opened, alter)
             say_json(facts) if as_json else say(f"{alter}: altered; {_policies(facts)}")
     elif rename is not None:
-        with open_any_writable(catalog) as opened:
+        with _changing(catalog) as opened:
             opened.rename_topic(*rename)
             _done(opened, rename[1], "renamed", as_json)
     elif delete is not None:
-        with open_any_writable(catalog) as opened:
+        with _changing(catalog) as opened:
             opened.delete_topic(delete)
             say_json({"deleted": delete}) if as_json else say(f"{delete}: deleted")
     else:
         with open_any_read_only(catalog) as opened:
             _list(opened, as_json)
+
+
+@contextmanager
+def _changing(catalog: str) -> Iterator[AnyCatalog]:
+    """Open a catalog to change one of its topics. The hint for an unknown topic does not propose to create it."""
+    with open_any_writable(catalog) as opened:
+        try:
+            yield opened
+        except TopicNotFoundError as error:
+            error.hint = "see `aggregator topics`"
+            raise
 
 
 def _done(catalog: AnyCatalog, name: str, what: str, as_json: bool) -> None:

@@ -101,6 +101,8 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, subject: s
         return AccessDeniedError(message, status=status, **place)
     if status == 413:
         return BodyTooLargeError(message, max_bytes=_whole(headers.get("x-max-request-size")), **place)
+    if kind == "no-such-topic":  # the server's hint is about routes
+        place["hint"] = "see `topics`; create one with create_topic in Python, or `aggregator topics --create`"
     if kind in _KINDS or (status in _STATUSES and not kind):
         return _KINDS.get(kind, _STATUSES.get(status, InvalidRequestError))(message, **place)
     if status < 500 and status != 408:

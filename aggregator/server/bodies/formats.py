@@ -32,6 +32,9 @@ _COMPRESSED = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"BZh")
 _BINARY_DATA = re.compile(rb'"data"\s*+:\s*+\{\s*+"base64"')
 _JOINED = re.compile(rb"\}\s*+\{")
 _CURL = "`curl -d` removes line ends: use `curl --data-binary`, which keeps them"
+_OPTIONS = re.compile(r"(?:^|[;:,] )(?:or )?(?:choose|give|take)\b.*--.*")
+"""Advice to use command-line options, at the end of a message."""
+_NAMES_HINT = "each event needs space and timestamp; ?ts= gives another name for timestamp"
 _NO_EVENTS = pa.table({"space": pa.array([], pa.string()), "timestamp": pa.array([], pa.int64())})
 
 
@@ -46,8 +49,9 @@ class _Refuse:
     def take(self, rows: Iterable[convert.BadRow]) -> None:
         """Raise InvalidEventError for the first row."""
         for row in rows:
-            reason = re.sub(r"[;:,] (?:give|say|mend)\b.*", "", row.reason)  # the rest is about command-line options
-            hint = f"; {TIMES_HINT}" if reason.startswith("timestamp ") else ""
+            reason = _OPTIONS.sub("", row.reason)
+            hints = {"timestamp ": TIMES_HINT, "no space: ": _NAMES_HINT, "no timestamp: ": _NAMES_HINT}
+            hint = next((f"; {hint}" for start, hint in hints.items() if reason.startswith(start)), "")
             raise InvalidEventError(f"{row.unit} {row.number}: {reason}", hint=f"nothing in the body was stored{hint}")
 
     def close(self) -> None:
@@ -219,7 +223,7 @@ def _load(text: bytes, format_: str, roles: convert.Roles, times: TimeReader) ->
                     batches = list(load.batches(plan))
             times.assumed |= load.assumed
     except convert.InputError as error:
-        hint = error.hint if error.hint is not None and "--" not in error.hint else None
+        hint = None if error.hint is None else _OPTIONS.sub("", error.hint) or _NAMES_HINT
         raise InvalidEventError(f"the body {error.message}", hint=hint) from None
     except (pa.ArrowException, csv.Error) as error:
         raise InvalidEventError(f"the body cannot be read: {' '.join(str(error).split())[:200]}") from None

@@ -79,7 +79,10 @@ class Params:
         try:
             return TimeReader(unit).read(given, name, up=True)
         except InvalidEventError as error:
-            raise wrong(error.message, "such as 2026-03-01T08:00:00Z; in a URL, write + as %2B") from None
+            raise wrong(
+                error.message,
+                "such as 2026-03-01T08:00:00Z; in a URL, write + as %2B; ?time_unit= is the unit of a number",
+            ) from None
 
     def time_unit(self) -> str | None:
         """Return the unit of numeric times; None if their size determines it."""

@@ -450,6 +450,8 @@ WRONG = [
     (["stats", "clicks.jsonl"], 2, "clicks.jsonl: a file, not a catalog"),
     (["append", "nowhere", "t", "clicks.jsonl"], 2, "aggregator init nowhere"),
     (["scan", "data", "nope"], 2, "no topic 'nope'"),
+    (["topics", "data", "--delete", "nope"], 2, "data: no topic 'nope'; see `aggregator topics`\n"),
+    (["topics", "data", "--rename", "nope", "new"], 2, "data: no topic 'nope'; see `aggregator topics`\n"),
     (["scan", "data", "clicks", "--index", "nope=1"], 2, "no index 'nope'"),
     (["scan", "data", "clicks", "--columns", "nope"], 2, "no column 'nope'"),
     (["topics", "data", "--create", "clicks"], 2, "exists"),

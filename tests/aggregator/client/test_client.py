@@ -152,7 +152,7 @@ def test_mistakes_are_not_tried_again(client):
     """Mistakes raise the catalog's errors and are not retried."""
     topic = client.topic("activity")
     topic.append(events(0, 10))
-    with pytest.raises(TopicNotFoundError):
+    with pytest.raises(TopicNotFoundError, match="create one with create_topic in Python"):
         client.topic("absent").scan().to_table()
     with pytest.raises(InvalidEventError):
         topic.append(pa.table({"space": ["a"]}))

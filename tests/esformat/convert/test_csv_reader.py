@@ -114,7 +114,7 @@ def test_nameless_columns():
         (b"\n\n", "its first line has no column names"),
         (b"a,b\n1,2\n", "has no columns 'u' and 't', only 'a', 'b'; choose the columns with --space and --timestamp"),
         (b"u,b\n1,2\n", "has no column 't', only 'u', 'b'; choose the column with --timestamp"),
-        (b"u,t,x,x\n", "duplicate column 'x'; rename one of them"),
+        (b"u,t,x,x\n", "has a duplicate column 'x'; rename one of them"),
         (b"\xff,b\n", "line 1: its column names are not UTF-8 text; convert it, for example with iconv"),
         (b'"u,t\n1,2\n', "its first line has no column names"),
         ("u,t\n".encode("utf-16"), "is UTF-16 text"),

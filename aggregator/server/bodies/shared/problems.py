@@ -68,6 +68,7 @@ _CALLERS = (
     (ClosedError, 503, "stopping"),
     (UsageError, 400, "invalid-request"),
 )
+_TOPICS_HINT = "GET /v1/topics lists the topics; PUT /v1/topics/{topic} creates one"
 _SERVERS = (
     (aggregator.FencedError, 503, "fenced", "another server has taken over the catalog"),
     (aggregator.LogFailedError, 503, "log-failed", "the log cannot be written"),
@@ -97,7 +98,8 @@ def problem_of(error: BaseException) -> Problem:
         if isinstance(error, kind):
             retry = error.retry_after_s if isinstance(error, aggregator.OverloadedError) else None
             place = (error.start, error.end) if isinstance(error, LqlError) and error.text is not None else None
-            return Problem(status, name, error.message, error.hint, 1.0 if status == 503 else retry, place=place)
+            hint = _TOPICS_HINT if kind is aggregator.TopicNotFoundError else error.hint
+            return Problem(status, name, error.message, hint, 1.0 if status == 503 else retry, place=place)
     _log.error("a request failed", exc_info=error)
     for server_kind, status, name, detail in _SERVERS:
         if isinstance(error, server_kind):

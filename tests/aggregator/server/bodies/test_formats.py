@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.server.bodies.formats import read_events
-from aggregator.server.bodies.shared.media import CSV, INPUTS, LINES, choose, is_utf8, media_of
+from aggregator.server.bodies.shared.media import CSV, INPUTS, JSON, LINES, choose, is_utf8, media_of
 from aggregator.server.bodies.shared.times import TimeReader
 from esformat import InvalidEventError
 from esformat.convert import Clock
@@ -91,3 +91,22 @@ def test_hostile_bodies(body, media):
     with contextlib.suppress(InvalidEventError):
         table = read_events(pa.py_buffer(body), media, types={}, binary_keys=False, max_bytes=1 << 20)
         table.validate(full=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "media", "hint"),
+    [
+        (b'{"space":"a","timestamp":2026}', LINES, "?time_unit= with one of s, ms, us, ns"),
+        (b'{"space":"a","timestamp":"2026-W01"}', LINES, "send ISO 8601 text"),
+        (b'[{"who":"a","at":1}]', JSON, "each event needs space and timestamp; ?ts= gives another name for timestamp"),
+        (b"who,at\na,1\n", CSV, "each event needs space and timestamp; ?ts= gives another name for timestamp"),
+        (b"space;timestamp\na;1\n", CSV, "its fields seem to be separated by ';'"),
+        (b"space,timestamp,n\na,1,\xff\n", CSV, "nothing in the body was stored"),
+    ],
+)
+def test_hints_name_parameters_not_options(body, media, hint):
+    """Errors in a body advise parameters of the request, never options of the command line."""
+    with pytest.raises(InvalidEventError) as refused:
+        read_events(pa.py_buffer(body), media, types={}, binary_keys=False, max_bytes=1 << 20)
+    assert hint in refused.value.hint
+    assert "--" not in str(refused.value)

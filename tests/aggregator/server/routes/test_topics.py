@@ -93,6 +93,8 @@ def test_facts_and_upkeep(web):
     stats = web.get("/v1/stats").json()
     assert stats["topics"]["clicks"]["rows"] >= 1
     assert "path" not in stats
+    hint = web.get("/v1/topics/none").json()["hint"]
+    assert hint == "GET /v1/topics lists the topics; PUT /v1/topics/{topic} creates one"
     for path in ("retain", "compact", "erase"):
         assert web.post(f"/v1/topics/none/{path}", json={"spaces": []} if path == "erase" else None).status_code == 404
     assert web.post("/v1/topics/clicks/erase", json={"spaces": "ada"}).status_code == 400
