@@ -136,7 +136,8 @@ class RebuildReport:
     """What a manifest was rebuilt from. quarantined: paths, below the root, of files that could not be read.
 
     pipes: number restored. hidden: spaces of topics that are being erased or truncated. missing: sentences about what
-    could not be restored or is unknown.
+    could not be restored or is unknown. logged: events that are not in segments: the next opening recovers them from
+    the log.
     """
 
     topics: int
@@ -147,6 +148,7 @@ class RebuildReport:
     pipes: int = 0
     hidden: int = 0
     missing: tuple[str, ...] = ()
+    logged: int = 0
 
 
 @dataclass(frozen=True, slots=True)

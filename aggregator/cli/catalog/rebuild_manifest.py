@@ -44,6 +44,8 @@ def rebuild_manifest(catalog: str, store: str | None, as_json: bool) -> int:
     else:
         events, segments = count(report.rows, "event"), count(report.segments, "segment")
         parts = [count(report.topics, "topic"), segments, events]
+        if report.logged:
+            parts.append(f"{report.logged:,} more in the log")
         if report.pipes:
             parts.append(count(report.pipes, "pipe"))
         if report.hidden:

@@ -121,6 +121,7 @@ def _fill(
         restored.pipes,
         restored.hidden,
         (*between, *missing),
+        _logged_rows(layout, state),
     )
 
 
@@ -255,6 +256,16 @@ def _without_facts(name: str, why: str) -> str:
         f"{name} {why}: topics without events in segments or log, later policies, pipes, and erasures and "
         "truncations in progress are not restored; positions from before are refused"
     )
+
+
+def _logged_rows(layout: Layout, state: CatalogState) -> int:
+    """Number of events that the log has and the segments do not."""
+    if not layout.log.is_dir():
+        return 0
+    ends = {number: partition.sealed_index for number, (_, partition) in state.partitions.items()}
+    logged = LoggedEvents(layout.log)
+    # with facts, other partitions belong to deleted topics; without, to topics that only the log defines
+    return sum(logged.rows_from(number, ends.get(number, 0)) for number in (ends if layout.facts.exists() else logged))
 
 
 def _unfinished(layout: Layout, found: Collection[tuple[Place, FoundSegment]]) -> tuple[set[int], list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from aggregator.errors import CorruptLogError
@@ -30,6 +30,14 @@ class LoggedEvents:
                     span = (item.head.first_index, item.head.first_index + item.head.count)
                     self._frames.setdefault(item.head.partition, []).append(span)
         self._whole = {partition: joined(frames) for partition, frames in self._frames.items()}
+
+    def __iter__(self) -> Iterator[int]:
+        """The partitions with events in the log."""
+        return iter(self._whole)
+
+    def rows_from(self, partition: int, index: int) -> int:
+        """Number of events of a partition from a record index on."""
+        return sum(max(0, end - max(first, index)) for first, end in self._whole.get(partition, ()))
 
     def holds(self, partition: int, spans: Iterable[Span]) -> bool:
         """Whether the log has every event of these spans."""
