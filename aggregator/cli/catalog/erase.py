@@ -60,11 +60,12 @@ def erase(
         if now:
             chosen.compact()
         traces = chosen.traces(key) if now else None
+        stored = now and "store" in opened.stats()
     if as_json:
         say_json({**asdict(erasure), "traces": traces and {**asdict(traces), "gone": traces.gone}})
     else:
         say(f"{count(erasure.events, 'event')} erased")
-    status = 0 if traces is None else _print_traces(traces)
+    status = 0 if traces is None else _print_traces(traces, stored=stored)
     return status if erasure.events else _unknown(topic, key)
 
 
@@ -74,12 +75,28 @@ def _unknown(topic: str, space: str | bytes) -> int:
     return 1
 
 
-def _print_traces(traces: aggregator.Traces) -> int:
-    """Warn about traces that are left, and return the exit status."""
+def _print_traces(traces: aggregator.Traces, *, stored: bool) -> int:
+    """Warn about traces that are left, and return the exit status. stored: whether the catalog has a store."""
     if traces.manifest:
         times = count(traces.manifest, "time")
         warn(f"the manifest contains the bytes of the key {times}, perhaps as part of other keys")
-    if traces.visible or traces.segments or traces.unsealed or traces.logged or traces.set_aside or traces.hidden:
-        warn(f"traces remain on disk: {asdict(traces)}")
-        return 1
-    return 0
+    places = {
+        "the log": traces.logged,
+        "memory": traces.unsealed,
+        count(len(traces.segments), "segment"): len(traces.segments),
+        "quarantine": traces.set_aside,
+    }
+    left = " and ".join(place for place, found in places.items() if found)
+    if traces.visible:
+        warn(f"{count(traces.visible, 'event')} of the space were appended meanwhile: erase it again")
+    if left or traces.hidden:
+        who = (
+            "The store keeps them for its history, an hour by default"
+            if stored
+            else "Another process may still read them"
+        )
+        warn(
+            f"the events are hidden, but not yet removed{' from ' * bool(left)}{left}. {who}. To remove them, run "
+            "`aggregator compact` later, or leave the catalog open"
+        )
+    return int(bool(traces.visible or left or traces.hidden))

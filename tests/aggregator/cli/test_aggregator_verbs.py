@@ -373,6 +373,19 @@ def test_erase(command, clicks):
     assert (done.status, done.text, done.err) == (0, "1 event erased\n", "")
 
 
+def test_erase_now_with_a_store(command, clicks, tmp_path):
+    """The store keeps erased events for its history: `erase --now` says so in a sentence, and what to do."""
+    aggregator.open(clicks, store=(tmp_path / "bucket").as_uri()).close()
+    done = command("erase", "data", "clicks", "ada", "--now")
+    assert (done.status, done.text) == (1, "2 events erased\n")
+    told = done.err.splitlines()[-1]
+    assert told.startswith("the events are hidden, but not yet removed")
+    assert told.endswith(
+        "The store keeps them for its history, an hour by default. To remove them, run `aggregator compact` later, or "
+        "leave the catalog open"
+    )
+
+
 @pytest.mark.parametrize("options", [["--dry-run"], [], ["--now"], ["--json"]])
 def test_erase_tells_that_no_event_was_there(command, clicks, options):
     """`erase` says if the space had no event, so that a misspelled space is not taken for erased."""
