@@ -18,6 +18,7 @@ from aggregator.server.bodies.shared.schemas import json_response, many, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Params, json_object, wrong
+from esformat.parts import as_text
 
 _PIPE = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "backfill": True}
 _SHOWN = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "copied": 12, "lag": 0, "gone": 0,
@@ -122,10 +123,13 @@ async def delete_pipe(context: Context, request: Request) -> Response:
 
 
 def _rows(catalog: Catalog, statement: Statement) -> list[dict[str, Any]]:
-    """Return the table that a statement returns, as JSON values."""
+    """Return the table that a statement returns, as JSON values; times as text."""
     found = catalog.query(to_text(statement))
     assert isinstance(found, pa.Table)
-    made: list[dict[str, Any]] = json.loads(json.dumps(found.to_pylist(), default=str))
+    for place, field in enumerate(found.schema):
+        if pa.types.is_timestamp(field.type):
+            found = found.set_column(place, field.name, as_text(found.column(place).combine_chunks()))
+    made: list[dict[str, Any]] = found.to_pylist()
     return made
 
 

@@ -38,7 +38,7 @@ _DESCRIBED = pa.schema(
         ("destination", pa.string()),
         ("backfill", pa.bool_()),
         ("created", _STAMP),
-        ("level", _STAMP),
+        ("caught_up", _STAMP),
         ("problem", pa.string()),
     ]
 )
@@ -49,7 +49,7 @@ def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:
 
     copied: records since it was created. lag: at most this many records are not examined yet. gone: records that were
     removed before it examined them. state: "level" (caught up), "behind", "waiting" for space, or "failing" with a
-    problem. level: when it last had examined everything, as far as this process knows.
+    problem. caught_up: when it last had examined everything, as far as this process knows.
     """
     if pipes is not None:
         return [_of(pipe, pipes.lag(pipe), pipes.level_us(pipe)) for pipe in pipes.all()]
@@ -84,7 +84,7 @@ def _of(pipe: Pipe, lag: int, level_us: int | None = None) -> dict[str, Any]:
     return {
         "name": info.name, "from": info.source, "where": info.condition, "copied": pipe.progress.copied, "lag": lag,
         "gone": pipe.progress.gone, "state": pipe.state, "destination": pipe_stream(info.name),
-        "backfill": info.backfill, "created": info.created_us, "level": level_us, "problem": pipe.problem,
+        "backfill": info.backfill, "created": info.created_us, "caught_up": level_us, "problem": pipe.problem,
     }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -23,6 +24,8 @@ def test_a_pipe(web):
     while (pipe := web.get("/v1/pipes/errors").json())["lag"] and time.monotonic() < until:
         time.sleep(0.02)
     assert (pipe["copied"], pipe["state"]) == (1, "level")
+    for name in ("created", "caught_up"):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", pipe[name])
     assert [pipe["name"] for pipe in web.get("/v1/pipes").json()["pipes"]] == ["errors"]
     answer = web.post("/v1/query", json={"query": "SELECT FROM {logrange.pipe=errors}"})
     assert json.loads(answer.text)["data"] == "an error"
