@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from esformat.core.numbers import count_by_width
     from esformat.event import to_bound, to_microseconds
     from esformat.format.arrays import TextForm, have_key, in_form_of, short_array
-    from esformat.format.json_text import as_text
+    from esformat.format.json_text import as_text, fragments
     from esformat.format.json_values import JsonValues, is_number_of, texts_around
     from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
     from esformat.format.schema import (
@@ -69,7 +69,7 @@ else:
             "esformat.read.ask.question": "can_hold",
             "esformat.read.dataset": "EventDataset",
             "esformat.write.intake": "EventRows check_table to_arrow",
-            "esformat.format.json_text": "as_text",
+            "esformat.format.json_text": "as_text fragments",
             "esformat.core.json_paths": "has_odd_numbers",
             "esformat.format.json_values": "JsonValues is_number_of texts_around",
             "esformat.io.publish": "naming sync_directory",
@@ -130,6 +130,7 @@ __all__ = [
     "default_schema",
     "fast_history",
     "first_cut",
+    "fragments",
     "from_integers",
     "from_text",
     "has_odd_numbers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import socket
@@ -13,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql import Columns, TagSet, Template
-from aggregator.lql.parse.columns import as_text, decoded
+from aggregator.lql.parse.columns import as_text, decoded, is_text
 from aggregator.lql.text.predicate import as_binary
+from esformat.parts import fragments
 
 ENTERPRISE = "32473"
 """The enterprise number that names of structured data need; RFC 5612 reserves this one for examples."""
 _TS = "{ts.format(2006-01-02T15:04:05.999999Z07:00)}"
-_JSON = Template.compile(f'{{{{"ts":"{_TS}","msg":{{msg.json()}},"tags":')
+_JSON = Template.compile(f'{{{{"ts":"{_TS}","msg":')
 _TIME = Template.compile(_TS)
 _SD_NAME = re.compile(r"[!#-<>-\\^-~]{1,32}")
 _HEADER = re.compile(r"[^!-~]")
@@ -33,14 +35,18 @@ def lines(batch: pa.RecordBatch, columns: Columns, template: Template) -> pa.Arr
 
 
 def json_lines(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
-    """Render each record as a line of JSON: ts, msg, tags, and fields if it has any. Binary, one per record."""
+    """Render each record as a line of JSON: ts, msg, tags, and fields if it has any. Binary, one per record.
+
+    Bytes that are not UTF-8 become {"base64": "…"}, as in other output of events.
+    """
     heads = _JSON.render(batch, columns)
+    messages = fragments(_messages(batch, columns)).cast(pa.large_string())
     tags = by_stream(batch, columns, lambda tags: json.dumps(tags.as_dict(), ensure_ascii=False))
     rest = [
         "}\n" if not held else f',"fields":{json.dumps(held, ensure_ascii=False, default=str)}}}\n'
         for held in fields_of(batch, columns)
     ]
-    return _binary(_joined(heads, tags, pa.array(rest, pa.large_string())))
+    return _binary(_joined(heads, messages, ',"tags":', tags, pa.array(rest, pa.large_string())))
 
 
 def fields_of(batch: pa.RecordBatch, columns: Columns) -> list[dict[str, object]]:
@@ -50,17 +56,29 @@ def fields_of(batch: pa.RecordBatch, columns: Columns) -> list[dict[str, object]
         column = decoded(batch.column(name))
         if column.null_count == len(column):
             continue
-        plain = (
-            pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)
-        )
+        kind = column.type
+        plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or is_text(kind)
         values = column.to_pylist() if plain else as_text(column).to_pylist()
         for row, value in enumerate(values):
             if value is not None:
-                found[row][name] = value
+                found[row][name] = _text_or_base64(value) if isinstance(value, bytes) else value
     if columns.extra is not None and batch.column(columns.extra).null_count < len(batch):
         for row, held in enumerate(batch.column(columns.extra).to_pylist()):
             found[row].update(held or ())
     return found
+
+
+def _messages(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    """The messages as binary; empty if a record has none."""
+    texts = decoded(batch.column(columns.message))
+    return as_binary(texts if is_text(texts.type) else as_text(texts)).fill_null(b"")
+
+
+def _text_or_base64(value: bytes) -> str | dict[str, str]:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
 
 
 def by_stream(batch: pa.RecordBatch, columns: Columns, text_of: Callable[[TagSet], str]) -> pa.Array:
@@ -101,7 +119,7 @@ def syslog_messages(batch: pa.RecordBatch, columns: Columns, sender: Sender) -> 
     heads = _joined(
         f"<{sender.priority}>1 ", _TIME.render(batch, columns), by_stream(batch, columns, header), data, " "
     )
-    messages = as_binary(decoded(batch.column(columns.message))).cast(pa.large_binary()).fill_null(b"")
+    messages = _messages(batch, columns).cast(pa.large_binary())
     return pc.binary_join_element_wise(_binary(heads), messages, pa.scalar(b"", pa.large_binary()))
 
 
@@ -112,7 +130,7 @@ def structured(kind: str, held: Mapping[str, object]) -> str:
 
 
 def _escaped(value: object) -> str:
-    text = json.dumps(value) if isinstance(value, bool) else str(value)
+    text = json.dumps(value) if isinstance(value, bool | dict) else str(value)
     return re.sub(r'(["\\\]])', r"\\\1", text)
 
 

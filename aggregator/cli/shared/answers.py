@@ -178,14 +178,15 @@ def plain_schema() -> pa.Schema:
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa  # here: slow to import
 
-    from aggregator.lql.parse.columns import as_text
+    from aggregator.lql.parse.columns import as_text, decoded
+    from esformat.parts import as_text as shown
 
     found = forward.fields_of(batch, forward.columns_of(batch))
     fields = [json.dumps(held, ensure_ascii=False, default=str) if held else None for held in found]
     arrays = [
         batch.column("timestamp"),
         as_text(batch.column("space")).cast(pa.string()),
-        as_text(batch.column("data")).cast(pa.string()),
+        shown(decoded(batch.column("data"))),
         pa.array(fields, pa.string()),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

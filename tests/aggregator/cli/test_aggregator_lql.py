@@ -72,6 +72,17 @@ def test_query_formats(command, streams):
     assert command("query", "data", "-", stdin=b"SELECT COUNT").rows == [{"count": 3}]
 
 
+def test_messages_that_are_not_text(command, tmp_path):
+    """A message that is not UTF-8 prints as {"base64": …}, as in scans."""
+    with aggregator.open(tmp_path / "data", durability="none") as catalog:
+        catalog.write({"app": "web"}, pa.table({"ts": [1], "msg": pa.array([b"a\xff"])}))
+    for verb in ("query", "tail"):
+        (row,) = command(verb, "data", "SELECT", "--format", "jsonl").rows
+        assert row["msg"] == {"base64": "Yf8="}
+        for form in ("csv", "table"):
+            assert "Yf8=" in command(verb, "data", "SELECT", "--format", form).text
+
+
 @long
 def test_query_as_arrow(streams):
     """Arrow output in a pipe is a stream."""

@@ -20,7 +20,8 @@ import aggregator
 from aggregator import AggregatorError
 from aggregator.cli import run
 from aggregator.cli.events import forward as forward_command
-from aggregator.forward import Forwarder, Sender, destinations, forwarder, make_destination
+from aggregator.forward import Forwarder, Sender, columns_of, destinations, forwarder, make_destination
+from aggregator.forward.rendering import json_lines, lines, syslog_messages
 from aggregator.lql import Template
 
 
@@ -61,7 +62,7 @@ def test_lines_and_resuming(catalog, tmp_path):
     rows = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert rows == [
         {"ts": "1970-01-01T00:00:00.000001Z", "msg": "one", "tags": {"app": "web", "host": "h 1"}},
-        {"ts": "1970-01-01T00:00:00.000002Z", "msg": "two\nlines \ufffd", "tags": {"app": "db"}},
+        {"ts": "1970-01-01T00:00:00.000002Z", "msg": {"base64": "dHdvCmxpbmVzIP8="}, "tags": {"app": "db"}},
         {"ts": "1970-01-01T00:00:00.000003Z", "msg": 'say "x]"', "tags": {"app": "web", "host": "h 1"},
          "fields": {"n": "5"}},
     ]  # fmt: skip
@@ -429,7 +430,7 @@ def test_http(catalog, tmp_path, monkeypatch):
         one = forward(catalog, tmp_path, made(server.url, headers={"X-Key": "k"}))
         assert (one.sent, one.retries) == (3, 4)
         bodies = [[json.loads(line)["msg"] for line in body.splitlines()] for _, body in server.got]
-        assert bodies == [["one", "two\nlines \ufffd"], ['say "x]"']]
+        assert bodies == [["one", {"base64": "dHdvCmxpbmVzIP8="}], ['say "x]"']]
         assert {path for path, _ in server.got} == {"/in?x=1"}
         assert {(h["Content-Type"], h["X-Key"]) for h in server.headers} == {("application/x-ndjson", "k")}
         server.shutdown()
@@ -485,3 +486,17 @@ def test_the_command_loses_patience(catalog, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert run(["forward", str(catalog.path), "SELECT POSITION HEAD", "--to", f"file:{tmp_path}/no/out", "--once"]) == 1
     assert "has not accepted records for 0.2 s" in capfd.readouterr().err
+
+
+def test_bytes_that_are_not_text():
+    """Messages and fields that are not UTF-8 are {"base64": …} in JSON, as in scans; a format string keeps them."""
+    batch = pa.record_batch({
+        "space": ["{app=web}"] * 3, "timestamp": pa.array([1, 2, 3], pa.timestamp("us", "UTC")),
+        "data": pa.array([b"a\xff", b"b", None]), "raw": pa.array([b"\xfe", b"x", None]),
+    })  # fmt: skip
+    columns = columns_of(batch)
+    rows = [json.loads(line) for line in json_lines(batch, columns).to_pylist()]
+    assert [row["msg"] for row in rows] == [{"base64": "Yf8="}, "b", ""]
+    assert [row.get("fields") for row in rows] == [{"raw": {"base64": "/g=="}}, {"raw": "x"}, None]
+    assert lines(batch, columns, Template.compile("{msg}")).to_pylist() == [b"a\xff\n", b"b\n", b"\n"]
+    assert b'raw="{\\"base64\\": \\"/g==\\"}"' in syslog_messages(batch, columns, Sender())[0].as_py()
