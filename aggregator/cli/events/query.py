@@ -35,9 +35,12 @@ def query(catalog: str, statement: str, format_: str | None, output: str, force:
     """
     text = sys.stdin.read() if statement == "-" else statement
     if output != "-":
-        format_ = chosen_format(format_, output)
-        if format_ not in FORMATS or format_ in TABLES:
-            raise click.UsageError(f"--format {format_} cannot be used with -o: choose another")
+        chosen = chosen_format(format_, output)
+        if chosen not in FORMATS:  # of the name
+            raise click.UsageError(f"-o {output}: a result cannot be written as {chosen}: choose another format")
+        if chosen in TABLES:
+            raise click.UsageError(f"--format {chosen} cannot be used with -o: choose another")
+        format_ = chosen
     elif format_ is not None:
         format_ = chosen_format(format_, output)
     with shown_errors():

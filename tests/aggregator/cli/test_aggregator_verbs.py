@@ -467,6 +467,7 @@ WRONG = [
     (["topics", "data", "--rename", "nope", "new"], 2, "data: no topic 'nope'; see `aggregator topics`\n"),
     (["scan", "data", "clicks", "--index", "nope=1"], 2, "no index 'nope'"),
     (["scan", "data", "clicks", "--columns", "nope"], 2, "no column 'nope'"),
+    (["scan", "data", "clicks", "--partition", "p3"], 2, "no partition 'p3' in topic 'clicks'; `aggregator stats data"),
     (["topics", "data", "--create", "clicks"], 2, "exists"),
     (["topics", "data", "--index", "a"], 2, "--index and --keys go with --create"),
     (
@@ -486,6 +487,7 @@ WRONG = [
     (["export", "data", "clicks", "file.xyz"], 2, "cannot tell a format"),
     (["scan", "data", "clicks", "-o", "y.xlsx"], 2, "cannot tell a format from the name 'y.xlsx': give --format"),
     (["query", "data", "SELECT COUNT", "-o", "y.xlsx"], 2, "cannot tell a format from the name 'y.xlsx'"),
+    (["query", "data", "SELECT COUNT", "-o", "y.esdb"], 2, "-o y.esdb: a result cannot be written as esdb"),
     (["erase", "data", "clicks"], 2, "give either SPACE or --space-hex"),
     (
         ["import", "data", "clicks", "clicks.jsonl", "--index", "url"],
