@@ -174,7 +174,9 @@ class Builder:
 
     def order_by(self, parts: list[Any]) -> _Clause:
         order, _, operand, direction = parts
-        _require_ts(operand, "ORDER BY applies", "write ts, or a count with GROUP BY")
+        name, _ = innermost(operand)
+        hint = f"write ts, or with GROUP BY a selected measure, such as COUNT or SUM({name.text})"
+        _require_ts(operand, "ORDER BY applies", hint)
         return _Clause("newest_first", direction is not None and direction.type == "DESC", order.mark)
 
     def order_by_measure(self, parts: list[Any]) -> _Clause:

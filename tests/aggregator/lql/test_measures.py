@@ -204,6 +204,7 @@ REFUSED = [
     ("SELECT SUM(UPPER(x))", "UPPER returns text"),
     ("SELECT DISTINCT x GROUP BY y", "DISTINCT already groups"),
     ("SELECT SUM(x) GROUP BY y ORDER BY MAX(x)", "ORDER BY names a measure that SELECT does not list"),
+    ("SELECT SUM(x) GROUP BY y ORDER BY x", "write ts, or with GROUP BY a selected measure, such as COUNT or SUM(x)"),
     ("SELECT COUNT(*)", "SELECT COUNT counts all records"),
     ("SELECT FROM a = b WHERE SUM(x) > 3", "was not expected here"),
 ]
