@@ -28,6 +28,8 @@ from aggregator.streams.sizes import shares
 from aggregator.streams.tail import Tail
 from aggregator.streams.truncate import truncate
 
+_NO_STREAM = "no stream matches; SHOW PARTITIONS and TRUNCATE apply only to streams, not to other events of a topic"
+
 
 @one_refresh()
 def run(
@@ -47,11 +49,11 @@ def run(
         case Explain(select):
             return Selection(backend, select, within=within).explained()
         case ShowPartitions():
-            return _partitions(backend, statement)
+            return _warned(backend, statement, _partitions(backend, statement))
         case DescribePartition(tags):
             return _description(backend, tags)
         case Truncate():
-            return truncate(backend, statement)
+            return _warned(backend, statement, truncate(backend, statement))
         case ShowPipes():
             return shown_pipes(backend, pipes, statement)
         case DescribePipe(name):
@@ -70,6 +72,13 @@ def follow(backend: Backend, text: str, timeout_s: float | None) -> Tail:
     if not isinstance(statement, Select):
         raise InvalidRequestError("only a SELECT can be followed", hint="run other statements with query")
     return Tail(backend, statement, timeout_s)
+
+
+def _warned(backend: Backend, statement: ShowPartitions | Truncate, table: pa.Table) -> pa.Table:
+    """Add a warning to the result if the statement's source matches no stream."""
+    if statement.source is None or next(iter(backend.streams.select(statement.source)), None) is not None:
+        return table
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), "warning": _NO_STREAM})
 
 
 # ------------------------------------------------------------ SHOW, DESCRIBE

@@ -72,6 +72,20 @@ def test_query_formats(command, streams):
     assert command("query", "data", "-", stdin=b"SELECT COUNT").rows == [{"count": 3}]
 
 
+def test_statements_that_match_no_stream(command, streams):
+    """SHOW PARTITIONS and TRUNCATE warn if no stream matches: other events of a topic are not in streams."""
+    with aggregator.open(streams) as catalog:
+        catalog.create_topic("plain").append([{"space": "a", "timestamp": 1}])
+        catalog.create_topic("raw", keys="binary").append([{"space": b"a", "timestamp": 1}])
+    for topic in ("plain", "raw", "nope"):
+        for statement in (f"SHOW PARTITIONS topic={topic}", f"TRUNCATE topic={topic} MAXSIZE 1"):
+            done = command("query", "data", statement)
+            assert (done.status, done.text) == (0, "")
+            assert done.err.startswith("warning: no stream matches; SHOW PARTITIONS and TRUNCATE apply only to streams")
+    for statement in ("SHOW PARTITIONS", "SHOW PARTITIONS app=web", "TRUNCATE app=web MAXSIZE 1GB"):
+        assert command("query", "data", statement).err == ""
+
+
 def test_messages_that_are_not_text(command, tmp_path):
     """A message that is not UTF-8 prints as {"base64": …}, as in scans."""
     with aggregator.open(tmp_path / "data", durability="none") as catalog:
