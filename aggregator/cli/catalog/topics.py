@@ -25,6 +25,7 @@ from esformat.cli.parts import (
     say,
     say_json,
     size,
+    warn,
 )
 
 _EXAMPLES = """\b
@@ -116,6 +117,8 @@ def _done(catalog: AnyCatalog, name: str, what: str, as_json: bool) -> None:
         say_json(_facts(catalog, name))
     else:
         say(f"{name}: {what}")
+    if name.casefold() == "streams":
+        warn(f"in SQL, {name} is now this topic, and no longer the table of the streams' records")
 
 
 def _facts(catalog: AnyCatalog, name: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import click
 
 from aggregator import InvalidRequestError
 from aggregator.base.gc_pause import gc_paused
+from aggregator.storage.files.layout import OTHER_FILES, has_other_files
 
 _EXAMPLES = """\b
 Examples:
@@ -82,4 +83,6 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
     settings = keys_of.gather(Path(config) if config else None, Path.cwd(), os.environ, pairs, flags)
     if settings.data_path is None:
         raise InvalidRequestError("no directory was given", hint="aggregator serve DIRECTORY")
+    if has_other_files(settings.data_path):
+        click.echo(f"aggregator: {settings.data_path} {OTHER_FILES}", err=True)
     run(settings.data_path, settings)

@@ -13,6 +13,7 @@ import click
 
 import aggregator
 from aggregator import CatalogLockedError, CatalogNotFoundError
+from aggregator.storage.files.layout import is_catalog
 from aggregator.storage.files.modes import create_directory
 from esformat.cli.parts import Pair
 from esformat.parts import to_bound
@@ -193,7 +194,7 @@ def _must_be(path: str, hint: str = "give the directory of a catalog or the addr
     root = Path(path)
     if "://" in path:
         return  # opening it raises a better error
-    if not (root / "manifest.sqlite").exists() and not (root / "log").is_dir() and not (root / "segments").is_dir():
+    if not is_catalog(root):
         if root.is_file():
             reads = f"`esdb scan {path}` reads it" if path.endswith(".esdb") else None
             raise CatalogNotFoundError(f"a {'segment' if reads else 'file'}, not a catalog", path=path, hint=reads)

@@ -14,6 +14,7 @@ from esformat.parts import naming, sync_directory
 PARTIAL = ".partial"
 """Suffix of files being written; they are removed at opening."""
 SEGMENTS_IN_A_FOLDER = 1000
+OTHER_FILES = "has other files: a catalog should have a directory of its own"
 
 
 def partial_of(path: Path) -> Path:
@@ -81,6 +82,18 @@ class Layout:
     def segment(self, number: int) -> Path:
         """The path of a segment."""
         return self.root / segment_name(number)
+
+
+def is_catalog(root: Path) -> bool:
+    """Whether a directory has a catalog, or the parts of one."""
+    layout = Layout(root)
+    return layout.manifest.exists() or layout.log.is_dir() or layout.segments.is_dir()
+
+
+def has_other_files(root: Path) -> bool:
+    """Whether a directory in which a catalog would be created has files of other programs."""
+    known = {path.name for path in vars(Layout(root)).values()}
+    return not is_catalog(root) and any(path.name not in known for path in entries(root))
 
 
 def manifest_files(manifest: Path) -> list[Path]:

@@ -56,6 +56,15 @@ def test_init_and_topics(command):
     assert command("topics", "data", "--json").json == []
 
 
+def test_names_that_may_surprise(command, tmp_path):
+    """`init` in a directory with other files, and a topic that hides the SQL table `streams`, get a warning."""
+    assert command("init", ".").err == ". has other files: a catalog should have a directory of its own\n"
+    assert [command("init", name).err for name in (".", "new")] == ["", ""]
+    hides = "in SQL, streams is now this topic, and no longer the table of the streams' records\n"
+    assert command("topics", "new", "--create", "streams").err == hides
+    assert command("topics", "new", "--create", "other").err == ""
+
+
 def test_scan_an_index_that_changed_type(command):
     """`--index` finds the events that show the value, whatever types the column had; whole numbers of two types too."""
     command("init", "data")
