@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter as Counts
 from collections import defaultdict
+from collections.abc import Callable
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -28,6 +30,7 @@ from aggregator.streams.sizes import shares
 from aggregator.streams.tail import Tail
 from aggregator.streams.truncate import truncate
 
+Asked = TypeVar("Asked", ShowPartitions, Truncate)
 _NO_STREAM = "no stream matches; SHOW PARTITIONS and TRUNCATE apply only to streams, not to other events of a topic"
 
 
@@ -49,11 +52,11 @@ def run(
         case Explain(select):
             return Selection(backend, select, within=within).explained()
         case ShowPartitions():
-            return _warned(backend, statement, _partitions(backend, statement))
+            return _warned(backend, statement, _partitions)
         case DescribePartition(tags):
             return _description(backend, tags)
         case Truncate():
-            return _warned(backend, statement, truncate(backend, statement))
+            return _warned(backend, statement, truncate)
         case ShowPipes():
             return shown_pipes(backend, pipes, statement)
         case DescribePipe(name):
@@ -74,9 +77,12 @@ def follow(backend: Backend, text: str, timeout_s: float | None) -> Tail:
     return Tail(backend, statement, timeout_s)
 
 
-def _warned(backend: Backend, statement: ShowPartitions | Truncate, table: pa.Table) -> pa.Table:
-    """Add a warning to the result if the statement's source matches no stream."""
-    if statement.source is None or next(iter(backend.streams.select(statement.source)), None) is not None:
+def _warned(backend: Backend, statement: Asked, run_statement: Callable[[Backend, Asked], pa.Table]) -> pa.Table:
+    """Run a statement, and add a warning to its result if no stream matched its source before."""
+    source = statement.source
+    matched = source is None or next(iter(backend.streams.select(source)), None) is not None
+    table = run_statement(backend, statement)
+    if matched:
         return table
     return table.replace_schema_metadata({**(table.schema.metadata or {}), "warning": _NO_STREAM})
 

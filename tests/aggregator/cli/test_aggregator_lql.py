@@ -82,7 +82,12 @@ def test_statements_that_match_no_stream(command, streams):
             done = command("query", "data", statement)
             assert (done.status, done.text) == (0, "")
             assert done.err.startswith("warning: no stream matches; SHOW PARTITIONS and TRUNCATE apply only to streams")
-    for statement in ("SHOW PARTITIONS", "SHOW PARTITIONS app=web", "TRUNCATE app=web MAXSIZE 1GB"):
+    for statement in (
+        "SHOW PARTITIONS",
+        "SHOW PARTITIONS app=web",
+        "TRUNCATE app=web MAXSIZE 1GB",
+        "TRUNCATE app=web MAXSIZE 0",
+    ):
         assert command("query", "data", statement).err == ""
 
 
