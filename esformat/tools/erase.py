@@ -31,7 +31,7 @@ from esformat.tools.selection import Selection, rows_outside
 from esformat.tools.template_residue import templates_to_overwrite, without_templates
 
 Key = str | bytes
-SEARCH_BYTES = 8 << 20
+SEARCH_BYTES = 1 << 20
 LEAST_SEARCHED_BYTES = 4
 
 
@@ -225,14 +225,14 @@ def _stored_matches(descriptor: int, spaces: Sequence[Key]) -> dict[Key, int]:
     """How often the keys' bytes occur in a file as stored. Skips keys of less than 4 bytes, which occur everywhere."""
     keys = {space: key for space in spaces if len(key := _key_bytes(space)) >= LEAST_SEARCHED_BYTES}
     counts: dict[Key, int] = dict.fromkeys(keys, 0)
-    overlap = max(map(len, keys.values()), default=0)
+    piece = bytearray(SEARCH_BYTES + max(map(len, keys.values()), default=0))
     for at in range(0, os.fstat(descriptor).st_size if keys else 0, SEARCH_BYTES):
-        piece = b""
-        while more := os.pread(descriptor, SEARCH_BYTES + overlap - len(piece), at + len(piece)):
-            piece += more  # a read may stop early
+        size = 0
+        while more := os.preadv(descriptor, [memoryview(piece)[size:]], at + size):
+            size += more  # a read may stop early
         for space, key in keys.items():
-            place = piece.find(key)
+            place = piece.find(key, 0, size)
             while 0 <= place < SEARCH_BYTES:
                 counts[space] += 1
-                place = piece.find(key, place + 1)
+                place = piece.find(key, place + 1, size)
     return counts

@@ -78,7 +78,9 @@ def _one_list(parts: list[_Part], block_starts: I64) -> PostingList:
 
 
 def _union(parts: list[I64]) -> I64:
-    return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+    """The numbers of some parts, each of which ascends."""
+    filled = [part for part in parts if len(part)]
+    return filled[0] if len(filled) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *filled]))
 
 
 def _parts(source: IndexSource, block_starts: I64) -> Iterator[_Part]:
@@ -165,7 +167,7 @@ class _CommonValues:
         if not self._surely_common[code]:
             return _Part(value, count, found, names_blocks=False)
         new = self._source.blocks.find(blocks)
-        return _Part(value, count, np.unique(np.concatenate([new[new >= 0], found])), names_blocks=True)
+        return _Part(value, count, _union([new[new >= 0], found]), names_blocks=True)
 
 
 def _refs(original: OpenOriginal, needed: npt.NDArray[np.bool_]) -> Iterator[BlockRef]:
@@ -213,14 +215,13 @@ class _Found:
     def of(self, code: int) -> I64:
         """The numbers of a code, ascending."""
         if self._spills is None:
-            held = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *self._held]))
+            self._spills = [*self._spilled(), _union(self._held)]
             self._held = []
-            self._spills = [*self._spilled(), held]
         parts = []
         for spill in self._spills:
             a, b = np.searchsorted(spill, (code * self._span, (code + 1) * self._span)).tolist()
             parts.append(np.asarray(spill[a:b]))
-        return np.unique(np.concatenate(parts)) - code * self._span
+        return _union(parts) - code * self._span
 
     def _spilled(self) -> Iterator[I64]:
         if self._file is None:

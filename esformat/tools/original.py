@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Protocol, TypeVar
 
 import numpy as np
 
-from esformat.core.leaves import Leaf
+from esformat.core.leaves import Leaf, open_data_blocks
 from esformat.errors import CorruptSegmentError, EsdbError
+from esformat.format.checksum import checksum64
 from esformat.format.data_block import I64, DataBlock, Runs, keys_array
 from esformat.format.dictionary import ColumnDictionary
 from esformat.format.directory import BlockSpan, LeafEntry, block_handle
@@ -103,13 +104,9 @@ def decode_block_rows(original: Original, ref: BlockRef, block: Block) -> Rows:
 
 def open_data_block(original: Original, ref: BlockRef, block: Block) -> DataBlock:
     """Open a block that was read. Raises CorruptSegmentError if it is not the one that the directory describes."""
-    return _opened(block, ref.rows, len(original.metadata.schema.fields))
-
-
-def _opened(block: Block, rows: int, columns: int) -> DataBlock:
-    if block.count != rows:
+    if block.count != ref.rows:
         raise CorruptSegmentError("a data block and its directory leaf disagree about its rows", offset=block.offset)
-    return DataBlock(block, columns)
+    return DataBlock(block, len(original.metadata.schema.fields))
 
 
 class OpenOriginal:
@@ -166,28 +163,26 @@ class OpenOriginal:
 
     def leaf_data(self, number: int) -> Iterator[DataBlock]:
         """A leaf's data blocks. Raises CorruptSegmentError."""
-        rows, columns = pairwise(self.reader.leaf(number).block_rows), len(self.metadata.schema.fields)
-        blocks = chain.from_iterable(blocks for _, blocks in self._read_leaf(number))
-        return (_opened(block, last - first, columns) for (first, last), block in zip(rows, blocks, strict=False))
+        return chain.from_iterable(blocks for _, blocks in self._read_leaf(number))
 
-    def _read_leaf(self, number: int) -> Iterator[tuple[memoryview, list[Block]]]:
+    def _read_leaf(self, number: int) -> Iterator[tuple[memoryview, list[DataBlock]]]:
         """The stored bytes of a leaf's data blocks and of the leaf itself in pieces, with each piece's verified blocks.
 
         Raises CorruptSegmentError.
         """
         leaf, handle = self.reader.leaf(number), self.reader.root.handle(number)
-        handles = [block_handle(leaf, place) for place in range(leaf.block_count)]
-        kinds = [BlockKind.DATA] * len(handles) + [BlockKind.DIRECTORY]
-        if handles[-1].end != handle.offset:
+        parts = leaf.slices(leaf.first_row, leaf.last_row, -1)
+        if parts[-1].end != handle.offset:
             raise CorruptSegmentError("a leaf does not follow its data blocks", path=self.name, offset=handle.offset)
-        for group in side_by_side(list(zip([*handles, handle], kinds, strict=True))):
+        columns = len(self.metadata.schema.fields)
+        for group in side_by_side([*((part, part) for part in parts), (handle, None)]):
             start, end = group[0][0].offset, group[-1][0].end
             stored = view_of(self.reader.source, start, end - start)
+            slices = [part for _, part in group if part is not None]
             try:
-                blocks = [
-                    decode_block(stored[each.offset - start : each.end - start], kind, each.check, each.offset)
-                    for each, kind in group
-                ]
+                blocks = open_data_blocks(slices, stored, start, checksum64, DataBlock, columns)
+                if len(slices) < len(group):
+                    decode_block(stored[handle.offset - start :], BlockKind.DIRECTORY, handle.check, handle.offset)
             except EsdbError as error:
                 error.path = error.path or self.name
                 raise
@@ -240,12 +235,26 @@ def leaf_blocks(leaf: Leaf) -> Iterator[BlockRef]:
         )
 
 
-def side_by_side(places: Sequence[tuple[BlockHandle, T]]) -> Iterator[list[tuple[BlockHandle, T]]]:
+class Stored(Protocol):
+    """Bytes [offset, end) of a file."""
+
+    @property
+    def offset(self) -> int:
+        """The first byte."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """The byte after the last."""
+        ...
+
+
+def side_by_side(places: Sequence[tuple[Stored, T]]) -> Iterator[list[tuple[Stored, T]]]:
     """Group blocks, each with a value that belongs to it, into groups that are read with one read each."""
-    group: list[tuple[BlockHandle, T]] = []
+    group: list[tuple[Stored, T]] = []
     for place in places:
-        handle = place[0]
-        if group and (handle.offset != group[-1][0].end or handle.end - group[0][0].offset > READ_BYTES):
+        block = place[0]
+        if group and (block.offset != group[-1][0].end or block.end - group[0][0].offset > READ_BYTES):
             yield group
             group = []
         group.append(place)
