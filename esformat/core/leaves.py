@@ -383,13 +383,34 @@ def open_beginnings(
     return blocks, cut
 
 
-def are_whole(parts: Sequence[BlockSlice]) -> bool:
-    """Whether slices have all rows of their blocks."""
+def rows_within(parts: Sequence[BlockSlice]) -> bytearray | None:
+    """For each row of the blocks of slices, 1 if it is within the slices, else 0; None if all are."""
     part: BlockSlice
-    for part in parts:  # noqa: SIM110 - faster with the type
-        if part.rows is not None or part.last - part.first != part.block_rows:
-            return False
-    return True
+    total: cython.Py_ssize_t = 0
+    whole: cython.bint = True
+    for part in parts:
+        total += part.block_rows
+        whole = whole and part.rows is None and part.last - part.first == part.block_rows
+    if whole:
+        return None
+    mask = bytearray(total)
+    within: cython.uchar[::1] = mask
+    row: cython.Py_ssize_t = 0
+    k: cython.Py_ssize_t
+    for part in parts:
+        if part.rows is None:
+            if not part.origin <= part.first <= part.last <= part.origin + part.block_rows:
+                raise ValueError("a slice has rows of another block")
+            for k in range(row + part.first - part.origin, row + part.last - part.origin):
+                within[k] = 1
+        else:
+            listed: cython.const[cython.longlong][::1] = part.rows
+            for k in range(listed.shape[0]):
+                if not part.origin <= listed[k] < part.origin + part.block_rows:
+                    raise ValueError("a slice has rows of another block")
+                within[row + listed[k] - part.origin] = 1
+        row += part.block_rows
+    return mask
 
 
 def row_starts(parts: Sequence[BlockSlice]) -> tuple[Any, Any]:

@@ -28,7 +28,7 @@ from esformat.core.blocks import (
     without_values,
 )
 from esformat.core.events import Columns
-from esformat.core.leaves import BlockSlice, Leaf, are_whole, row_starts, run_starts
+from esformat.core.leaves import BlockSlice, Leaf, row_starts, rows_within, run_starts
 from esformat.core.numbers import sum_runs
 from esformat.core.runs import runs_at
 from esformat.core.searching import codes_that_may
@@ -101,7 +101,8 @@ class BlockGroup:
 
     def select(self, query: Query, index_matches: IndexMatches) -> I64 | None:
         """Rows that match the query; None for all."""
-        mask = self._slice_mask()
+        within = rows_within(self._parts)
+        mask = None if within is None else np.frombuffer(within, np.bool_)
         with self._reader.named:
             for name, value in index_matches.unmet:
                 mask = _both(mask, self._equal(name, value))
@@ -112,20 +113,6 @@ class BlockGroup:
                 if query.end is not None:
                     mask = _both(mask, times < query.end)
         return None if mask is None else np.nonzero(mask)[0]
-
-    def _slice_mask(self) -> Mask | None:
-        """Rows within the slices; None if they cover the blocks."""
-        if are_whole(self._parts):
-            return None
-        mask = np.ones(self.row_count, dtype=np.bool_)
-        for part, start in zip(self._parts, self._starts.tolist(), strict=True):
-            inside = mask[start : start + part.block_rows]
-            inside[:] = False
-            if part.rows is None:
-                inside[part.first - part.origin : part.last - part.origin] = True
-            else:
-                inside[part.rows - part.origin] = True
-        return mask
 
     def _equal(self, name: str, value: Any) -> Mask:
         """Rows that have `value` in an indexed column."""
