@@ -21,7 +21,7 @@ from esformat.sql.rewrite import Rewritten, rewritten
 from esformat.sql.rows import Bound, Rows
 from esformat.sql.summary import NAME
 from esformat.sql.table import Find, Table, folded
-from esformat.sql.tree import Node, given_names, nodes, parse, table_names
+from esformat.sql.tree import Node, given_names, nodes, parse, root, table_names
 from esformat.sql.watch import Guard, Watch, unguarded
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
@@ -177,7 +177,8 @@ class Session:
             if analysis.rewrite is not None:
                 pooled.tables.discard(folded(analysis.rewrite.of))
                 text = _apply_rewrite(connection, analysis.rewrite, watch, self._table)
-        return Bound(connection, text, None, analysis.columns, watch, lambda: self._pool.append(pooled))
+            columns = tuple(connection.sql(text).columns) if analysis.columns is None else analysis.columns
+        return Bound(connection, text, None, columns, watch, lambda: self._pool.append(pooled))
 
     def _table(self, name: str) -> Table:
         table = self._find(name)
@@ -225,8 +226,9 @@ class Session:
             asked = _apply_rewrite(
                 connection, analysis.rewrite, watch, lambda name: watch.tables.get(name) or self._table(name)
             )
-        columns = tuple(connection.sql(asked, params=parameters).columns) if parameters else analysis.columns
-        return asked, columns  # parameters may determine the columns
+        if parameters or analysis.columns is None:  # parameters may determine the columns
+            return asked, tuple(connection.sql(asked, params=parameters).columns)
+        return asked, analysis.columns
 
     def _analyse(
         self, connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters, watch: Watch
@@ -256,8 +258,9 @@ class Session:
         of = "" if rewrite is None else rewrite.of
         counted = rewrite is not None and rewrite.summary is not None and not rewrite.summary.tallied
         rows: list[list[tuple[Any, ...]]] | None = [] if counted and not parameters else None
-        analysis = _Analysis(text, tuple(name for name in watch.tables if name != of), rewrite, columns, rows)
-        if self._analyses is not None and only_ours:
+        registered = tuple(name for name in watch.tables if name != of)
+        analysis = _Analysis(text, registered, rewrite, columns if only_ours else None, rows if only_ours else None)
+        if self._analyses is not None and (only_ours or (tree is not None and _is_join(tree))):
             if len(self._analyses) >= MOST_KEPT:
                 self._analyses.clear()
             self._analyses[text] = analysis
@@ -271,6 +274,11 @@ def _is_ours(tree: Node, tables: Mapping[str, Table]) -> bool:
     return all(folded(node.get("table_name", "")) in known for node in sources)
 
 
+def _is_join(tree: Node) -> bool:
+    """Whether a statement selects from a join: no content of the tables is part of its rewritten text then."""
+    return bool(root(tree).get("from_table", {}).get("type") == "JOIN")
+
+
 class _Analysis(NamedTuple):
     """The cached analysis of a statement."""
 
@@ -278,7 +286,8 @@ class _Analysis(NamedTuple):
     tables: tuple[str, ...]
     """The names of the tables to register."""
     rewrite: Rewritten | None
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] | None
+    """The columns of the result; None if they may differ each time, because it reads other files."""
     rows: list[list[tuple[Any, ...]]] | None
     """A cache for the result, if counts alone give it."""
 

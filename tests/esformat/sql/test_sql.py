@@ -432,6 +432,24 @@ def test_spaces_of_a_join_are_handed_down(folder, opened):
     assert int(blocks(opened["one"], joined).split()[1]) < total
 
 
+def test_a_joined_file_may_change(opened, tmp_path):
+    """A repeated join finds what the other file contains now: other spaces, other columns, or nothing."""
+    segment, dims = opened["one"], tmp_path / "dims.parquet"
+    first, other = list(segment.spaces())[:2]
+    joined = f"SELECT d.*, count(*) FROM events JOIN '{dims}' d USING (space) GROUP BY ALL ORDER BY ALL"
+    for table in ({"space": [first]}, {"space": [first, other]}, {"space": [other], "rank": [7]}, {"space": [first]}):
+        pq.write_table(pa.table(table), dims)
+        for _ in range(2):
+            rows = segment.sql(joined)
+            assert rows.column_names == (*table, "count_star()")
+            counts = [len(segment[space]) for space in table["space"]]
+            others = zip(*table.values(), strict=True)
+            assert rows.fetchall() == [(*row, count) for row, count in zip(others, counts, strict=True)]
+    dims.unlink()
+    with pytest.raises(OSError, match="No files found"):
+        segment.sql(joined)
+
+
 def test_a_join_begins_with_its_smaller_side(folder, opened):
     """DuckDB knows the number of events, and hashes the smaller table: the right one of the plan."""
     joined = f"SELECT max(n) FROM '{folder}/dims.parquet' d JOIN events USING (space)"
