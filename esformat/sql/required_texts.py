@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from esformat.format.json_values import texts_around
+from esformat.format.schema import KEY_COLUMNS
 from esformat.sql.table import Table, folded
 from esformat.sql.tree import Node, alias_of, arguments, conjuncts, is_read_once, is_table, root, text_of
 
@@ -42,8 +43,9 @@ class _Columns:
     """Resolves column references of a statement to the columns of a table."""
 
     def __init__(self, table: Table, alias: str) -> None:
-        self._fields = {folded(field.name): field for field in table.schema}
+        self._fields = {folded(field.name): field for field in table.schema if field.name not in KEY_COLUMNS}
         self._alias = alias
+        self.indexes = table.indexes
 
     def text(self, node: Node) -> str | None:
         """The column whose text an expression stands for: a text column, or `decode` of a binary one; else None."""
@@ -101,4 +103,6 @@ def _any_of(node: Node, values: Sequence[Node], columns: _Columns) -> tuple[str,
     column = columns.text(node)
     if column is None or not all(around):
         return None
+    if column in columns.indexes and node["class"] == "COLUMN_REF":
+        return None  # the index finds the value itself
     return column, tuple(dict.fromkeys(each for some in around for each in some))

@@ -467,6 +467,16 @@ def test_a_prefix_reads_no_text(folder, opened):
         same(folder, opened, "one", f"SELECT space, n FROM events WHERE {condition}")
 
 
+@pytest.mark.parametrize("condition", ["space = 'b'", "space LIKE 'customer-2%'", "type = 'pu'", "type IN ('pu', 'x')"])
+def test_a_repeated_question_registers_no_table(folder, monkeypatch, condition):
+    """Conditions that the directory or an index answers need no table of their own for each statement."""
+    statement = f"SELECT count(n), max(n) FROM events WHERE {condition}"
+    with esformat.open(folder / "one.esdb") as segment:
+        first = [segment.sql(statement).fetchall() for _ in range(2)]
+        monkeypatch.setattr(session, "scanned", None)
+        assert [segment.sql(statement).fetchall()] * 2 == first
+
+
 def test_hundreds_of_conditions(folder, opened):
     """Hundreds of conditions are recognised as bounds, however DuckDB nests them."""
     many = " AND ".join(f"space >= 'customer-{n:04d}'" for n in range(900))
