@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from functools import cache, reduce
 from operator import and_, eq, ge, gt, le, lt, or_
@@ -16,6 +17,7 @@ import pyarrow.types as pt
 from polars.io.plugins import register_io_source
 
 from esformat.format.arrays import TextForm
+from esformat.format.json_values import texts_around
 from esformat.format.retyped import inner_types, retyped
 from esformat.format.schema import KEY_COLUMNS, ROW_COUNT_COLUMNS
 from esformat.io.location import Options
@@ -38,6 +40,8 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
     source: whatever `esformat.open_many` takes; or an open segment or collection, which must then stay open while the
     frame is used. storage_options: as for `esformat.open_many`.
     The columns selected, `head`, and conditions on space, grouping, timestamp and indexed columns limit what is read.
+    Texts that conditions on payloads and other columns require are first looked up in their coded form, so payloads
+    that are no UTF-8, for which a cast to text would fail, may be left out.
     Columns of types that Polars lacks are converted to other types, such as calendar intervals to text.
     Raises what `esformat.open_many` raises.
     """
@@ -54,8 +58,10 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
         # Polars passes both a row count and a predicate if the rows are counted before filtering: `head(5).filter(…)`
         bounded = _bounds_of(predicate if rows is None else None, known, events)
         left = None if bounded.exact and rows is None else predicate
+        texts = {} if left is None or rows is not None else required_texts_of(left, known)
+        candidates = events.requiring(texts) if texts else events
         needed = names if left is None else list(dict.fromkeys([*names, *left.meta.root_names()]))
-        for batch in events.batches(bounded.bounds, needed or ROW_COUNT_COLUMNS, lazily=rows is not None):
+        for batch in candidates.batches(bounded.bounds, needed or ROW_COUNT_COLUMNS, lazily=rows is not None):
             frame = pl.DataFrame(batch)
             if rows is not None:
                 frame = frame.head(rows)
@@ -172,6 +178,63 @@ def _function(facts: Any, known: set[str]) -> pc.Expression | None:
             listed = _listed(values[0])
             return None if listed is None else column.isin(listed)
     return None
+
+
+def required_texts_of(predicate: pl.Expr, known: set[str]) -> dict[str, list[tuple[bytes, ...]]]:
+    """By column, lists of texts: wherever the predicate is true, the value contains at least one text of each list.
+
+    known: columns to leave out, because events are found by their values.
+    """
+    try:
+        found = _required_texts(json.loads(predicate.meta.serialize(format="json")))
+    except (pl.exceptions.PolarsError, ValueError):
+        return {}  # as in `filter_of`
+    return {name: lists for name, lists in found.items() if name not in known}
+
+
+def _required_texts(node: Any) -> dict[str, list[tuple[bytes, ...]]]:
+    match node:
+        case {"BinaryExpr": {"op": "And", "left": left, "right": right}}:
+            found = _required_texts(left)
+            for name, lists in _required_texts(right).items():
+                found.setdefault(name, []).extend(lists)
+            return found
+        case {
+            "BinaryExpr": {"op": "Eq", "left": {"Function": {"input": [subject, _], "function": called}}, "right": to}
+        }:
+            text = _literal_text(to) if called == {"StringExpr": "JsonPathMatch"} else None
+            texts = texts_around(text.decode()) if text else ()
+        case {"BinaryExpr": {"op": "Eq", "left": subject, "right": to}}:
+            texts = (text,) if (text := _literal_text(to)) else ()
+        case {"Function": {"input": [subject, within], "function": {"StringExpr": kind} | {"BinaryExpr": kind}}}:
+            text = _literal_text(within)
+            texts = (text,) if text and _finds(kind, text) else ()
+        case _:
+            return {}
+    match subject:
+        case {"Column": str(name)} | {"Cast": {"expr": {"Column": str(name)}, "dtype": {"Literal": "String"}}} if texts:
+            return {name: [texts]}
+    return {}
+
+
+def _literal_text(node: Any) -> bytes | None:
+    """A constant that is text or bytes; None for others."""
+    match node:
+        case {"Literal": {"Scalar": {"String": str(text)}}}:
+            return text.encode()
+        case {"Literal": {"Scalar": {"Binary": list(stored)}}}:
+            return bytes(stored)
+    return None
+
+
+def _finds(kind: Any, text: bytes) -> bool:
+    """Whether a function of this kind is true only of values that contain the text."""
+    match kind:
+        case "StartsWith" | "EndsWith" | "Contains" | {"Contains": {"literal": True}}:
+            return True
+        case {"Contains": {"literal": False}}:
+            return re.escape(text) == text  # a regular expression that stands for itself
+    return False
 
 
 def _column(node: Any, known: set[str]) -> pc.Expression | None:

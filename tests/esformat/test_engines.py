@@ -17,11 +17,13 @@ from arrow_strategies import NESTED_TYPES, PLAIN_TYPES, array_of
 from effort import examples, share_of
 from hypothesis import given
 from hypothesis import strategies as st
+from odd_texts import texts
 
 import esformat
 import esformat.duckdb
 from esformat.pandas import read_esdb
 from esformat.polars import filter_of, scan_esdb
+from esformat.read.dataset import SegmentEvents
 
 START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 EVENTS = 20_000
@@ -135,6 +137,75 @@ def test_polars_reads_what_it_needs(folder):
         opening = source.bytes_read
         frame.filter(pl.col("space") == "user-7").select("price").collect()
         assert source.bytes_read - opening < source.size / 4
+
+
+TEXT = pl.col("data").cast(pl.String)
+TEXT_CONDITIONS = [
+    TEXT.str.contains("/cart", literal=True),
+    TEXT.str.contains("cart"),
+    TEXT.str.contains("c.rt"),
+    TEXT.str.contains("a%b_c", literal=True),
+    TEXT.str.starts_with('{"url":"/é'),
+    pl.col("data").bin.ends_with(b'"n":17}'),
+    pl.col("data").bin.contains("é".encode()),
+    TEXT.str.json_path_match("$.url") == "/cart",
+    TEXT.str.json_path_match("$.n") == "17",
+    TEXT == '"/cart"',
+    pl.col("msg").str.contains("user 7 ", literal=True),
+    pl.col("msg").str.contains("no such"),
+    pl.col("msg") == "user 1 said /cart at 6001",
+    ~pl.col("msg").str.contains("user 7 ", literal=True),
+    pl.col("msg").is_null() | pl.col("msg").str.contains("user 8 ", literal=True),
+    pl.col("space") == "s3",
+]
+
+
+@pytest.fixture(scope="module")
+def with_texts(tmp_path_factory):
+    """Two files of events with texts, the first of them open, and all events in memory."""
+    folder = tmp_path_factory.mktemp("texts")
+    for name, first in (("one", 0), ("two", 6000)):
+        with esformat.create(folder / f"{name}.esdb", templates=True) as writer:
+            writer.add_table(texts(first))
+    with esformat.open(folder / "one.esdb") as one, esformat.open_many(folder) as both:
+        yield folder, one, pl.DataFrame(both.dataset().to_table())
+
+
+@examples(100)
+@given(
+    conditions=st.lists(st.sampled_from(TEXT_CONDITIONS), min_size=1, max_size=3),
+    columns=st.sampled_from([None, ["timestamp"], ["msg", "space"]]),
+)
+def test_polars_finds_texts(with_texts, conditions, columns):
+    """Conditions on texts have Polars' results, whatever templates exclude."""
+    folder, _, everything = with_texts
+    frames = [frame.filter(*conditions) for frame in (scan_esdb(folder), everything.lazy())]
+    found, expected = (frame.select(columns or pl.all()).collect() for frame in frames)
+    assert found.equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("condition", "most"),
+    [
+        (TEXT.str.contains("/nowhere", literal=True), 0),
+        (TEXT.str.json_path_match("$.url") == "/list", 3000),
+        (pl.col("msg").str.contains("user 7 ", literal=True), 200),
+    ],
+)
+def test_polars_reads_few_payloads(with_texts, monkeypatch, condition, most):
+    """Conditions on texts pass few other events to Polars."""
+    _, one, _ = with_texts
+    given = []
+    batches = SegmentEvents.batches
+
+    def counted(self, *arguments, **options):
+        for batch in batches(self, *arguments, **options):
+            given.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr(SegmentEvents, "batches", counted)
+    count = scan_esdb(one).filter(condition).select(pl.len()).collect().item()
+    assert count <= sum(given) <= most
 
 
 def test_predicates_as_filters():
