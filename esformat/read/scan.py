@@ -22,7 +22,7 @@ from esformat.format.arrays import TextForm, is_bytes
 from esformat.format.data_block import I64
 from esformat.format.json_fields import FieldCounts
 from esformat.format.json_values import FOUND
-from esformat.format.schema import DATA_COLUMN, EventSchema
+from esformat.format.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema
 from esformat.read.answer import Answer
 from esformat.read.blocks.index import Index
 from esformat.read.blocks.plan import IndexMatches, block_slices, leaves_with, match_indexes, slices
@@ -54,7 +54,7 @@ BATCH_STORED_BYTES = 2 << 20
 BATCH_BYTES = 8 << 20  # decoded size of a group, estimated from the previous group
 CACHED_BATCHES = 4  # a group is this many times larger if its decoded blocks are cached
 NUMBER_BATCHES = 2  # or if rows are a few numbers; larger groups would take memory from the system each time
-REQUIRED_TEXT_BATCHES = 4  # or if texts are searched for, which excludes most rows before anything is decoded
+SPARSE_BATCHES = 4  # or if texts are searched for or rows listed: little of each block is decoded
 MIN_PARALLEL_BATCHES = 4
 PARALLEL_BYTES = 1 << 20  # decompressed bytes of a group from which threads are used
 THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer in parallel
@@ -159,9 +159,7 @@ class Scan(ScanRows, Answer):
             return (with_found(batch, columns, paths) for batch in self._limited(self._read_batches(read)))
         scan = self.__copy__()
         scan._paths = paths
-        groups = scan._groups(
-            scan._wanted(index_matches), index_matches, REQUIRED_TEXT_BATCHES if required_texts else 1
-        )
+        groups = scan._groups(scan._wanted(index_matches), index_matches, SPARSE_BATCHES if required_texts else 1)
         fields = [self._reader.schema.arrow.field(name) for name in columns]
         schema = pa.schema([*fields, *(pa.field(path, FOUND) for path in paths)])
         return scan._gathered(groups, schema, index_matches, Test((), None, required_texts) if required_texts else None)
@@ -328,6 +326,8 @@ class Scan(ScanRows, Answer):
             few = list(few_rows(self._reader, self._query, index_matches, self._slices(index_matches), maker_of))
             return iter(few if len(few) < 2 else (pa.concat_batches(few),))
         times = NUMBER_BATCHES if self._are_numbers(columns) else 1
+        if self._listed is not None:
+            times = SPARSE_BATCHES
         groups = self._groups(self._wanted(index_matches), index_matches, times)
         if self._query.limit is not None or self._page:
             batches = (self._read_group(group, columns, index_matches) for group in groups)
@@ -335,10 +335,12 @@ class Scan(ScanRows, Answer):
         return self._gathered(groups, self._reader.schema.select(columns), index_matches)
 
     def _are_numbers(self, columns: Sequence[str]) -> bool:
-        """Whether all columns are numbers, or codes that are returned as dictionaries."""
+        """Whether all columns are numbers, or keys or codes that are returned as dictionaries."""
         reader = self._reader
-        places = [reader.positions.get(name) for name in columns if name != "timestamp"]
-        coded = reader.coded_places() if self._texts is TextForm.DICTIONARIES else ()
+        in_dictionaries = self._texts is TextForm.DICTIONARIES
+        numbers = KEY_COLUMNS if in_dictionaries else ("timestamp",)
+        places = [reader.positions.get(name) for name in columns if name not in numbers]
+        coded = reader.coded_places() if in_dictionaries else ()
         return all(p is not None and (p in coded or not is_bytes(reader.fields[p].type)) for p in places)
 
     def _read_lazily(
@@ -494,7 +496,7 @@ class Scan(ScanRows, Answer):
                 return every._read_batches(wanted)
             return filtered(every._read_batches(tuple(dict.fromkeys([*wanted, *test.columns]))), wanted, test)
         groups = self._groups(
-            self._directed(index_matches), index_matches, REQUIRED_TEXT_BATCHES if test.required_texts else 1
+            self._directed(index_matches), index_matches, SPARSE_BATCHES if test.required_texts else 1
         )
         if self._query.limit is None:
             return self._gathered(groups, self.schema, index_matches, test)
