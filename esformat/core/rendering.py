@@ -323,7 +323,9 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
                 break
             self._move(work, self._codes[low], k - low)
             low = k
-        if low == high:
+        if high - low <= _FEW_ROWS:
+            for k in range(low, high):
+                self._move(work, self._codes[k], 1)
             return
         if self._count < FEW_CODES:  # counted in four lanes, because one count would wait for the one before
             lanes = cython.declare(cython.uint[4 * 64])
