@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from esformat.convert.roles import Roles
     from esformat.convert.rows import BadRow
     from esformat.convert.sinks import SINK_FORMATS, Sink, open_sink, write_batches
-    from esformat.convert.source import Input, is_pipe
+    from esformat.convert.source import Input, compression_of, is_pipe
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -38,7 +38,7 @@ else:
             "esformat.convert.roles": "Roles",
             "esformat.convert.rows": "BadRow",
             "esformat.convert.sinks": "SINK_FORMATS Sink open_sink write_batches",
-            "esformat.convert.source": "Input is_pipe",
+            "esformat.convert.source": "Input compression_of is_pipe",
         },
     )
 
@@ -62,6 +62,7 @@ __all__ = [
     "Skip",
     "Stop",
     "Summary",
+    "compression_of",
     "convert_file",
     "input_name",
     "inputs_at",

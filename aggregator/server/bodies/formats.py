@@ -28,7 +28,6 @@ from aggregator.server.bodies.shared.times import TIMES_HINT, TimeReader
 from esformat import InvalidEventError, convert  # whose readers are imported with the first body that needs one
 from esformat.parts import as_text
 
-_COMPRESSED = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"BZh")
 _BINARY_DATA = re.compile(rb'"data"\s*+:\s*+\{\s*+"base64"')
 _JOINED = re.compile(rb"\}\s*+\{")
 _CURL = "`curl -d` removes line ends: use `curl --data-binary`, which keeps them"
@@ -101,7 +100,7 @@ def read_events(
     if media not in (LINES, CSV, JSON):
         raise ValueError(media)
     text = body.to_pybytes()
-    if text.startswith(_COMPRESSED):
+    if convert.compression_of(text) is not None:  # the readers would decompress it without a limit
         raise InvalidEventError("the body is compressed", hint="send the header Content-Encoding: gzip, or zstd")
     if media == JSON:
         text = _as_lines(text)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
 import json
+import lzma
 
 import pyarrow as pa
 import pytest
+import zstandard
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +95,15 @@ def test_hostile_bodies(body, media):
     with contextlib.suppress(InvalidEventError):
         table = read_events(pa.py_buffer(body), media, types={}, binary_keys=False, max_bytes=1 << 20)
         table.validate(full=True)
+
+
+@pytest.mark.parametrize("media", [LINES, CSV, JSON])
+@pytest.mark.parametrize("compress", [bz2.compress, gzip.compress, lzma.compress, zstandard.ZstdCompressor().compress])
+def test_compressed_bodies(compress, media):
+    """A compressed body is refused, however short: decompressing it could take any amount of memory."""
+    body = compress(b'{"space":"a","timestamp":1}\n' * 1000) + b"more than a reader skips\n"
+    with pytest.raises(InvalidEventError, match="the body is compressed; send the header Content-Encoding"):
+        read_events(pa.py_buffer(body), media, types={}, binary_keys=False, max_bytes=1 << 20)
 
 
 @pytest.mark.parametrize(
