@@ -157,7 +157,7 @@ class JsonReader:
             try:
                 if broken:
                     raise ValueError(broken)
-                found = parse_object(left.line(row))
+                found = parse_object(left.line(row), floats=bool(self._floats))
                 objects.append(found | dict.fromkeys(self._texts & found.keys()))
             except ValueError as error:
                 good[row] = False

@@ -20,12 +20,16 @@ DEEPEST = 100  # levels of nesting; pyarrow crashes at about ten thousand, and n
 _EXACT_IN_FLOAT = 2**53
 
 
-def parse_object(line: bytes) -> dict[str, Any]:
-    """Parse one line as a JSON object. Raises ValueError that says what is wrong."""
+def parse_object(line: bytes, *, floats: bool = False) -> dict[str, Any]:
+    """Parse one line as a JSON object. Raises ValueError that says what is wrong.
+
+    floats: some members become floats, in which -0 keeps its sign; -0 is a float then, else the integer 0.
+    """
     try:
         if outline(line)[0] > DEEPEST:
             raise ValueError(f"nested deeper than {DEEPEST} levels")
-        value = json.loads(line.decode(), object_pairs_hook=_object, parse_float=_float, parse_int=_int)
+        parse_int = _int if floats else None
+        value = json.loads(line.decode(), object_pairs_hook=_object, parse_float=_float, parse_int=parse_int)
         if b"\\u" in line:
             check_text(value)
     except UnicodeDecodeError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from contextlib import closing
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -99,6 +100,19 @@ def test_bad_lines(roles):
         (6, "duplicate key 'u'"),
     ]
     assert found[0].bad[2].text == '{"u":"\\xff"}'
+
+
+def test_negative_zero_beside_bad_lines():
+    """-0 is an integer unless its column is known to have floats, whether or not a line is bad."""
+    data = b'{"u":"a","n":-0,"l":[-0]}\n{"u":"b","n":9007199254740993,"l":[9007199254740993]}\n'
+    for bad in (b"", b"xx\n"):
+        (rows,) = read(data + bad)
+        assert rows.batch.to_pylist() == [
+            {"u": "a", "n": 0, "l": [0]},
+            {"u": "b", "n": 9007199254740993, "l": [9007199254740993]},
+        ]
+        (rows,) = read(data.replace(b"9007199254740993", b"2") + bad, replace(ALL, known={"n": pa.float64()}))
+        assert repr(rows.batch["n"].to_pylist()) == "[-0.0, 2.0]"
 
 
 def test_two_objects_on_a_line_and_a_blank_one():
