@@ -16,7 +16,9 @@ FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
 CONVERSION_FORMATS = ("esdb", "parquet", "arrow", "csv", "jsonl", "go-esdb", "go-stream")
 """The formats that `convert_file` reads and writes."""
 
-_COMPRESSED = {".gz", ".bz2", ".zst", ".zstd", ".xz"}
+COMPRESSED = {".gz", ".bz2", ".zst", ".zstd", ".xz"}
+"""The extensions of compressed inputs."""
+
 _EXTENSIONS = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -41,7 +43,7 @@ _SEGMENT_MAGIC = b"\x89ESDB\r\n\x1a"
 def format_by_name(path: str) -> str | None:
     """Return the format for the extension of `path`, ignoring compression; None if it is unknown."""
     suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
-    while suffixes and suffixes[-1] in _COMPRESSED:
+    while suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
     return _EXTENSIONS.get(suffixes[-1]) if suffixes else None
 
@@ -49,7 +51,7 @@ def format_by_name(path: str) -> str | None:
 def refuse_compressed(path: str) -> None:
     """Raise UsageError if the name of an output ends like that of a compressed file: outputs are not compressed."""
     ending = PurePath(path).suffix
-    if ending.lower() in _COMPRESSED:
+    if ending.lower() in COMPRESSED:
         raise UsageError(
             f"{path}: output is not compressed",
             hint=f"choose a name without {ending}, or compress standard output with a pipe",
@@ -58,7 +60,7 @@ def refuse_compressed(path: str) -> None:
 
 def without_extension(path: str) -> str:
     """Remove the extensions of a format and of compression from a name."""
-    while PurePath(path).suffix.lower() in _COMPRESSED:
+    while PurePath(path).suffix.lower() in COMPRESSED:
         path = path.removesuffix(PurePath(path).suffix)
     suffix = PurePath(path).suffix
     return path.removesuffix(suffix) if suffix.lower() in {*_EXTENSIONS, ".esdb", ".esdbstream"} else path

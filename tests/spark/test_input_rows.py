@@ -13,6 +13,7 @@ from esformat.errors import UsageError
 from esformat.spark import input_rows
 from esformat.spark.foreign import FILE_BYTES, pack
 from esformat.spark.input_rows import InputRules, Piece, Surveyed, events, survey
+from esformat.spark.jobs.inputs import InputFile, format_of
 from esformat.spark.jobs.reading import rules_of
 from esformat.spark.jobs.survey import Inspection, unite
 
@@ -204,3 +205,9 @@ def test_options_of_reading(given, message):
     """Unknown options and invalid values are refused; the message says what is allowed."""
     with pytest.raises(UsageError, match=message):
         rules_of("csv", given, {}, zone="UTC")
+
+
+@pytest.mark.parametrize("end", ["", ".gz", ".bz2", ".zst", ".zstd", ".xz", ".GZ"])
+def test_names_of_compressed_files(end):
+    """The format of a compressed file is that of the name before the extension of its compression."""
+    assert format_of([InputFile(f"a.csv{end}", 1, 0)]) == "csv"

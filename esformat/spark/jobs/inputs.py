@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from esformat.convert.formats import COMPRESSED
 from esformat.errors import UsageError
 from esformat.io.location import local_path
 from esformat.spark.identity import content_identity, origin_of
@@ -85,7 +86,7 @@ def format_of(files: Sequence[InputFile]) -> str:
     """The common format of the files by their names. Raises UsageError if there is none."""
     kinds = set()
     for file in files:
-        suffixes = [suffix for suffix in Path(file.path).suffixes if suffix not in (".gz", ".bz2", ".zst", ".zstd")]
+        suffixes = [suffix for suffix in Path(file.path).suffixes if suffix.lower() not in COMPRESSED]
         kinds.add(_SUFFIXES.get(suffixes[-1]) if suffixes else None)
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None:
