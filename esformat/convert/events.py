@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from operator import itemgetter
 
 import numpy as np
@@ -54,6 +55,13 @@ class Rejects:
         found += [(origin.locate(row)[0], row) for row in self._reasons]
         for _, bad in sorted(found, key=itemgetter(0)):
             yield bad if isinstance(bad, BadRow) else origin.bad_row(bad, self._reasons[bad](bad))
+
+
+def times_of_events(rows: Rows, times: Times, rejects: Rejects, roles: Roles) -> Times:
+    """The times of those `rows` that became events. `times` are those of `read_times(rows)`."""
+    if not len(rejects) or not (times.assumed or times.repeated_count):
+        return times
+    return read_times(replace(rows, batch=rows.batch.filter(rejects.kept())), roles)
 
 
 def make_events(
@@ -122,7 +130,8 @@ class _Making:
 
     def timestamps(self, roles: Roles, times: Times) -> pa.Array:
         column, not_text = _timestamp_text(self._rows, roles)
-        self._reject(not_text, lambda _: f"timestamp {roles.timestamp!r} is not UTF-8 text: {_TO_UTF8}")
+        hint = f": {_TO_UTF8}" if self._rows.origin.unit == LINE else ""
+        self._reject(not_text, lambda _: f"timestamp {roles.timestamp!r} is not UTF-8 text{hint}")
         self._reject(
             column.is_null(), lambda _: f"no timestamp: {roles.timestamp!r} has no value{self._instead(roles)}"
         )

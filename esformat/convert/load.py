@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, Self
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from esformat.convert.bad_rows import BadRows, Stop
 from esformat.convert.clock import Times
 from esformat.convert.csv_reader import CsvReader
 from esformat.convert.errors import InputError
-from esformat.convert.events import Rejects, make_events, no_events, read_times
+from esformat.convert.events import make_events, no_events, read_times, times_of_events
 from esformat.convert.formats import format_of
 from esformat.convert.json_reader import JsonReader
 from esformat.convert.plan import Plan
@@ -91,6 +91,7 @@ class Load:
         """The units that were guessed from the size of numeric timestamps, in the events so far."""
         self._plan = Plan(roles)  # of the rows read so far
         self._lost: Counter[str] = Counter()  # NaN and infinities that became JSON, by column
+        self._repeated_count = 0  # times of events that occur twice, where clocks were put back
         self._meant: dict[str, str] = {}  # columns of types that segments lack
         with ExitStack() as opened:
             self._sources = [opened.enter_context(closing(Source(path, stdin=stdin, live=live))) for path in inputs]
@@ -128,20 +129,19 @@ class Load:
         plan: the result of `survey`; without it, columns and types follow from the rows so far and may grow.
         Raises InputError, BadRowError.
         """
-        self._bad_rows.begin()
-        self._lost.clear()
+        self._begin()
         growing = plan is None
         plan = Plan(self._roles) if plan is None else plan
         for rows, times in self._rows():
             self._plan = plan = plan.widened(rows.types, has_nanos=times.has_nanos)
             events, rejects = make_events(rows, times, plan, self._lost)
-            self._assume(rows, times, rejects)
+            self._note(times_of_events(rows, times, rejects, self._roles))
             self._bad_rows.take(rejects)
             if events.num_rows:
                 yield events.drop_columns([plan.stored[name] for name in plan.untyped]) if growing else events
 
     def assumptions(self) -> Iterator[str]:
-        """Yield notes on the rows read so far: renamed columns, guessed units, lost values, empty columns."""
+        """Yield notes on the rows read so far: columns renamed or empty, units guessed, values lost, times repeated."""
         yield from notes_of(self._plan)
         if self.assumed:
             units = " and ".join(sorted(self.assumed))
@@ -159,6 +159,9 @@ class Load:
             more = ", …" if len(untyped) > _SHOWN_NAMES else ""
             shown = ", ".join(map(repr, untyped[:_SHOWN_NAMES])) + more
             yield f"no row has a value for {shown}: such a column keeps no type"
+        if self._repeated_count:
+            times = "1 time occurs" if self._repeated_count == 1 else f"{self._repeated_count:,} times occur"
+            yield f"{times} twice in {self._roles.clock.zone}, where clocks were put back: the first is used"
 
     def survey(self) -> Plan:
         """Read all inputs to find their types; return the plan."""
@@ -169,9 +172,8 @@ class Load:
 
     def _write(self, plan: Plan, create: Create) -> Summary:
         """Write the events by `plan`, which may grow until the first event is written."""
-        self._bad_rows.begin()
-        self._lost.clear()
-        num_events = repeated_count = 0
+        self._begin()
+        num_events = 0
         writer: esformat.Writer | None = None
         with ExitStack() as writing:
             for rows, times in self._rows():
@@ -181,26 +183,30 @@ class Load:
                 _check_columns(wider, rows.origin.path)
                 plan = wider
                 events, rejects = make_events(rows, times, plan, self._lost)
-                self._assume(rows, times, rejects)
+                self._note(times_of_events(rows, times, rejects, self._roles))
                 self._bad_rows.take(rejects)
                 if writer is None and events.num_rows:
                     writer = writing.enter_context(create(plan))
                 if writer is not None and events.num_rows:
                     writer.add_table(events)
                 num_events += events.num_rows
-                repeated_count += times.repeated_count
             if writer is None:
                 writing.enter_context(create(plan)).add_table(no_events(plan))
         read_bytes = sum(source.stored_bytes() for source in self._sources)
         self._plan = plan
-        notes = (*self.assumptions(), *_repeated_note(self._roles, repeated_count))
+        notes = tuple(self.assumptions())
         return Summary(num_events=num_events, bad_row_count=self._bad_rows.count, input_bytes=read_bytes, notes=notes)
 
-    def _assume(self, rows: Rows, times: Times, rejects: Rejects) -> None:
-        """Record the units that were guessed for the rows that became events."""
-        if times.assumed and len(rejects):
-            times = read_times(replace(rows, batch=rows.batch.filter(rejects.kept())), self._roles)
+    def _begin(self) -> None:
+        """Begin a pass over the inputs."""
+        self._bad_rows.begin()
+        self._lost.clear()
+        self._repeated_count = 0
+
+    def _note(self, times: Times) -> None:
+        """Record what a user may not expect of the times of some events."""
         self.assumed |= times.assumed
+        self._repeated_count += times.repeated_count
 
     def _rows(self) -> Iterator[tuple[Rows, Times]]:
         """Yield the rows of all inputs with their times."""
@@ -248,9 +254,3 @@ def notes_of(plan: Plan) -> Iterator[str]:
     for name in plan.roles.required:
         if plan.types and pa.types.is_null(plan.types.get(name, pa.null())):
             yield f"column {name!r} has no value in any row"
-
-
-def _repeated_note(roles: Roles, count: int) -> Iterator[str]:
-    if count:
-        times = "1 time occurs" if count == 1 else f"{count:,} times occur"
-        yield f"{times} twice in {roles.clock.zone}, where clocks were put back: the first is used"

@@ -16,7 +16,7 @@ from esformat import customerio
 from esformat.convert import BadRows, InputError, InputOptions, Plan, Roles, Skip, Stop
 from esformat.convert.arrow_reader import ArrowReader
 from esformat.convert.column_type import convert, plain, text_type
-from esformat.convert.events import make_events, read_times
+from esformat.convert.events import make_events, read_times, times_of_events
 from esformat.convert.formats import format_by_name
 from esformat.convert.load import Reader, reader_of
 from esformat.convert.rows import Origin, Rows
@@ -174,7 +174,7 @@ def _survey_text(rules: InputRules, path: str) -> Surveyed:
             made, rejects = make_events(rows, times, plan, lost)
             bad.take(rejects)
             count += made.num_rows
-            assumed |= times.assumed
+            assumed |= times_of_events(rows, times, rejects, rules.roles).assumed
     return Surveyed({}, dict(plan.types), count, bad.count, plan.has_nanos, assumed, lost=lost)
 
 

@@ -207,6 +207,14 @@ def test_options_of_reading(given, message):
         rules_of("csv", given, {}, zone="UTC")
 
 
+def test_units_of_rejected_rows(tmp_path):
+    """The units guessed for rows that do not become events are not reported."""
+    (tmp_path / "in.csv").write_text("user,at\n,1700000000\na,1700000000000\n")
+    rules = rules_of("csv", {"on_error": "skip"}, {"space": "user", "timestamp": "at"}, zone="UTC")
+    found = survey(rules, str(tmp_path / "in.csv"))
+    assert (found.rows, found.bad, found.assumed) == (1, 1, {"ms"})
+
+
 @pytest.mark.parametrize("end", ["", ".gz", ".bz2", ".zst", ".zstd", ".xz", ".GZ"])
 def test_names_of_compressed_files(end):
     """The format of a compressed file is that of the name before the extension of its compression."""

@@ -426,3 +426,17 @@ def test_units_of_rejected_rows(tmp_path):
     path.write_text("u,t\n,1700000000\na,1700000000000\n")
     _, summary = load(tmp_path, [path], Roles(space="u", timestamp="t"), bad_rows=Skip())
     assert [note.split(" since")[0] for note in summary.notes] == ["numeric timestamps were read as ms"]
+
+
+def test_repeated_times_of_rejected_rows(tmp_path):
+    """The note on times that occur twice leaves out rows that did not become events; `batches` has it, too."""
+    path = tmp_path / "in.csv"
+    path.write_text("u,t\n,2006-10-29 02:10\na,2006-10-29 02:30\n")
+    roles = Roles(space="u", timestamp="t", clock=Clock(None, "Europe/Stockholm"))
+    note = "1 time occurs twice in Europe/Stockholm, where clocks were put back: the first is used"
+    _, summary = load(tmp_path, [path], roles, bad_rows=Skip())
+    assert summary.notes == (note,)
+    with Load([str(path)], roles, bad_rows=Skip()) as load_:
+        for _ in range(2):
+            assert sum(map(len, load_.batches())) == 1
+        assert list(load_.assumptions()) == [note]
