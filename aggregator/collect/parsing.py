@@ -165,8 +165,10 @@ def _text(value: object) -> str | None:
     """Convert a value to text, objects and lists to JSON."""
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, WrittenFloat):
+        return value.text if value.text == "-0" else str(value)  # an integer or a float, as the column has
     try:
-        return str(value) if isinstance(value, WrittenFloat) else json_of(value)
+        return json_of(value)
     except RecursionError:
         return None
 

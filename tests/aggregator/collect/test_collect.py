@@ -940,6 +940,13 @@ def test_json_lines(rig):
         assert catalog.query("SELECT WHERE fields:parse_error = json").to_table()["data"].to_pylist() == [b"[1]"]
 
 
+def test_negative_zero_in_json_lines(rig):
+    """-0 is the integer 0 in a column of integers, and keeps its sign among floats and in fields."""
+    columns = {"took": "integer", "load": "number"}
+    row = _only(rig, '{"took":-0,"load":-0,"other":-0}', format="json", fields=("other",), columns=columns)
+    assert repr((row["took"], row["load"], row["fields"])) == repr((0, -0.0, {"other": "-0"}))
+
+
 def test_container_lines(rig):
     """A container log line gives its message, time and stream."""
     row = _only(rig, '{"log":"hello\\n","stream":"stderr","time":"2026-03-01T08:00:00.123456789Z"}')
