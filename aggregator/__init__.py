@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         LogFailedError,
         ManifestFailedError,
         OverloadedError,
+        PartitionNotFoundError,
         QueryCancelledError,
         QueryLimitError,
         ReadOnlyError,
@@ -66,9 +67,9 @@ else:
             "aggregator.errors": (
                 "AggregatorError BehindError CatalogLockedError CatalogNotFoundError CorruptLogError "
                 "CorruptManifestError DiskFullError FencedError InvalidRequestError LogFailedError ManifestFailedError "
-                "OverloadedError QueryCancelledError QueryLimitError ReadOnlyError SealingFailedError "
-                "SegmentMissingError SequenceConflictError SequenceForgottenError StoreError StoreUnreachableError "
-                "TopicExistsError TopicNotFoundError UnknownVersionError"
+                "OverloadedError PartitionNotFoundError QueryCancelledError QueryLimitError ReadOnlyError "
+                "SealingFailedError SegmentMissingError SequenceConflictError SequenceForgottenError StoreError "
+                "StoreUnreachableError TopicExistsError TopicNotFoundError UnknownVersionError"
             ),
             "aggregator.model": "Problem Receipt",
             "aggregator.opening": "Catalogs open=open_catalog open_many promote rebuild_manifest restore",
@@ -111,6 +112,7 @@ __all__ = [
     "LogFailedError",
     "ManifestFailedError",
     "OverloadedError",
+    "PartitionNotFoundError",
     "Problem",
     "QuarantineView",
     "Quarantined",

@@ -5,6 +5,7 @@
     ├── CatalogLockedError           another process writes to the catalog: `holder` identifies it
     ├── ReadOnlyError                the caller: the catalog was opened for reading only
     ├── InvalidRequestError          the caller: a name, option or policy that makes no sense (also a ValueError)
+    │   └── PartitionNotFoundError   the caller: the topic has no such partition
     ├── TopicExistsError             the caller: the topic already exists (also a ValueError)
     ├── TopicNotFoundError           the caller: no such topic (also a KeyError)
     ├── SequenceConflictError        the caller: a producer reused a sequence for other events (also a ValueError)
@@ -81,6 +82,10 @@ class ReadOnlyError(AggregatorError):
 
 class InvalidRequestError(AggregatorError, ValueError):
     """A name, option or policy makes no sense; nothing was changed."""
+
+
+class PartitionNotFoundError(InvalidRequestError):
+    """The topic has no partition of that name."""
 
 
 class TopicExistsError(AggregatorError, ValueError):

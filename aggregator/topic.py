@@ -20,7 +20,7 @@ from aggregator.engine.inspection import would_remove
 from aggregator.engine.stats import segment_facts, topic_stats
 from aggregator.engine.upkeep.residue import look_for
 from aggregator.engine.writer import now_us
-from aggregator.errors import InvalidRequestError
+from aggregator.errors import InvalidRequestError, PartitionNotFoundError
 from aggregator.model import DEFAULT_PARTITION, Receipt
 from aggregator.policy import Retention, Roll
 from aggregator.read.key_counts import counted_spaces, counted_values
@@ -323,11 +323,11 @@ class Topic(Unpicklable, Scans[Scan]):
         options = dict(options)
         partition = options.pop("partition", None)
         if partition is not None:
-            check_name(partition, "partition")
+            self._check_partition(partition)
         return Scan(self._snap, self._backend.pool, self._query(conditions=conditions, **options), partition)
 
     def _check_partition(self, name: str) -> None:
-        """Raise InvalidRequestError for an unknown partition; in an empty topic the default one counts as known."""
+        """Raise PartitionNotFoundError for an unknown partition; in an empty topic the default one counts as known."""
         check_name(name, "partition")
         self._backend.refresh()
         known = self._topic.partitions
@@ -335,7 +335,7 @@ class Topic(Unpicklable, Scans[Scan]):
             return
         some = ", ".join(map(repr, islice(known, MOST_NAMED))) + (", …" if len(known) > MOST_NAMED else "")
         hint = f"its partitions are {some}" if known else "it has no events"
-        raise InvalidRequestError(f"no partition {name!r} in topic {self.name!r}", hint=hint)
+        raise PartitionNotFoundError(f"no partition {name!r} in topic {self.name!r}", hint=hint)
 
     def read(
         self,
@@ -352,9 +352,8 @@ class Topic(Unpicklable, Scans[Scan]):
 
         from_index: the record index to start at. None: the first, or with `reverse` (newest first) the last.
         start, end: only events with timestamps in [start, end), int µs, aware datetimes or ISO 8601; segments without
-        such events are skipped. Raises InvalidRequestError immediately for an unknown partition.
+        such events are skipped. Raises PartitionNotFoundError immediately.
         """
-        self._check_partition(partition)
         bounds = {"first_index": from_index} if not reverse else {}
         if reverse and from_index is not None:
             bounds = {"end_index": from_index + 1}

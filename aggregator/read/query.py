@@ -51,7 +51,7 @@ class Scans(ABC, Generic[S]):
         options: `space`, `grouping` and `partition`: only that one. `start`, `end`: half-open [start, end), int µs,
             aware datetimes or ISO 8601. `reverse`, `limit`. `columns`: names of the columns to read; `record_index` and
             `partition` are only returned if named.
-        Raises esformat.UsageError or InvalidEventError immediately for invalid arguments.
+        Raises esformat.UsageError, InvalidEventError or PartitionNotFoundError immediately for invalid arguments.
         """
         return self._scan({}, _known(options))
 
@@ -59,7 +59,7 @@ class Scans(ABC, Generic[S]):
         """Events with a value in an index; with a mapping, events that have all its values. Otherwise like `scan`.
 
         Values are compared as scans show them: if the index has numbers and texts, both 5 and "5" find all that show 5.
-        Raises esformat.UnknownIndexError, UsageError or InvalidEventError immediately.
+        Raises esformat.UnknownIndexError, and the errors of `scan`, immediately.
         """
         if isinstance(name, Mapping) == (value is not None) or name == {}:
             raise UsageError("give either a mapping of conditions or a name and a value")

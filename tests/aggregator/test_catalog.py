@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ from waiting import until
 
 import aggregator
 import esformat
-from aggregator import Roll
+from aggregator import PartitionNotFoundError, Roll
 
 
 @pytest.fixture
@@ -124,8 +125,14 @@ def test_scan_is_a_table_too(catalog):
     assert pa.table(topic.scan()).column_names == ["space", "grouping", "timestamp", "type", "data"]
     assert len(topic.scan().to_pandas()) == 4
     assert seen(topic.scan(partition="left")) == [ROWS[1], ROWS[0]]
-    assert topic.scan(partition="none").count() == 0
+    for scan in (topic.scan, partial(topic.scan_index, "type", "x"), lambda *, partition: topic.read(partition)):
+        with pytest.raises(PartitionNotFoundError, match="no partition 'none' in topic 'activity'; its partitions are"):
+            scan(partition="none")
     assert topic.partitions == ("left", "right")
+    empty = catalog.create_topic("empty")
+    assert empty.scan(partition="0").count() == 0
+    with pytest.raises(PartitionNotFoundError, match="it has no events"):
+        empty.scan(partition="1")
 
 
 def test_ties_are_broken_by_partition_and_record_index(catalog):

@@ -45,10 +45,6 @@ def scan(
     chosen_format(format_, output)  # refused before the catalog is opened
     with open_any_read_only(catalog) as opened:
         asked: Any = opened.topic(topic)
-        partition = question["partition"]
-        if partition is not None and partition not in asked.stats()["partitions"]:
-            hint = f"`aggregator stats {catalog} {topic}` lists its partitions"
-            raise click.UsageError(f"no partition {partition!r} in topic {topic!r}; {hint}")
         names = ("start", "end", "reverse", "columns", "partition")
         arguments = {name: question[name] for name in names}
         where, columns = question["where"], question["columns"]

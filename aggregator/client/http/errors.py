@@ -18,6 +18,7 @@ from aggregator.errors import (
     AggregatorError,
     InvalidRequestError,
     OverloadedError,
+    PartitionNotFoundError,
     QueryLimitError,
     ReadOnlyError,
     SegmentMissingError,
@@ -68,6 +69,7 @@ class WriteFailedError(AggregatorError):
 
 _KINDS: dict[str, type[EsdbError]] = {
     "no-such-topic": TopicNotFoundError,
+    "no-such-partition": PartitionNotFoundError,
     "topic-exists": TopicExistsError,
     "sequence-conflict": SequenceConflictError,
     "sequence-forgotten": SequenceForgottenError,

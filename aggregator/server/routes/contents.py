@@ -62,7 +62,7 @@ def routes(context: Context) -> list[Route]:
     "read if the manifest suffices.",
     responses={
         **HISTOGRAM,
-        "404": {"description": "no such topic, or index"},
+        "404": {"description": "no such topic, partition or index"},
         "409": {"description": "a base64 key, but the topic has text keys"},
     },
 )

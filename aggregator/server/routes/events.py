@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aggregator import InvalidRequestError, Receipt, Scan, Topic
+from aggregator import Receipt, Scan, Topic
 from aggregator.server.bodies.formats import read_events
 from aggregator.server.bodies.shared.media import (
     ARROW_STREAM,
@@ -89,7 +89,7 @@ EVENTS: dict[str, Any] = {
         },
     },
     "400": {"description": "an invalid parameter"},
-    "404": {"description": "no such topic, or index"},
+    "404": {"description": "no such topic, partition or index"},
     "409": {"description": "a base64 key, but the topic has text keys"},
     "406": {"description": "no media type in Accept is available"},
 }
@@ -198,13 +198,7 @@ async def read_partition(context: Context, request: Request) -> Response:
 
     def make() -> Scan:
         topic = context.catalog.topic(request.path_params["topic"])
-        partition = request.path_params["partition"]
-        try:
-            return topic.read(partition, first, **options)
-        except InvalidRequestError as error:
-            if partition in topic.partitions:
-                raise
-            raise ProblemError(404, "no-such-partition", error.message, error.hint) from None
+        return topic.read(request.path_params["partition"], first, **options)
 
     return await stream_response(context.reads, make, media_for(request))
 

@@ -476,7 +476,8 @@ WRONG = [
     (["topics", "data", "--rename", "nope", "new"], 2, "data: no topic 'nope'; see `aggregator topics`\n"),
     (["scan", "data", "clicks", "--index", "nope=1"], 2, "no index 'nope'"),
     (["scan", "data", "clicks", "--columns", "nope"], 2, "no column 'nope'"),
-    (["scan", "data", "clicks", "--partition", "p3"], 2, "no partition 'p3' in topic 'clicks'; `aggregator stats data"),
+    (["scan", "data", "clicks", "--partition", "p3"], 2, "no partition 'p3' in topic 'clicks'; its partitions are '0'"),
+    (["export", "data", "clicks", "p3.csv", "--partition", "p3"], 2, "no partition 'p3' in topic 'clicks'"),
     (["topics", "data", "--create", "clicks"], 2, "exists"),
     (["topics", "data", "--index", "a"], 2, "--index and --keys go with --create"),
     (

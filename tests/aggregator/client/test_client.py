@@ -10,7 +10,13 @@ import pyarrow as pa
 import pytest
 from breaking_proxy import BreakingProxy, Fate
 
-from aggregator import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
+from aggregator import (
+    InvalidRequestError,
+    PartitionNotFoundError,
+    SequenceConflictError,
+    TopicExistsError,
+    TopicNotFoundError,
+)
 from aggregator.base.result import Answer
 from aggregator.client import BodyTooLargeError, Client, Retry, TruncatedAnswerError, UnavailableError
 from aggregator.client.http import calls
@@ -158,6 +164,8 @@ def test_mistakes_are_not_tried_again(client):
         topic.append(pa.table({"space": ["a"]}))
     with pytest.raises(UnknownIndexError):
         topic.scan_index("colour", "red").to_table()
+    with pytest.raises(PartitionNotFoundError):
+        topic.scan(partition="none").to_table()
     with pytest.raises(UsageError):
         topic.scan(limit=-1)
     with pytest.raises(BodyTooLargeError) as caught:

@@ -7,6 +7,7 @@ import pytest
 
 from aggregator import (
     OverloadedError,
+    PartitionNotFoundError,
     QueryLimitError,
     SequenceConflictError,
     SequenceForgottenError,
@@ -58,6 +59,7 @@ ANSWERS = [
     (409, {}, problem("sequence-forgotten"), SequenceForgottenError, {}),
     (409, {}, problem("topic-exists"), TopicExistsError, {}),
     (404, {}, problem("no-such-topic"), TopicNotFoundError, {"message": "so it is"}),
+    (404, {}, problem("no-such-partition"), PartitionNotFoundError, {}),
     (400, {}, problem("invalid-event"), InvalidEventError, {}),
     (500, {}, problem("internal"), UnavailableError, {"status": 500, "maybe_stored": True}),
     (503, {}, problem("stopping"), UnavailableError, {"status": 503, "maybe_stored": False}),

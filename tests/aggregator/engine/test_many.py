@@ -11,7 +11,14 @@ import pytest
 from effort import share_of
 
 import aggregator
-from aggregator import CatalogNotFoundError, InvalidRequestError, ReadOnlyError, SegmentMissingError, TopicNotFoundError
+from aggregator import (
+    CatalogNotFoundError,
+    InvalidRequestError,
+    PartitionNotFoundError,
+    ReadOnlyError,
+    SegmentMissingError,
+    TopicNotFoundError,
+)
 
 NAMES = ("east", "north", "west")
 
@@ -88,7 +95,8 @@ def test_indexes_spaces_and_partitions(fleet):
         read = mine.read(f"{name}/1", 3, 10).to_table()
         assert read.equals(catalog.topic("t").read("1", 3, 10).to_table().select(read.column_names))
         assert mine.scan(partition=f"{name}/0").count() == catalog.topic("t").scan(partition="0").count()
-    assert mine.scan(partition="nobody/0").count() == 0
+    with pytest.raises(PartitionNotFoundError, match="no partition 'nobody/0'"):
+        mine.scan(partition="nobody/0")
 
 
 @pytest.mark.parametrize(

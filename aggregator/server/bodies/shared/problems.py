@@ -60,6 +60,7 @@ _CALLERS = (
     (aggregator.SequenceConflictError, 409, "sequence-conflict"),
     (aggregator.ReadOnlyError, 503, "read-only"),  # another server may take it; shippers discard data refused with 403
     (aggregator.BehindError, 503, "behind"),  # another server may be further
+    (aggregator.PartitionNotFoundError, 404, "no-such-partition"),
     (aggregator.InvalidRequestError, 400, "invalid-request"),
     (InvalidEventError, 400, "invalid-event"),
     (UnknownIndexError, 404, "unknown-index"),

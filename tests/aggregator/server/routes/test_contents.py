@@ -50,6 +50,7 @@ def test_histogram(web, clicks, query, options):
         (f"{PATH}/histogram?buckets=1", 400, "buckets"), (f"{PATH}/histogram?buckets=9999", 400, "buckets"),
         (f"{PATH}/histogram?index=type", 400, "sent together"), (f"{PATH}/histogram?value=buy", 400, "sent together"),
         (f"{PATH}/histogram?index=nope&value=buy", 404, "nope"), ("/v1/topics/none/histogram", 404, "none"),
+        (f"{PATH}/histogram?partition=none", 404, "no partition 'none'"),
         (f"{PATH}/histogram?limit=3", 400, "limit"), (f"{PATH}/values/nope", 404, "nope"),
         (f"{PATH}/values/type?limit=0", 400, "limit"), ("/v1/topics/none/segments", 404, "none"),
     ],

@@ -209,7 +209,10 @@ def test_questions(topic):
     assert [row["n"] for row in lines(topic.get("/index/type", params={"value": "page"}))] == [1, 2]
     by_index = lines(topic.get("/partitions/0/records", params={"from": 1, "columns": "record_index,space"}))
     assert by_index == [{"record_index": 1, "space": "bob"}, {"record_index": 2, "space": "ada"}]
-    assert topic.get("/partitions/none/records").status_code == 404
+    for path in ("/partitions/none/records", "/events?partition=none", "/index/type?value=page&partition=none"):
+        unknown = topic.get(path)
+        assert (unknown.status_code, unknown.json()["type"]) == (404, "/problems/no-such-partition")
+        assert unknown.json()["hint"] == "its partitions are '0'"
     assert lines(topic.get("/events", params={"space": "nobody"})) == []
 
 
