@@ -39,6 +39,12 @@ def test_a_segment_of_the_answer(esdb, activity, tmp_path):
     refused = esdb("sql", COUNTS, "-o", "counts.esdb")
     assert (refused.status, "events need space and timestamp" in refused.err) == (2, True)
     assert not (tmp_path / "counts.esdb").exists()
+    for columns, advice in (
+        ("space, timestamp, space", "column names must be unique"),
+        ("space, timestamp::TIMESTAMP AS timestamp", "select timestamp AT TIME ZONE 'UTC' AS timestamp"),
+    ):
+        refused = esdb("sql", f"SELECT {columns} FROM 'activity.esdb'", "-o", "x.esdb")
+        assert (refused.status > 0, refused.err.count("\n"), advice in refused.err) == (True, 1, True), refused.err
 
 
 def test_many_files(esdb, activity, tmp_path):
