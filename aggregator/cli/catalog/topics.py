@@ -16,6 +16,7 @@ from aggregator.cli.shared.open_catalog import (
     open_any_writable,
     policy,
     policy_options,
+    warn_of_hidden_streams,
 )
 from esformat.cli.parts import (
     count,
@@ -25,7 +26,6 @@ from esformat.cli.parts import (
     say,
     say_json,
     size,
-    warn,
 )
 
 _EXAMPLES = """\b
@@ -117,8 +117,7 @@ def _done(catalog: AnyCatalog, name: str, what: str, as_json: bool) -> None:
         say_json(_facts(catalog, name))
     else:
         say(f"{name}: {what}")
-    if name.casefold() == "streams":
-        warn(f"in SQL, {name} is now this topic, and no longer the table of the streams' records")
+    warn_of_hidden_streams(name)
 
 
 def _facts(catalog: AnyCatalog, name: str) -> dict[str, Any]:

@@ -74,9 +74,8 @@ def export(
     signed and unsigned 64-bit numbers is written as decimals, which cannot be indexed.
     """
     started = perf_counter()
-    if format_ is not None:
-        chosen_format(format_, file)  # refused before the catalog is opened
     chosen = format_ or next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
+    chosen_format(chosen or "jsonl", file)  # refused before the catalog is opened, such as x.csv.gz
     if chosen is None:
         raise click.UsageError(f"cannot tell a format from the name {file!r}: give --format {'|'.join(_FORMATS)}")
     with open_any_read_only(catalog) as opened, progress("exporting", things=True) as show:

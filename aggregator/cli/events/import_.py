@@ -11,7 +11,12 @@ import click
 import esformat
 from aggregator.cli.events.append import feeding_options, report
 from aggregator.cli.shared.appending import AppendSummary, NewTopic, append_batches, append_files, with_progress
-from aggregator.cli.shared.open_catalog import catalog_argument, open_writable, topic_argument
+from aggregator.cli.shared.open_catalog import (
+    catalog_argument,
+    open_writable,
+    topic_argument,
+    warn_of_hidden_streams,
+)
 from esformat import convert
 from esformat.cli.parts import InputCommand, input_options, json_option, progress, warn
 
@@ -78,7 +83,9 @@ def _topic(
         return NewTopic(catalog, name, indexes, keys or "text")
     with esformat.open(segments[0]) as segment:
         names = [*segment.indexes, *(index for index in indexes if index not in segment.indexes)]
-        return catalog.create_topic(name, _payload(segment.schema), indexes=names, keys=keys or segment.info()["keys"])
+        topic = catalog.create_topic(name, _payload(segment.schema), indexes=names, keys=keys or segment.info()["keys"])
+    warn_of_hidden_streams(name)
+    return topic
 
 
 def _checked(topic: Topic, indexes: tuple[str, ...], keys: str | None) -> Topic:

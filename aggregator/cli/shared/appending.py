@@ -11,6 +11,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import aggregator
+from aggregator.cli.shared.open_catalog import warn_of_hidden_streams
 from esformat import convert
 from esformat.cli.parts import bad_rows_of, count, input_options_of, progress, roles_of, say, warn
 
@@ -133,6 +134,7 @@ class NewTopic:
     def created(self) -> Iterator[aggregator.Topic]:
         """Create the topic for the body of a `with`; delete it again if that fails before any event is stored."""
         topic = self.catalog.create_topic(self.name, indexes=self.indexes, keys=self.keys)
+        warn_of_hidden_streams(self.name)
         try:
             yield topic
         except BaseException:

@@ -15,7 +15,7 @@ import aggregator
 from aggregator import CatalogLockedError, CatalogNotFoundError
 from aggregator.storage.files.layout import is_catalog
 from aggregator.storage.files.modes import create_directory
-from esformat.cli.parts import Pair
+from esformat.cli.parts import Pair, warn
 from esformat.parts import to_bound
 
 if TYPE_CHECKING:
@@ -188,6 +188,12 @@ def typed_options(*names: str) -> list[str]:
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
     return [name for name in names if context.get_parameter_source(name) is typed]
+
+
+def warn_of_hidden_streams(topic: str) -> None:
+    """Warn if a new topic has the name of the SQL table of the streams' records."""
+    if topic.casefold() == "streams":
+        warn(f"in SQL, {topic} is now this topic, and no longer the table of the streams' records")
 
 
 def _must_be(path: str, hint: str = "give the directory of a catalog or the address of a server") -> None:

@@ -63,6 +63,12 @@ def test_names_that_may_surprise(command, tmp_path):
     hides = "in SQL, streams is now this topic, and no longer the table of the streams' records\n"
     assert command("topics", "new", "--create", "streams").err == hides
     assert command("topics", "new", "--create", "other").err == ""
+    (tmp_path / "in.csv").write_text("space,timestamp\na,2026-01-01\n")
+    for catalog, file in (("imported", "in.csv"), ("again", "out.esdb")):
+        command("init", catalog)
+        assert command("import", catalog, "streams", file).err == hides
+        assert command("import", catalog, "streams", file).err == ""
+        command("export", catalog, "streams", "out.esdb")
 
 
 def test_scan_an_index_that_changed_type(command):
@@ -495,6 +501,7 @@ WRONG = [
     (["append", "data", "clicks", "clicks.jsonl", "--durability", "hope"], 2, "durability must be"),
     (["append", "data", "clicks", "missing.csv"], 1, "missing.csv"),
     (["export", "data", "clicks", "file.xyz"], 2, "cannot tell a format"),
+    (["export", "data", "clicks", "file.csv.gz"], 2, "file.csv.gz: output is not compressed; choose a name without"),
     (["scan", "data", "clicks", "-o", "y.xlsx"], 2, "cannot tell a format from the name 'y.xlsx': give --format"),
     (["query", "data", "SELECT COUNT", "-o", "y.xlsx"], 2, "cannot tell a format from the name 'y.xlsx'"),
     (["query", "data", "SELECT COUNT", "-o", "y.esdb"], 2, "-o y.esdb: a result cannot be written as esdb"),
