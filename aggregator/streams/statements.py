@@ -30,8 +30,8 @@ from aggregator.streams.sizes import shares
 from aggregator.streams.tail import Tail
 from aggregator.streams.truncate import truncate
 
-Asked = TypeVar("Asked", ShowPartitions, Truncate)
-_NO_STREAM = "no stream matches; SHOW PARTITIONS and TRUNCATE apply only to streams, not to other events of a topic"
+S = TypeVar("S", ShowPartitions, Truncate)
+NO_STREAM = "no stream matches; SHOW PARTITIONS and TRUNCATE apply only to streams, not to other events of a topic"
 
 
 @one_refresh()
@@ -77,14 +77,14 @@ def follow(backend: Backend, text: str, timeout_s: float | None) -> Tail:
     return Tail(backend, statement, timeout_s)
 
 
-def _warned(backend: Backend, statement: Asked, run_statement: Callable[[Backend, Asked], pa.Table]) -> pa.Table:
+def _warned(backend: Backend, statement: S, run_statement: Callable[[Backend, S], pa.Table]) -> pa.Table:
     """Run a statement, and add a warning to its result if no stream matched its source before."""
     source = statement.source
     matched = source is None or next(iter(backend.streams.select(source)), None) is not None
     table = run_statement(backend, statement)
     if matched:
         return table
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), "warning": _NO_STREAM})
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), "warning": NO_STREAM})
 
 
 # ------------------------------------------------------------ SHOW, DESCRIBE

@@ -12,7 +12,8 @@ from starlette.routing import Route
 from aggregator.base.histogram import MAX_BUCKETS, MIN_BUCKETS, Histogram
 from aggregator.lql import parse_statement, to_text
 from aggregator.lql.parse.completion import completions
-from aggregator.lql.parse.tree import CreatePipe, DeletePipe, Select, Statement, Truncate
+from aggregator.lql.parse.render import source_to_text
+from aggregator.lql.parse.tree import CreatePipe, DeletePipe, Select, ShowPartitions, Statement, Truncate
 from aggregator.server.bodies.shared.schemas import json_response, ref, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import bound, operation
@@ -20,6 +21,7 @@ from aggregator.server.http.params import Params, json_object, wrong
 from aggregator.server.services.narrowing import BETWEEN, is_open, read_between, with_condition, without_place
 from aggregator.server.services.stacking import Stacked, operand_of, stacked
 from aggregator.streams.selection import Selection
+from aggregator.streams.statements import NO_STREAM
 
 DEFAULT_BUCKETS = 60
 _LQL = {"type": "string", "format": "lql"}
@@ -169,7 +171,9 @@ def histogram_answer(found: Histogram | Stacked) -> Response:
 
 
 def _warnings(context: Context, found: Statement, text: str | None) -> list[str]:
-    """Return warnings about parts of a SELECT that match nothing. text: as sent; None: modified. Raises LqlError."""
+    """Return warnings about parts of a statement that match nothing. text: as sent; None: modified. Raises LqlError."""
+    if isinstance(found, ShowPartitions | Truncate) and found.source is not None:
+        return [] if context.catalog.streams(source_to_text(found.source)) else [NO_STREAM]
     if not isinstance(found, Select) or found.count:
         return []
     with without_place() if text is None else contextlib.nullcontext():

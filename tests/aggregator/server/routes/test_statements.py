@@ -51,6 +51,12 @@ def test_warnings_are_told(web, logs):
     """A name that matches nothing causes a warning: it may be mistyped."""
     found = web.post("/v1/statement", json={"query": "SELECT FROM app = wbe"}).json()
     assert found["warnings"] == ["FROM matches no stream and no topic"]
+    before = logs.query("SELECT").count()
+    for statement in ("SHOW PARTITIONS {}", "TRUNCATE {} MAXSIZE 0"):
+        for source, warns in (("app = wbe", True), ("{app=web}", False), ("", False)):
+            told = web.post("/v1/statement", json={"query": statement.format(source)}).json()["warnings"]
+            assert [warning.partition(";")[0] for warning in told] == ["no stream matches"] * warns
+    assert logs.query("SELECT").count() == before
 
 
 @pytest.mark.parametrize("path", ["/v1/statement", "/v1/query", "/v1/histogram"])
