@@ -27,7 +27,7 @@ from aggregator.collect.files import (
     renamed_to,
     why_unreadable,
 )
-from aggregator.collect.globs import paths_of
+from aggregator.collect.globs import paths_of, real_paths
 from aggregator.collect.lines import measure
 from aggregator.collect.owners import Owners, warn_of_other_collectors
 from aggregator.collect.progress import Batch, Part, Progress, ProgressFile
@@ -380,8 +380,9 @@ class Collector:
         for pattern in files.path:
             within = f"{glob.escape(pattern.rstrip('/'))}/**" if Path(pattern).is_dir() else pattern
             matching = sorted(path for path in paths_of(within) if not Path(path).is_dir())
-            own = {path for path in matching if not files.excludes(path) and self._is_own(path)}
-            if own and self._first_look:
+            real = real_paths(path for path in matching if not files.excludes(path))
+            own = {path for path, place in real if is_of_a_catalog(place) or self._progress_file.is_own(place)}
+            if own and self._first_look:  # files that grow with each batch
                 _LOG.warning("%s: skipped files of a catalog or of the collector itself: %d", pattern, len(own))
             found = [path for path in matching if path not in own]
             if not found and self._first_look:
@@ -398,11 +399,6 @@ class Collector:
                 yield path, pattern
             if skipped and self._first_look:
                 _LOG.warning("%s: skipped %d compressed files (.gz); --compressed once reads them", pattern, skipped)
-
-    def _is_own(self, path: str) -> bool:
-        """Whether the file grows with each batch: one of a catalog, or the progress file."""
-        real = os.path.realpath(path)
-        return is_of_a_catalog(real) or self._progress_file.is_own(real)
 
     def _news(self, now: float, complete: bool) -> Iterator[tuple[Part, bytes]]:
         """Yield bytes of complete records that are not stored yet, with their parts, file by file."""

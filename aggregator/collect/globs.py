@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 
@@ -19,6 +19,17 @@ def paths_of(pattern: str) -> Iterator[str]:
     for start in glob.iglob(before) if before else [""]:  # noqa: PTH207 - as above
         for folder in _folders(start, frozenset()):
             yield from paths_of(os.path.join(glob.escape(folder), after))  # noqa: PTH118 - "" stays
+
+
+def real_paths(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each path with the one that it has without symbolic links. Each folder is resolved once."""
+    folders: dict[str, str] = {}
+    for path in paths:
+        folder, name = os.path.split(path)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        real = os.path.join(folders[folder], name)  # noqa: PTH118
+        yield path, os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114
 
 
 def _folders(start: str, around: frozenset[tuple[int, int]]) -> Iterator[str]:

@@ -180,6 +180,8 @@ class ProgressFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        real = f"{os.path.realpath(path.parent)}/{path.name}"
+        self._real_paths = {real, *(f"{real}.{end}" for end in _LOCKS)}
         self._locks: list[int] = []  # open files: the lock, and the lock of the next in line
         self._own: tuple[int, int] | None = None
 
@@ -230,8 +232,7 @@ class ProgressFile:
 
     def is_own(self, path: str) -> bool:
         """Whether a path, without symbolic links, is that of the progress file or of one of its locks."""
-        own = os.path.realpath(self.path)
-        return path in (own, *(f"{own}.{end}" for end in _LOCKS))
+        return path in self._real_paths
 
     def save(self, progress: Progress) -> None:
         """Replace the file atomically, and sync it. Raises OSError."""

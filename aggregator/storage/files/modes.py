@@ -105,10 +105,10 @@ def change_modes(root: Path, file_mode: int) -> None:
 
 def is_of_a_catalog(path: str) -> bool:
     """Whether a file is one of those that a catalog consists of. path: without symbolic links."""
-    file = Path(path)
+    parts = path.split("/")
     return any(
-        (each.name in _OF_A_CATALOG or each.name.startswith(MANIFEST)) and (each.parent / MANIFEST).is_file()
-        for each in (file, *file.parents[:_DEPTH])
+        (name in _OF_A_CATALOG or name.startswith(MANIFEST)) and Path("/".join((*parts[:at], MANIFEST))).is_file()
+        for at, name in list(enumerate(parts))[-_DEPTH - 1 :]
     )
 
 
