@@ -270,13 +270,52 @@ class _SourceFile(io.RawIOBase):
 @contextmanager
 def _unpacked_xz(packed: pa.NativeFile) -> Iterator[pa.NativeFile]:
     """Decompress xz, which pyarrow does not read. Raises OSError, also later."""
-    import lzma  # here: some builds of Python lack it
+    with (
+        io.BufferedReader(_XzFile(packed), _READ_BYTES) as unpacked,
+        pa.PythonFile(unpacked, mode="r") as stream,
+    ):
+        yield stream
 
-    try:
-        with lzma.LZMAFile(packed) as unpacked, pa.PythonFile(unpacked, mode="r") as stream:
-            yield stream
-    except (EOFError, lzma.LZMAError) as error:
-        raise OSError(str(error)) from error
+
+class _XzFile(io.RawIOBase):
+    """The content of an xz file. `lzma.LZMAFile` takes a damaged second stream for the end of the file."""
+
+    def __init__(self, packed: pa.NativeFile) -> None:
+        import lzma  # here: some builds of Python lack it
+
+        super().__init__()
+        self._packed, self._lzma = packed, lzma
+        self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = packed = b""
+        while not data:
+            if self._stream.eof:
+                packed = self._start_of_next()
+                if not packed:
+                    return 0
+                self._stream = self._lzma.LZMADecompressor(self._lzma.FORMAT_XZ)
+            elif self._stream.needs_input:
+                packed = self._packed.read(_READ_BYTES)
+                if not packed:
+                    raise OSError("Truncated compressed stream")
+            try:
+                data = self._stream.decompress(packed, len(buffer))
+            except self._lzma.LZMAError as error:
+                raise OSError(f"xz decompress failed: {error}") from error
+            packed = b""
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _start_of_next(self) -> bytes:
+        """Read the first bytes of the next stream, after zeros between them; none at the end of the file."""
+        packed = self._stream.unused_data.lstrip(b"\0")
+        while not packed and (piece := self._packed.read(_READ_BYTES)):
+            packed = piece.lstrip(b"\0")
+        return packed
 
 
 def _standard_input() -> Pipe:
