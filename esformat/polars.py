@@ -43,23 +43,39 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
     Texts that conditions on payloads and other columns require are first looked up in their coded form, so payloads
     that are no UTF-8, for which a cast to text would fail, may be left out.
     Columns of types that Polars lacks are converted to other types, such as calendar intervals to text.
+    The frame can be pickled, as segments and collections can.
     Raises what `esformat.open_many` raises.
     """
     opened = source if isinstance(source, Segment | Collection) else open_many(source, storage_options=storage_options)
-    events = SegmentEvents(opened._reader, TextForm.VIEWS) if isinstance(opened, Segment) else opened.dataset().events
-    known = {*KEY_COLUMNS, *opened.indexes}
-    events = retyped(events, _polars_type)
-    schema = pl.DataFrame(events.arrow.empty_table()).schema
+    frames = _Frames(opened)
+    return register_io_source(frames, schema=frames.schema, is_pure=True)
 
-    def read(
-        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
+
+class _Frames:
+    """The events of open files as Polars asks for them. A pickle names the files, which are opened again."""
+
+    def __init__(self, opened: Segment | Collection) -> None:
+        self._opened = opened
+        events = (
+            SegmentEvents(opened._reader, TextForm.VIEWS) if isinstance(opened, Segment) else opened.dataset().events
+        )
+        self._known = {*KEY_COLUMNS, *opened.indexes}
+        self._events = retyped(events, _polars_type)
+        self.schema = pl.DataFrame(self._events.arrow.empty_table()).schema
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._opened,)
+
+    def __call__(
+        self, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
     ) -> Iterator[pl.DataFrame]:
-        names = list(schema) if columns is None else columns
+        """Yield frames of some columns, with the first `rows` events, of which those that satisfy the predicate."""
+        names = list(self.schema) if columns is None else columns
         # Polars passes both a row count and a predicate if the rows are counted before filtering: `head(5).filter(…)`
-        bounded = _bounds_of(predicate if rows is None else None, known, events)
+        bounded = _bounds_of(predicate if rows is None else None, self._known, self._events)
         left = None if bounded.exact and rows is None else predicate
-        texts = {} if left is None or rows is not None else required_texts_of(left, known)
-        candidates = events.requiring(texts) if texts else events
+        texts = {} if left is None or rows is not None else required_texts_of(left, self._known)
+        candidates = self._events.requiring(texts) if texts else self._events
         needed = names if left is None else list(dict.fromkeys([*names, *left.meta.root_names()]))
         for batch in candidates.batches(bounded.bounds, needed or ROW_COUNT_COLUMNS, lazily=rows is not None):
             frame = pl.DataFrame(batch)
@@ -70,8 +86,6 @@ def scan_esdb(source: Any, *, storage_options: Options = None) -> pl.LazyFrame:
             yield frame if frame.columns == names else frame.select(names)
             if rows == 0:
                 return
-
-    return register_io_source(read, schema=schema, is_pure=True)
 
 
 def _polars_type(kind: pa.DataType) -> pa.DataType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 import shutil
 import tempfile
 from pathlib import Path
@@ -127,6 +128,15 @@ def test_polars_counts_rows_before_a_condition(folder, everything, condition):
     """A condition after `head` filters the first rows, not all rows."""
     found = scan_esdb(folder).head(70).filter(condition).collect()
     assert found.equals(everything.head(70).filter(condition))
+
+
+@pytest.mark.parametrize("one", [False, True])
+def test_polars_in_another_process(folder, segment, one):
+    """A frame can be pickled: the copy opens the files again."""
+    frame = scan_esdb(segment if one else folder).filter(pl.col("type") == "purchase").select("space", "price")
+    copied = pickle.loads(pickle.dumps(frame)).collect()
+    assert copied.equals(frame.collect())
+    assert copied.height
 
 
 def test_polars_reads_what_it_needs(folder):
