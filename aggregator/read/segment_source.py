@@ -127,7 +127,7 @@ def _wanted(
     if unordered is None or keep is None or view.hidden:
         return view, view.needed(schema.names)
     # the columns of `keep` are there anyway, unless it is not called; one column must give the number of rows
-    enough = unordered | ({"timestamp"} if keep.held_is_enough else keep.columns)
+    enough = unordered | ({"timestamp"} if keep.required_texts_suffice else keep.columns)
     view = replace(view, target=pa.schema([field for field in view.target if field.name in enough]))
     return view, [name for name in schema.names if name in enough] or ["timestamp"]
 
@@ -141,8 +141,8 @@ def _rows_selected_by(
     """
     looked_at = View(view.query, pa.schema([f for f in view.target if f.name in keep.columns]), {})
     names = [name for name in looked_at.target.names if name in present] or ["timestamp"]
-    held = {name: texts for name, texts in keep.held.items() if name in present}
-    enough = keep.held_is_enough and len(held) == len(keep.held)
+    required = {name: texts for name, texts in keep.required_texts.items() if name in present}
+    suffice = keep.required_texts_suffice and len(required) == len(keep.required_texts)
 
     def rows_of(scan: esformat.Scan) -> Iterator[pa.RecordBatch]:
         mask, allowance = keep.mask, current() or Allowance()
@@ -151,7 +151,7 @@ def _rows_selected_by(
             with allowance.shared():
                 return mask(looked_at.shape(batch, partition))
 
-        return scan.matching(names, matches, held, required_texts_suffice=enough)
+        return scan.matching(names, matches, required, required_texts_suffice=suffice)
 
     return rows_of
 

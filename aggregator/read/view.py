@@ -63,14 +63,15 @@ class View:
 class Keep:
     """Selects rows of batches that have the requested columns. `columns`: those that `mask` reads.
 
-    held: by column, lists of texts: a row is selected only if its value contains at least one text of each list.
-    held_is_enough: every such row is selected.
+    required_texts: by column, lists of texts: a row is selected only if its value contains at least one text of each
+        list.
+    required_texts_suffice: every such row is selected.
     """
 
     columns: frozenset[str]
     mask: Callable[[pa.RecordBatch], pa.BooleanArray]
-    held: Mapping[str, Sequence[Sequence[bytes]]] = field(default_factory=dict)
-    held_is_enough: bool = False
+    required_texts: Mapping[str, Sequence[Sequence[bytes]]] = field(default_factory=dict)
+    required_texts_suffice: bool = False
 
 
 def _one_array(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:

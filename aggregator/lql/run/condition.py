@@ -37,8 +37,8 @@ from aggregator.lql.parse.template import field_text, micros, var_text
 from aggregator.lql.parse.tokens import did_you_mean, our_name
 from aggregator.lql.parse.tree import SYMBOLS, And, Condition, Expression, Name, Not, Or, Value
 from aggregator.lql.run.adaptive_slices import AdaptiveSlices
-from aggregator.lql.run.held_texts import Held, are_enough, held_texts
 from aggregator.lql.run.json_path import path_test
+from aggregator.lql.run.required_texts import RequiredTexts, required_texts, texts_suffice
 from aggregator.lql.text import integer
 from aggregator.lql.text.comparison import comparison
 from aggregator.lql.text.number import number_test
@@ -93,9 +93,9 @@ class Filter:
 
     columns: frozenset[str]
     _mask: Mask = field(repr=False)
-    held: Mapping[str, Held] = field(default_factory=dict, compare=False)
+    required_texts: Mapping[str, RequiredTexts] = field(default_factory=dict, compare=False)
     """By column: lists of texts; in a matching row, the value contains at least one text of each list."""
-    held_is_enough: bool = field(default=False, compare=False)
+    required_texts_suffice: bool = field(default=False, compare=False)
     """Whether every row for which that is true matches."""
     _slices: AdaptiveSlices | None = field(default=None, repr=False, compare=False)  # None: fast for any batch
 
@@ -112,10 +112,10 @@ class Filter:
         check_where(where)
         term = _compile(where, partial(_standing if standing else _comparison, columns=columns, now_ns=now_ns))
         read = term.columns or frozenset({columns.timestamp})  # a filter that reads no column would not be evaluated
-        texts = held_texts(where)
-        held = {columns.message: texts} if texts else {}
+        texts = required_texts(where)
+        required = {columns.message: texts} if texts else {}
         slices = AdaptiveSlices() if term.cost >= _REGEX_COST else None
-        return cls(read, term.mask, held, bool(texts) and are_enough(where), slices)
+        return cls(read, term.mask, required, bool(texts) and texts_suffice(where), slices)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """True for each row that matches; no nulls. Linear in the batch. Raises the errors of `Allowance.check`."""

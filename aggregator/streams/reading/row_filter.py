@@ -53,7 +53,7 @@ class RowFilter:
     def keep(self, inside: bool) -> Keep | None:
         """The filter that a source applies while it reads; None to keep everything. inside: as in a call."""
         columns = set(self.where.columns)
-        enough = self.where.held_is_enough and inside and self.chosen is None and self.others is None
+        enough = self.where.required_texts_suffice and inside and self.chosen is None and self.others is None
         if self.chosen is not None:
             columns.add("space")
         if self.others is not None or self.tags is not None:
@@ -65,7 +65,7 @@ class RowFilter:
             enough = False
         if not columns:
             return None
-        return Keep(frozenset(columns), lambda batch: self.mask(batch, inside), self.where.held, enough)
+        return Keep(frozenset(columns), lambda batch: self.mask(batch, inside), self.where.required_texts, enough)
 
     def mask(self, batch: pa.RecordBatch, inside: bool) -> pa.BooleanArray:
         """True for rows to keep; the condition is evaluated only for rows that the other filters keep."""

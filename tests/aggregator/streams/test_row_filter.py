@@ -31,5 +31,5 @@ def test_texts_that_are_enough(changes, inside, enough):
         given = {"partition": 0, "around": ROUND, "where": condition, "chosen": None, "first": 0, "end": 9} | changes
         keep = RowFilter(**given).keep(inside)
         assert keep is not None
-        assert keep.held_is_enough == told
-        assert keep.held == {"data": ((b"a",),)}
+        assert keep.required_texts_suffice == told
+        assert keep.required_texts == {"data": ((b"a",),)}

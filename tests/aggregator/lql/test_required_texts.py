@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.lql import Columns, Filter, parse_where
-from aggregator.lql.run.held_texts import MOST_TEXTS, held_texts
+from aggregator.lql.run.required_texts import MOST_TEXTS, required_texts
 
 BACKSLASH = b"\\"
 
 
 @pytest.mark.parametrize(
-    ("where", "held"),
+    ("where", "required"),
     [
         ('msg CONTAINS "ERROR"', [[b"ERROR"]]),
         ('msg PREFIX "a" AND msg SUFFIX "b" AND msg CONTAINS "a"', [[b"a"], [b"b"]]),
@@ -46,9 +46,9 @@ BACKSLASH = b"\\"
         (" OR ".join(f'msg CONTAINS "{n}"' for n in range(MOST_TEXTS + 1)), []),
     ],
 )
-def test_conditions(where, held):
+def test_conditions(where, required):
     """Each condition has these texts, or none if it implies nothing."""
-    assert [list(texts) for texts in held_texts(parse_where(where))] == held
+    assert [list(texts) for texts in required_texts(parse_where(where))] == required
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_conditions(where, held):
 def test_texts_that_are_enough(where, enough):
     """A condition says whether containing the texts suffices for a match."""
     schema = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("data", pa.binary()), ("b", pa.string())])
-    assert Filter.compile(parse_where(where), Columns(schema), 0).held_is_enough == enough
+    assert Filter.compile(parse_where(where), Columns(schema), 0).required_texts_suffice == enough
 
 
 words = st.sampled_from(
@@ -113,7 +113,7 @@ def test_messages_that_match_hold_them(where, given_messages):
                              "data": pa.array(given_messages, pa.binary())})  # fmt: skip
     found = Filter.compile(parse_where(where), Columns(batch.schema), 0)
     for message, matches in zip(given_messages, found.mask(batch).to_pylist(), strict=True):
-        for lists in found.held.get("data", ()):
+        for lists in found.required_texts.get("data", ()):
             assert not matches or any(text in message for text in lists)
-        if found.held_is_enough:
-            assert matches == all(any(text in message for text in lists) for lists in found.held["data"])
+        if found.required_texts_suffice:
+            assert matches == all(any(text in message for text in lists) for lists in found.required_texts["data"])

@@ -12,7 +12,7 @@ from aggregator.lql.parse.operand import JsonPath, Message, innermost, target_of
 from aggregator.lql.parse.tree import And, Condition, Expression, Or
 from esformat.parts import texts_around
 
-Held = tuple[tuple[bytes, ...], ...]
+RequiredTexts = tuple[tuple[bytes, ...], ...]
 """Lists of texts: a message contains at least one text of each list."""
 
 MOST_TEXTS = 16
@@ -21,36 +21,36 @@ MOST_TEXTS = 16
 _GLOB = re.compile(r"[*?]")
 
 
-def held_texts(where: Expression | None) -> Held:
+def required_texts(where: Expression | None) -> RequiredTexts:
     """The texts in the messages of all matching records; empty if the condition does not require any."""
     match where:
         case Condition():
             return _of_condition(where)
         case And(terms):
-            return tuple(dict.fromkeys(texts for term in terms for texts in held_texts(term)))
+            return tuple(dict.fromkeys(texts for term in terms for texts in required_texts(term)))
         case Or(terms):
-            found = [held_texts(term) for term in terms]
+            found = [required_texts(term) for term in terms]
             if all(found):
                 either = tuple(dict.fromkeys(text for each in found for text in each[0]))
                 return (either,) if len(either) <= MOST_TEXTS else ()
     return ()
 
 
-def are_enough(where: Expression) -> bool:
-    """Whether every message that contains what `held_texts` returns matches, if it returns anything."""
+def texts_suffice(where: Expression) -> bool:
+    """Whether every message that contains what `required_texts` returns matches, if it returns anything."""
     match where:
         case Condition():
             name, functions = innermost(where.operand)
             is_sought = where.op == "CONTAINS" and not functions and isinstance(target_of(name), Message)
             return is_sought and bool(_of_condition(where))
         case And(terms):
-            return all(map(are_enough, terms))
+            return all(map(texts_suffice, terms))
         case Or(terms):
-            return all(are_enough(term) and len(held_texts(term)) == 1 for term in terms)
+            return all(texts_suffice(term) and len(required_texts(term)) == 1 for term in terms)
     return False
 
 
-def _of_condition(condition: Condition) -> Held:
+def _of_condition(condition: Condition) -> RequiredTexts:
     name, functions = innermost(condition.operand)
     if functions:
         return ()
