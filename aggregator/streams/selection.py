@@ -22,8 +22,8 @@ from aggregator.lql.text.times import NANOS_PER_MICRO
 from aggregator.streams.reading import position as positions
 from aggregator.streams.reading.event_tags import EVENT_TAGS, EventTags, topics_of
 from aggregator.streams.reading.named import hidden_columns, index_conditions, named_fields, names_beside
-from aggregator.streams.reading.places import first_after, gone_between, lineage_of
 from aggregator.streams.reading.position import Position
+from aggregator.streams.reading.record_ranges import first_after, gone_between, lineage_of
 from aggregator.streams.reading.row_filter import Round
 from aggregator.streams.reading.times import count_by_time
 from aggregator.streams.reading.windows import (

@@ -19,8 +19,8 @@ from aggregator.lql import Filter, TimeSpan, time_span
 from aggregator.lql.parse.tree import Expression, Source
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
-from aggregator.streams.reading.places import gone_between
 from aggregator.streams.reading.position import Position
+from aggregator.streams.reading.record_ranges import gone_between
 from aggregator.streams.reading.row_filter import Round
 from aggregator.streams.reading.windows import Material, TopicPart, hold, last_key, read_round
 from esformat import EsdbError

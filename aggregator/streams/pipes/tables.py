@@ -17,7 +17,7 @@ from aggregator.streams.pipes.pipe import Pipe, pipe_stream
 from aggregator.streams.pipes.progress import stored_progress
 from aggregator.streams.pipes.round import visible_ends
 from aggregator.streams.pipes.worker import Pipes, no_pipe
-from aggregator.streams.reading.places import distance
+from aggregator.streams.reading.record_ranges import distance
 
 _ACTION = "its records wait until it can copy them; DESCRIBE PIPE shows the error, DELETE PIPE removes it"
 _STAMP = pa.timestamp("us", "UTC")

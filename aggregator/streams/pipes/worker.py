@@ -39,8 +39,8 @@ from aggregator.streams.pipes.round import (
     fresh_streams,
     visible_ends,
 )
-from aggregator.streams.reading.places import distance, first_after, gone_between, lineage_of
 from aggregator.streams.reading.position import Position
+from aggregator.streams.reading.record_ranges import distance, first_after, gone_between, lineage_of
 from esformat import ClosedError, EsdbError, InvalidEventError, UsageError
 
 logger = logging.getLogger("aggregator")

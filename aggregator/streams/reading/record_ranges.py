@@ -1,4 +1,4 @@
-"""Positions among records: the first record after a key, and the number of records that are gone.
+"""Ranges of record indexes: where the records after a key begin, and how many of a range are gone.
 
 Records are gone whether retention, TRUNCATE or an erasure removed them, even if hidden events are still on disk.
 """
