@@ -21,9 +21,9 @@ from aggregator.lql.parse.tree import Select
 from aggregator.lql.text.times import NANOS_PER_MICRO
 from aggregator.streams.reading import position as positions
 from aggregator.streams.reading.event_tags import EVENT_TAGS, EventTags, topics_of
-from aggregator.streams.reading.named import hidden_columns, index_conditions, named_fields, names_beside
 from aggregator.streams.reading.position import Position
 from aggregator.streams.reading.record_ranges import first_after, gone_between, lineage_of
+from aggregator.streams.reading.references import hidden_columns, index_conditions, other_references, referenced_fields
 from aggregator.streams.reading.row_filter import Round
 from aggregator.streams.reading.times import count_by_time
 from aggregator.streams.reading.windows import (
@@ -352,11 +352,11 @@ class Selection(Answer):
             topic = only.snapshot.topic.name
             text = f"FROM matches no stream of the topic {topic!r}: streams do not have a tag named topic"
             warnings.append(text)
-        unknown = sorted(names_beside(self._select, columns) - set(self._backend.streams.tag_names()) - EVENT_TAGS)
+        unknown = sorted(other_references(self._select, columns) - set(self._backend.streams.tag_names()) - EVENT_TAGS)
         if columns.extra is not None:
             near = ((name, did_you_mean(name, columns.names)) for name in unknown)
             return warnings + [f"no topic that is read has a column {name!r}: {hint}" for name, hint in near if hint]
-        fields = sorted(named_fields(self._select) - set(columns.names))
+        fields = sorted(referenced_fields(self._select) - set(columns.names))
         warnings += [f"no topic that is read has a field {name!r}" for name in fields]
         return warnings + [f"no topic that is read has a column, field or tag {name!r}" for name in unknown]
 
@@ -372,7 +372,7 @@ class Selection(Answer):
 
     def _filter(self, material: Material) -> Filter:
         columns, where = material.columns, self._select.where
-        if names_beside(self._select, columns):
+        if other_references(self._select, columns):
             columns = replace(columns, tag_names=frozenset(self._backend.streams.tag_names()) | EVENT_TAGS)
         going_on = self._start[0] == "token"  # the position may be older than some columns
         return Filter.compile(where, columns, self._now_ns, standing=going_on)

@@ -1,4 +1,4 @@
-"""The columns, fields and tags in a statement, and comparisons for which indexes can be used."""
+"""References of a statement to columns, fields and tags, and comparisons for which indexes can be used."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def _typed(value: Value, kind: pa.DataType | None) -> object:
     return None
 
 
-def named_fields(select: Select) -> set[str]:
-    """Fields that the statement names."""
+def referenced_fields(select: Select) -> set[str]:
+    """Fields that the statement refers to."""
     return {target.name for target in _targets(select) if isinstance(target, Field)}
 
 
-def names_beside(select: Select, columns: Columns) -> set[str]:
+def other_references(select: Select, columns: Columns) -> set[str]:
     """Names in the statement that are not columns, but fields or tags."""
     return {each.name for each in _targets(select) if isinstance(each, Column)} - set(columns.names)
 
@@ -57,11 +57,11 @@ _OWN = {Message: ("msg", "msg is the message"), Timestamp: ("ts", "ts is the tim
 
 def hidden_columns(select: Select, columns: Columns) -> list[str]:
     """Hints for `msg` and `ts` if the statement uses them and a column has the same name."""
-    asked = {type(target) for target in _targets(select)}
+    kinds = {type(target) for target in _targets(select)}
     return [
         f"{meaning}; to read the topic's column of that name, write fields:{name}"
         for kind, (name, meaning) in _OWN.items()
-        if kind in asked and name in columns.names
+        if kind in kinds and name in columns.names
     ]
 
 
