@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from aggregator.model import RESERVED_COLUMNS
-from aggregator.server.plateau.as_sent import as_sent
+from aggregator.server.plateau.layouts import restore_layout
 from aggregator.storage.state.schema import small_types, topic_schema
 from esformat import InvalidEventError
 from esformat.parts import KEY_COLUMNS, TIMESTAMP_TYPE
@@ -102,7 +102,7 @@ class Definition:
             elif stored not in events.column_names:
                 columns.append(pa.chunked_array([pa.nulls(len(events), field.type)]))
             else:
-                columns.append(as_sent(_single(events.column(stored)), field.type))
+                columns.append(restore_layout(_single(events.column(stored)), field.type))
         fields = [field.with_type(column.type) for field, column in zip(fields, columns, strict=True)]
         return pa.table(columns, schema=pa.schema(fields, metadata=self.schema.metadata))
 

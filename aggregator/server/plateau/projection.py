@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggregator import InvalidRequestError
-from aggregator.server.plateau.as_sent import as_sent
+from aggregator.server.plateau.layouts import restore_layout
 from esformat.parts import normalise_type, plain_array
 
 ALL = "*"
@@ -149,5 +149,5 @@ def _flatten(array: pa.StructArray) -> list[pa.Array]:
             if array.null_count:
                 values = plain_array(found[place], normalise_type(member.type))
                 rows = pa.array(np.arange(len(array)), mask=np.asarray(array.is_null()))
-                found[place] = as_sent(values.take(rows), member.type)
+                found[place] = restore_layout(values.take(rows), member.type)
     return found

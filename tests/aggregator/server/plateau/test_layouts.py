@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from aggregator.server.plateau.as_sent import as_sent
+from aggregator.server.plateau.layouts import restore_layout
 from aggregator.server.plateau.nullable import loosened, relabelled
 from aggregator.server.plateau.projection import Focus
 
@@ -29,14 +29,14 @@ SENT = {
 
 
 @pytest.mark.parametrize("case", SENT)
-def test_as_sent(case):
+def test_restored_layouts(case):
     """Plain values get their layout back, also from a slice."""
     values, plain, kind = SENT[case]
     for array, expected in (
         (pa.array(values, plain), values),
         (pa.array([*values, *values], plain).slice(1, len(values)), [*values[1:], values[0]]),
     ):
-        found = as_sent(array, kind)
+        found = restore_layout(array, kind)
         found.validate(full=True)
         assert found.type == kind
         assert found.to_pylist() == expected
@@ -45,9 +45,9 @@ def test_as_sent(case):
 def test_more_than_the_type_counts():
     """Values of several batches may need wider indices or run ends than each batch."""
     texts = [str(n) for n in range(300)]
-    found = as_sent(pa.array(texts), CODED)
+    found = restore_layout(pa.array(texts), CODED)
     assert (found.type.index_type, found.to_pylist()) == (pa.int64(), texts)
-    found = as_sent(pa.array(range(40_000)), pa.run_end_encoded(pa.int16(), pa.int64()))
+    found = restore_layout(pa.array(range(40_000)), pa.run_end_encoded(pa.int16(), pa.int64()))
     assert (found.type.run_end_type, found.to_pylist()) == (pa.int64(), list(range(40_000)))
 
 

@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from esformat.parts import plain_array
 
 
-def as_sent(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def restore_layout(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert an array to the type in which a client sent such values.
 
     The values of several batches together may need wider indices or run ends than each batch alone; the result has a
@@ -21,7 +21,7 @@ def as_sent(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """
     if array.type == kind or not _can_be(array.type, kind):
         return array
-    return _laid_out(plain_array(array, array.type), kind)
+    return _restored(plain_array(array, array.type), kind)
 
 
 def _can_be(stored: pa.DataType, kind: pa.DataType) -> bool:
@@ -60,24 +60,24 @@ def _map_types(kind: pa.MapType) -> tuple[pa.DataType, pa.DataType]:
     return kind.key_type, kind.item_type
 
 
-def _laid_out(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """`as_sent` for a plain array that has no offset relative to its children."""
+def _restored(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """`restore_layout` for a plain array that has no offset relative to its children."""
     if array.type == kind:
         return array
     if isinstance(kind, pa.BaseExtensionType):
-        storage = _laid_out(array, kind.storage_type)
+        storage = _restored(array, kind.storage_type)
         return kind.wrap_array(storage) if storage.type == kind.storage_type else storage
     if pt.is_dictionary(kind):
-        return _dictionary(_laid_out(array, kind.value_type), kind)
+        return _dictionary(_restored(array, kind.value_type), kind)
     if pt.is_run_end_encoded(kind):
-        return _runs(_laid_out(array, kind.value_type), kind)
+        return _runs(_restored(array, kind.value_type), kind)
     if pt.is_struct(kind):
         places = _places(array.type, kind)
-        children = [_laid_out(array.field(at), kind.field(place).type) for place, at in enumerate(places)]
+        children = [_restored(array.field(at), kind.field(place).type) for place, at in enumerate(places)]
         fields = [kind.field(place).with_type(child.type) for place, child in enumerate(children)]
         return _of(pa.struct(fields), array, array.buffers()[:1], children)
     if pt.is_map(kind):
-        keys, items = _laid_out(array.keys, kind.key_type), _laid_out(array.items, kind.item_type)
+        keys, items = _restored(array.keys, kind.key_type), _restored(array.items, kind.item_type)
         made = pa.map_(kind.key_field, kind.item_field.with_type(items.type), keys_sorted=kind.keys_sorted)
         entries = pa.StructArray.from_arrays([keys, items], fields=[made.key_field, made.item_field])
         return _of(made, array, array.buffers()[:2], [entries])
@@ -89,7 +89,7 @@ def _of(kind: pa.DataType, array: pa.Array, buffers: list[Any], children: list[p
 
 
 def _list(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    child = _laid_out(array.values, kind.value_type)
+    child = _restored(array.values, kind.value_type)
     field = kind.value_field.with_type(child.type)
     validity = array.buffers()[0]
     if pt.is_fixed_size_list(kind):
