@@ -43,7 +43,7 @@ from esformat import ClosedError
 from esformat.parts import html_facts, to_bound
 
 if TYPE_CHECKING:
-    from aggregator.engine.many import ManyEngine
+    from aggregator.engine.federation import FederatedEngine
     from aggregator.streams.selection import Selection
     from aggregator.streams.tail import Tail
     from esformat.sql import Database, Parameters, Rows, Session
@@ -54,11 +54,11 @@ def _open_copy(address: str) -> Catalog:
     return Catalog(reader_of(address))
 
 
-def many_engine(catalogs: Sequence[Catalog]) -> ManyEngine:
+def federated_engine(catalogs: Sequence[Catalog]) -> FederatedEngine:
     """The engine that reads several catalogs, each open for reading, as one."""
-    from aggregator.engine.many import ManyEngine  # imported here: few programs need it
+    from aggregator.engine.federation import FederatedEngine  # imported here: few programs need it
 
-    return ManyEngine([each._backend for each in catalogs if isinstance(each._backend, ReaderEngine)])
+    return FederatedEngine([each._backend for each in catalogs if isinstance(each._backend, ReaderEngine)])
 
 
 def _check_not_streams(name: str, what: str) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from aggregator.base.gc_pause import gc_paused
 from aggregator.base.reports import RebuildReport, RestoreReport
 from aggregator.base.result import Closing
-from aggregator.catalog import Catalog, many_engine
+from aggregator.catalog import Catalog, federated_engine
 from aggregator.engine.backend import is_store, reader_of
 from aggregator.engine.follower import ReaderEngine
 from aggregator.engine.writer import WriterEngine, now_us
@@ -137,7 +137,7 @@ class Catalogs(Closing):
     def __init__(self, catalogs: Sequence[Catalog]) -> None:
         """Created by `open_many`."""
         self._catalogs = tuple(catalogs)
-        self._engine = many_engine(self._catalogs)
+        self._engine = federated_engine(self._catalogs)
 
     def __repr__(self) -> str:
         return f"<aggregator.Catalogs, {len(self._catalogs)} of them, {len(self._engine.state.topics)} topics>"

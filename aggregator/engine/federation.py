@@ -123,7 +123,7 @@ class _Streams(StreamIndex):
         return sorted({name for index in self._indexes for name in index.tag_names()})
 
 
-class ManyEngine(ReaderEngine):
+class FederatedEngine(ReaderEngine):
     """The engine of several catalogs that are read as one. Thread-safe.
 
     It has no manifest: operations that need one work only on a single catalog.
@@ -164,12 +164,12 @@ class ManyEngine(ReaderEngine):
         self._ask_all([member.refresh for member in self._members])
         self._refresh_topics()
 
-    def _ask_all(self, asked: Sequence[Callable[[], _T]]) -> list[_T]:
+    def _ask_all(self, calls: Sequence[Callable[[], _T]]) -> list[_T]:
         """Call each function and return the results: in parallel if any catalog is in a store, else in sequence."""
-        if not self._far or len(asked) < 2:
-            return [ask() for ask in asked]
-        with ThreadPoolExecutor(AT_ONCE, "aggregator-many") as threads:
-            return [each.result() for each in [threads.submit(copy_context().run, ask) for ask in asked]]
+        if not self._far or len(calls) < 2:
+            return [call() for call in calls]
+        with ThreadPoolExecutor(AT_ONCE, "aggregator-federation") as threads:
+            return [each.result() for each in [threads.submit(copy_context().run, call) for call in calls]]
 
     def _refresh_topics(self) -> bool:
         """Combine what the catalogs have now. Return whether their topics, partitions or segments changed."""
