@@ -24,7 +24,7 @@ _PIPE = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"',
 _SHOWN = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "copied": 12, "lag": 0, "gone": 0,
           "state": "level"}  # fmt: skip
 _LIST = shape({"pipes": many({"type": "object"})})
-_ASKED = shape(
+_BODY = shape(
     {"name": {"type": "string", "minLength": 1}},
     {
         "from": {"type": "string", "format": "lql-source"},
@@ -60,7 +60,7 @@ async def list_pipes(context: Context, request: Request) -> Response:
     "admin",
     "Create a pipe",
     tag="pipes",
-    body={"application/json": {"schema": _ASKED, "example": _PIPE}},
+    body={"application/json": {"schema": _BODY, "example": _PIPE}},
     description="It copies the records of `from` that satisfy `where` into `{logrange.pipe=NAME}`, each once; with "
     "`backfill` also the existing ones. Creating the same pipe again is allowed.",
     responses={
@@ -71,23 +71,23 @@ async def list_pipes(context: Context, request: Request) -> Response:
 )
 async def create_pipe(context: Context, request: Request) -> Response:
     Params(request, [])
-    asked = await json_object(request, context, ("name", "from", "where", "backfill"))
+    body = await json_object(request, context, ("name", "from", "where", "backfill"))
     for name in ("name", "from", "where"):
-        if not isinstance(asked.get(name, "x"), str):
+        if not isinstance(body.get(name, "x"), str):
             raise wrong(f"{name} must be a text")
-    if not asked.get("name") or not isinstance(asked.get("backfill", False), bool):
+    if not body.get("name") or not isinstance(body.get("backfill", False), bool):
         raise wrong("a pipe needs a name, and backfill must be true or false", f"such as {json.dumps(_PIPE)}")
 
     def make() -> dict[str, Any]:
-        source = parse_source(asked["from"]) if asked.get("from") else None
-        where = parse_where(asked["where"]) if asked.get("where") else None
+        source = parse_source(body["from"]) if body.get("from") else None
+        where = parse_where(body["where"]) if body.get("where") else None
         try:
-            _rows(context.catalog, CreatePipe(asked["name"], source, where, asked.get("backfill", False)))
+            _rows(context.catalog, CreatePipe(body["name"], source, where, body.get("backfill", False)))
         except InvalidRequestError as error:
-            if asked["name"] in [pipe["name"] for pipe in _rows(context.catalog, ShowPipes())]:
+            if body["name"] in [pipe["name"] for pipe in _rows(context.catalog, ShowPipes())]:
                 raise ProblemError(409, "pipe-exists", error.message, error.hint) from None
             raise
-        return _described(context.catalog, asked["name"])
+        return _described(context.catalog, body["name"])
 
     return JSONResponse(await context.appends.run(make), 201)
 

@@ -49,7 +49,7 @@ _EXAMPLE = {"query": 'SELECT FROM {app=web} WHERE msg CONTAINS "ERROR" LIMIT 10'
 _RECORD = '{"space": "{app=web}", "timestamp": "2026-03-01T08:00:00.000000Z", "data": "ERROR: no disk"}\n'
 _LQL = {"type": "string", "format": "lql"}
 _AT = {"type": ["string", "null"], "format": "position"}
-_ASKED = {
+_BODY = {
     **shape(
         {"query": _LQL},
         {
@@ -114,30 +114,30 @@ def routes(context: Context) -> list[Route]:
     "`start`, `end` and `reverse` restrict a SELECT to a time range and return its newest records first. Statements "
     "that change something need the scope `admin`.",
     body={
-        JSON: {"schema": _ASKED, "example": {**_EXAMPLE, "position": "tail", "wait": 0.1, "limit": 1000}},
+        JSON: {"schema": _BODY, "example": {**_EXAMPLE, "position": "tail", "wait": 0.1, "limit": 1000}},
         TEXT: {"schema": _LQL, "example": _EXAMPLE["query"]},
     },
 )
 async def query(context: Context, arrivals: ArrivalWaiter, request: Request) -> Response:
     Params(request, [])
-    asked = await _query_request(request, context)
-    if asked.position is not None:
-        return await _page(context, arrivals, request, asked, media_for(request))
+    body = await _query_request(request, context)
+    if body.position is not None:
+        return await _page(context, arrivals, request, body, media_for(request))
     media = media_for(request, (*OUTPUTS, TEXT, ESDB))
-    if asked.wait_s:
+    if body.wait_s:
         raise wrong("wait needs a position", "send position: tail, or one from an earlier response")
-    start, end = asked.between
-    statement = await context.reads.run(parse_statement, asked.text)
+    start, end = body.between
+    statement = await context.reads.run(parse_statement, body.text)
     changes = isinstance(statement, Truncate | CreatePipe | DeletePipe)
     if changes:
         request.state.access.require_all_topics("admin")
     if isinstance(statement, Select):
-        statement = limited(statement, asked.limit) if asked.limit is not None else statement
-        statement = newest_first(statement) if asked.reverse else statement
+        statement = limited(statement, body.limit) if body.limit is not None else statement
+        statement = newest_first(statement) if body.reverse else statement
 
     def make() -> Batches | pa.Table:
-        if not asked.changed:
-            return context.catalog.query(asked.text, start=start, end=end)
+        if not body.changed:
+            return context.catalog.query(body.text, start=start, end=end)
         with without_place():
             return context.catalog.query(to_text(statement), start=start, end=end)
 
@@ -150,14 +150,14 @@ async def query(context: Context, arrivals: ArrivalWaiter, request: Request) -> 
 
 
 async def _page(
-    context: Context, arrivals: ArrivalWaiter, request: Request, asked: _QueryRequest, media: str
+    context: Context, arrivals: ArrivalWaiter, request: Request, body: _QueryRequest, media: str
 ) -> Response:
-    position = asked.position or "tail"
-    select = limited(await context.reads.run(parse_select, asked.text), asked.limit or _DEFAULT_PAGE)
-    until = time.monotonic() + asked.wait_s
+    position = body.position or "tail"
+    select = limited(await context.reads.run(parse_select, body.text), body.limit or _DEFAULT_PAGE)
+    until = time.monotonic() + body.wait_s
     while True:
         seen = arrivals.count
-        page, body = await context.reads.run(
+        page, content = await context.reads.run(
             lambda at: _encoded(read_page(context.catalog, select, at), media), position
         )
         left = until - time.monotonic()
@@ -170,7 +170,7 @@ async def _page(
         request.state.token_check.check()
         await context.reads.wait_for_room()
     headers = {POSITION: page.position} | ({_GONE: str(page.gone)} if page.gone else {})
-    return Response(body, 200, headers, media)
+    return Response(content, 200, headers, media)
 
 
 @operation(
@@ -273,9 +273,9 @@ async def _query_request(request: Request, context: Context) -> _QueryRequest:
         raise ProblemError(400, "invalid-body", f"the body is not {media}") from None
     if not isinstance(found, dict) or not isinstance(found.get("query"), str):
         raise ProblemError(400, "invalid-body", "the body has no query", f"such as {json.dumps(_EXAMPLE)}")
-    odd = next((name for name in found if name not in _ASKED["properties"]), None)
+    odd = next((name for name in found if name not in _BODY["properties"]), None)
     if odd is not None:
-        raise wrong(f"unknown member {odd[:40]!r}", f"known members: {', '.join(_ASKED['properties'])}")
+        raise wrong(f"unknown member {odd[:40]!r}", f"known members: {', '.join(_BODY['properties'])}")
     position, wait, limit = found.get("position"), found.get("wait"), found.get("limit")
     wait = 0 if wait is None else wait
     if position is not None and not isinstance(position, str):

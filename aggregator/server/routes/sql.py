@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _EXAMPLE = {"query": "SELECT type, count(*) AS events FROM activity GROUP BY type", "limit": 10}
 _SQL = {"type": "string", "format": "sql"}
-_ASKED = shape(
+_BODY = shape(
     {"query": _SQL},
     {
         "limit": {"type": ["integer", "null"], "minimum": 1},
@@ -91,16 +91,16 @@ class Databases:
     description="DuckDB's dialect. Topics are tables, including their unsealed events; the table `streams` has the "
     "records of streams, with their tags as a map. A query sees each topic as it is when the query begins. It cannot "
     "access anything else: no files, no network, no extensions. `limit`: largest number of rows.",
-    body={JSON: {"schema": _ASKED, "example": _EXAMPLE}, TEXT: {"schema": _SQL, "example": _EXAMPLE["query"]}},
+    body={JSON: {"schema": _BODY, "example": _EXAMPLE}, TEXT: {"schema": _SQL, "example": _EXAMPLE["query"]}},
 )
 async def sql(context: Context, databases: Databases, request: Request) -> Response:
     Params(request, [])
-    asked = await _query_request(request, context)
+    body = await _query_request(request, context)
     access: Access = request.state.access
 
     def make() -> Answer:
         session = context.catalog.sql_session(lambda topic: access.allows("read", topic), databases.get())
-        return Answer(session.ask(asked.text), asked.limit)
+        return Answer(session.ask(body.text), body.limit)
 
     return await stream_response(context.reads, make, media_for(request))
 

@@ -69,12 +69,12 @@ def routes(context: Context) -> list[Route]:
 )  # fmt: skip
 async def statement(context: Context, request: Request) -> Response:
     Params(request, [])
-    asked = await json_object(request, context, ("query", "where", "without"))
-    text = _query(asked)
+    body = await json_object(request, context, ("query", "where", "without"))
+    text = _query(body)
 
     def look() -> dict[str, Any]:
         found = parse_statement(text)
-        changed = _with_conditions(found, asked)
+        changed = _with_conditions(found, body)
         warnings = _warnings(context, changed, text if changed is found else None)
         pages = isinstance(changed, Select) and not changed.count and is_open(changed)
         return {"kind": _kind(changed), "query": to_text(changed), "pages": pages, "warnings": warnings}
@@ -95,8 +95,8 @@ async def statement(context: Context, request: Request) -> Response:
 )  # fmt: skip
 async def completed(context: Context, request: Request) -> Response:
     Params(request, [])
-    asked = await json_object(request, context, ("before", "names"))
-    before, seen = asked.get("before"), asked.get("names", [])
+    body = await json_object(request, context, ("before", "names"))
+    before, seen = body.get("before"), body.get("names", [])
     if not isinstance(before, str):
         raise wrong("before must be a text", "the part of the statement before the cursor")
     if not isinstance(seen, list) or not all(isinstance(name, str) for name in seen):
@@ -130,15 +130,15 @@ async def completed(context: Context, request: Request) -> Response:
 )
 async def histogram(context: Context, request: Request) -> Response:
     Params(request, [])
-    asked = await json_object(request, context, ("query", "buckets", "by", *BETWEEN))
-    text, (start, end) = _query(asked), read_between(asked)
-    buckets = asked.get("buckets")
+    body = await json_object(request, context, ("query", "buckets", "by", *BETWEEN))
+    text, (start, end) = _query(body), read_between(body)
+    buckets = body.get("buckets")
     buckets = DEFAULT_BUCKETS if buckets is None else buckets
     buckets = int(buckets) if isinstance(buckets, float) and buckets.is_integer() else buckets
     if isinstance(buckets, bool) or not isinstance(buckets, int) or not MIN_BUCKETS <= buckets <= MAX_BUCKETS:
         raise wrong("buckets must be a whole number", f"expected a number from {MIN_BUCKETS} to {MAX_BUCKETS:,}")
 
-    by = asked.get("by")
+    by = body.get("by")
     if by is not None and not isinstance(by, str):
         raise wrong("by must be a name", "such as level")
 
@@ -181,16 +181,16 @@ def _warnings(context: Context, found: Statement, text: str | None) -> list[str]
     return made.warnings if isinstance(made, Selection) else []
 
 
-def _query(asked: dict[str, Any]) -> str:
-    found = asked.get("query")
+def _query(body: dict[str, Any]) -> str:
+    found = body.get("query")
     if not isinstance(found, str):
         raise wrong("query must be a text", f"such as {_EXAMPLE!r}")
     return found
 
 
-def _with_conditions(found: Statement, asked: dict[str, Any]) -> Statement:
+def _with_conditions(found: Statement, body: dict[str, Any]) -> Statement:
     for name, without in (("where", False), ("without", True)):
-        condition = asked.get(name)
+        condition = body.get(name)
         if condition is None:
             continue
         if not isinstance(condition, str):

@@ -131,11 +131,11 @@ async def list_topics(context: Context, request: Request) -> Response:
 async def put_topic(context: Context, request: Request) -> Response:
     Params(request, [])
     name = request.path_params["topic"]
-    asked = await json_object(request, context, ("schema", "indexes", "keys", "roll", "retention"))
-    schema = read_columns(asked.get("schema"))
-    indexes = _texts(asked.get("indexes", []), "indexes")
-    roll, retention = Roll.of(_mapping(asked, "roll")), Retention.of(_mapping(asked, "retention"))
-    keys = asked.get("keys", "text")
+    body = await json_object(request, context, ("schema", "indexes", "keys", "roll", "retention"))
+    schema = read_columns(body.get("schema"))
+    indexes = _texts(body.get("indexes", []), "indexes")
+    roll, retention = Roll.of(_mapping(body, "roll")), Retention.of(_mapping(body, "retention"))
+    keys = body.get("keys", "text")
 
     def make() -> tuple[dict[str, Any], int]:
         try:
@@ -151,7 +151,7 @@ async def put_topic(context: Context, request: Request) -> Response:
                 "retention": there.retention,
             }
             wanted = {"indexes": indexes, "keys": keys, "roll": roll, "retention": retention}
-            differ = [what for what in wanted if what in asked and wanted[what] != found[what]]
+            differ = [what for what in wanted if what in body and wanted[what] != found[what]]
             columns = describe_columns(there.scan().schema)  # it may have gained some
             if schema is not None and not describe_columns(schema).items() <= columns.items():
                 differ.append("schema")
@@ -180,9 +180,9 @@ async def put_topic(context: Context, request: Request) -> Response:
 )
 async def patch_topic(context: Context, request: Request) -> Response:
     Params(request, [])
-    asked = await json_object(request, context, ("roll", "retention"))
+    body = await json_object(request, context, ("roll", "retention"))
     defaults: dict[str, Any] = {"roll": Roll(), "retention": Retention()}
-    policies = {name: defaults[name] if asked[name] is None else _mapping(asked, name) for name in asked}
+    policies = {name: defaults[name] if body[name] is None else _mapping(body, name) for name in body}
 
     def change() -> dict[str, Any]:
         topic = context.catalog.topic(request.path_params["topic"])
@@ -258,8 +258,8 @@ async def get_topic(context: Context, request: Request) -> Response:
 )  # fmt: skip
 async def retain_topic(context: Context, request: Request) -> Response:
     dry_run = Params(request, ("dry_run",)).flag("dry_run")
-    asked = await json_object(request, context, ("retention",))
-    instead = Retention.of(_mapping(asked, "retention")) if "retention" in asked else None
+    body = await json_object(request, context, ("retention",))
+    instead = Retention.of(_mapping(body, "retention")) if "retention" in body else None
     return await _upkeep(context, request, lambda topic: _report(topic.retain(dry_run=dry_run, retention=instead)))
 
 
@@ -288,8 +288,8 @@ async def compact_topic(context: Context, request: Request) -> Response:
 )
 async def erase_topic(context: Context, request: Request) -> Response:
     Params(request, [])
-    asked = await json_object(request, context, ("spaces",))
-    return await _upkeep(context, request, lambda topic: _erase(topic, asked))
+    body = await json_object(request, context, ("spaces",))
+    return await _upkeep(context, request, lambda topic: _erase(topic, body))
 
 
 async def _upkeep(context: Context, request: Request, work: Callable[[Topic], Any]) -> Response:
@@ -333,8 +333,8 @@ def _erase(topic: Topic, body: Mapping[str, Any]) -> dict[str, Any]:
     return {"erased": [{"space": name, "events": done.events} for name, done in zip(spaces, erased, strict=True)]}
 
 
-def _mapping(asked: Mapping[str, Any], name: str) -> Any:
-    found = asked.get(name)
+def _mapping(body: Mapping[str, Any], name: str) -> Any:
+    found = body.get(name)
     if isinstance(found, dict):  # 5.0 is a whole number in JSON
         whole = {key for key, value in found.items() if type(value) is float and value.is_integer()}
         found = {key: int(value) if key in whole else value for key, value in found.items()}
