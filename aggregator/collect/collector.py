@@ -27,14 +27,13 @@ from aggregator.collect.files import (
     renamed_to,
     why_unreadable,
 )
-from aggregator.collect.globs import paths_of, real_paths
 from aggregator.collect.lines import measure
 from aggregator.collect.owners import Owners, warn_of_other_collectors
 from aggregator.collect.progress import Batch, Part, Progress, ProgressFile
+from aggregator.collect.search import Search
 from aggregator.collect.settings import Files, Settings
 from aggregator.collect.sinks import Sink, StoppedError, TooLargeError
 from aggregator.errors import AggregatorError, SequenceConflictError
-from aggregator.storage.files.modes import is_of_a_catalog
 from aggregator.storage.segments.records import FIELDS
 from aggregator.streams.pipes.copy import with_fields
 from esformat import InvalidEventError
@@ -72,13 +71,13 @@ class Collector:
         self._sizes: dict[Key, int] = {}  # of a file when it was first found
         self._held: dict[Key, float] = {}
         self._broken: set[Key] = set()
-        self._unread: set[str] = set()
         self._warned: set[tuple[str, str]] = set()  # pairs of groups that match the same file
         self._looked, self._first_look = float("-inf"), True
         self._most_bytes = settings.batch_bytes  # limit of a batch, lowered after refusals
         self._changed = False
         self.counts = Counts()
         """Counts of what happened to lines and files since the collector was created."""
+        self._search = Search(self._open_files, self._progress_file, self.counts)
         self.stopped = False
         self._sleep: Callable[[float], None] = sleep
 
@@ -302,7 +301,8 @@ class Collector:
         owners = Owners(self._settings.files, progress.files, self._warned)
         fresh: list[Found] = []
         for files in self._settings.files:
-            found = owners.own(files, self._found(files))
+            searched = {pattern for group, pattern in progress.globs if group == files.name}
+            found = owners.own(files, self._search.find(files, searched, first=self._first_look))
             known = [tracked for tracked in progress.files.values() if _belongs(tracked, files, found)]
             for tracked in known:
                 place = (files.name, tracked.key)
@@ -351,54 +351,11 @@ class Collector:
         last = tracked.last if before is None else before.last(end - begin)
         return replace(tracked, offset=end, last=last, skipping=end > 0)
 
-    def _found(self, files: Files) -> dict[Key, Found]:
-        """The readable files that the globs match, by key."""
-        known = {pattern for group, pattern in self._progress.globs if group == files.name}
-        found: dict[Key, Found] = {}
-        for path, pattern in self._paths(files):
-            one = self._open_files.find(path, self._warn_unreadable)
-            if one is not None:
-                found[one.key] = replace(one, new=os.path.abspath(pattern) not in known)  # noqa: PTH100 - as above
-        return found
-
-    def _warn_unreadable(self, path: str, why: str) -> None:
-        """Warn once about a file that cannot be read; each search tries it again."""
-        if path not in self._unread:
-            self._unread.add(path)
-            self.counts.unread += 1
-            _LOG.warning("%s is not collected: %s", path, why)
-
     def _moved(self, tracked: Tracked) -> Found | None:
         """Find a file that was renamed beyond the globs; None if it is gone."""
         path = renamed_to(tracked)
         found = None if path is None or is_compressed(path) != tracked.compressed else self._open_files.find(path)
         return found if found is not None and found.key == tracked.key else None
-
-    def _paths(self, files: Files) -> Iterator[tuple[str, str]]:
-        """Yield the paths that the globs match, each with the first glob that matches it."""
-        seen = set()
-        for pattern in files.path:
-            within = f"{glob.escape(pattern.rstrip('/'))}/**" if Path(pattern).is_dir() else pattern
-            matching = sorted(path for path in paths_of(within) if not Path(path).is_dir())
-            real = real_paths(path for path in matching if not files.excludes(path))
-            own = {path for path, place in real if is_of_a_catalog(place) or self._progress_file.is_own(place)}
-            if own and self._first_look:  # files that grow with each batch
-                _LOG.warning("%s: skipped files of a catalog or of the collector itself: %d", pattern, len(own))
-            found = [path for path in matching if path not in own]
-            if not found and self._first_look:
-                self.counts.unmatched += 1
-                _LOG.warning("no file matches %s", pattern)
-            skipped = 0
-            for path in found:
-                if path in seen or files.excludes(path):
-                    continue
-                if is_compressed(path) and files.compressed == "skip":
-                    skipped += 1
-                    continue
-                seen.add(path)
-                yield path, pattern
-            if skipped and self._first_look:
-                _LOG.warning("%s: skipped %d compressed files (.gz); --compressed once reads them", pattern, skipped)
 
     def _news(self, now: float, complete: bool) -> Iterator[tuple[Part, bytes]]:
         """Yield bytes of complete records that are not stored yet, with their parts, file by file."""
