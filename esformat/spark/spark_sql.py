@@ -8,7 +8,7 @@ just that. Columns that are not needed are present but empty, so that names and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -28,20 +28,18 @@ from esformat.spark.load import read
 from esformat.spark.options import ReadOptions, as_list
 from esformat.spark.packed import can_be_packed, packed_schema, unpacked
 from esformat.spark.pushdown import Pushdown, everything, find_pushdown
-from esformat.spark.reader import FILE_PATH, SegmentReader
+from esformat.spark.query_sources import SOURCE, Source, query_sources
+from esformat.spark.reader import SegmentReader
 from esformat.spark.requirement import require_classic
 from esformat.spark.scan_plan import Extent, count_events, extent
 from esformat.spark.source import EsdbDataSource, ensure_registered, in_zone, zone_of
 from esformat.spark.stand_ins import named, new_name, stand_ins
 from esformat.spark.types import arrow_schema
 
-SOURCE = EsdbDataSource.name()
 FEW_EVENTS = 100_000
 """Up to this many events are read by the driver: starting Spark tasks with Python takes longer than reading them."""
 MANY_ROWS = 10_000_000  # above this, several tasks create rows without columns
 FEW_BYTES = 32 << 20  # of these events in memory: Spark accepts up to 48 MiB without a job
-PUSHDOWN_SOURCES = (SOURCE, "aggregator")
-"""Data sources that support the options `columns` and `where`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +51,6 @@ class Packed:
 
 Rows: TypeAlias = Extent | pa.Table | DataFrame | Packed
 """The rows of a source: a number of rows without columns, rows already read, or rows to be read by Spark tasks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One reference to a source in a query.
-
-    first, end: the position of `name` in the text.
-    format, options: how Spark reads it.
-    schema: all columns that the query may use.
-    """
-
-    first: int
-    end: int
-    name: str
-    format: str
-    options: Mapping[str, str]
-    schema: StructType
 
 
 def sql(spark: SparkSession, query: str) -> DataFrame:
@@ -84,7 +65,7 @@ def sql(spark: SparkSession, query: str) -> DataFrame:
     require_classic(spark, "esformat.spark.sql")
     ensure_registered(spark)
     plan = _parsed(spark, query)
-    sources = list(_sources(spark, query, plan))
+    sources = list(query_sources(spark, query, plan))
     if not sources:
         return spark.sql(query)
     found, execution = _pushdowns(spark, query, sources)
@@ -123,89 +104,11 @@ def view(
     return df
 
 
-# ------------------------------------------------------------ which sources a query names
-
-
 def _parsed(spark: SparkSession, query: str) -> Any:
     return spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
 
 
-def _sources(spark: SparkSession, query: str, plan: Any) -> Iterator[Source]:
-    """Yield the references to sources that support the options, in text order."""
-    relations, shadowed = _relations(plan.logicalPlan() if class_of(plan) == "ExplainCommand" else plan)
-    known: dict[tuple[str, ...], tuple[str, dict[str, str], StructType] | None] = {}
-    places = {}
-    for relation in relations:
-        parts = tuple(map(str, items(relation.multipartIdentifier())))
-        if len(parts) == 1 and parts[0].lower() in shadowed:
-            continue
-        if parts not in known:
-            known[parts] = _resolve(spark, parts, with_path=FILE_PATH in query.lower())
-        origin, found = relation.origin(), known[parts]
-        if found is not None and origin.startIndex().isDefined():
-            first, end = int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1
-            places[first] = Source(first, end, query[first:end], *found)
-    yield from (places[first] for first in sorted(places))
-
-
-def _relations(node: Any) -> tuple[list[Any], set[str]]:
-    """The relations that a parsed query uses, and the names that it defines itself."""
-    if class_of(node) == "UnresolvedRelation":
-        return [node], set()
-    relations, shadowed = [], set()
-    for inner in (*items(node.children()), *items(node.innerChildren()), *items(node.subqueries())):
-        if hasattr(inner, "innerChildren"):
-            more, names = _relations(inner)
-            relations += more
-            shadowed |= names
-    if class_of(node) == "UnresolvedWith":
-        shadowed |= {str(pair._1()).lower() for pair in items(node.cteRelations())}
-    return relations, shadowed
-
-
-def _resolve(
-    spark: SparkSession, parts: tuple[str, ...], *, with_path: bool
-) -> tuple[str, dict[str, str], StructType] | None:
-    """The format, options and columns of a relation; None if its source is another."""
-    if len(parts) == 2 and parts[0].lower() == SOURCE:
-        return _of_files({"path": parts[1]}, with_path=with_path)
-    catalog = spark._jsparkSession.sessionState().catalog()
-    if len(parts) == 1 and catalog.getTempView(parts[0]).isDefined():
-        return _of_view(spark, parts[0])
-    identifier = ".".join(map(column_name, parts))
-    if len(parts) > 2 or not spark.catalog.tableExists(identifier):
-        return None
-    table = catalog.getTempViewOrPermanentTableMetadata(
-        spark._jsparkSession.sessionState().sqlParser().parseTableIdentifier(identifier)
-    )
-    location = table.storage().locationUri()
-    if not table.provider().isDefined() or str(table.provider().get()).lower() != SOURCE or not location.isDefined():
-        return None
-    return _of_files({"path": str(location.get().toString())}, with_path=with_path)
-
-
-def _of_files(options: dict[str, str], *, with_path: bool) -> tuple[str, dict[str, str], StructType]:
-    schema = EsdbDataSource(options).schema()
-    if with_path and FILE_PATH not in schema.names:
-        schema.add(FILE_PATH, StringType(), nullable=False)
-    return SOURCE, options, schema
-
-
-def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], StructType] | None:
-    """The format, options and columns of a temporary view that is only a source; else None."""
-    node = spark.table(column_name(name))._jdf.queryExecution().analyzed()
-    while class_of(node) in ("SubqueryAlias", "View"):
-        node = node.child()
-    if class_of(node) != "DataSourceV2Relation" or str(node.table().name()) not in PUSHDOWN_SOURCES:
-        return None
-    options = {str(key): str(text) for key, text in dict(node.options().asCaseSensitiveMap()).items()}
-    if "limit" in map(str.lower, options):  # a condition would apply before the limit
-        return None
-    schema = StructType.fromJson(json.loads(node.schema().json()))
-    return str(node.table().name()), options, schema
-
-
-# ------------------------------------------------------------ what the query needs of them
+# ------------------------------------------------------------ what the query needs of its sources
 
 
 def _pushdowns(spark: SparkSession, query: str, sources: Sequence[Source]) -> tuple[list[Pushdown], Any]:
