@@ -73,7 +73,10 @@ def store() -> None:
 def set_(
     catalog: str, store: str | None, keep_local: Sequence[tuple[str, str]], cache: str | None, as_json: bool
 ) -> None:
-    """Give CATALOG a store, or change the limits of its local files and cache. Options left out change nothing."""
+    """Give CATALOG a store, or change the limits of its local files and cache.
+
+    Options left out change nothing. All --keep-local together replace the limits that CATALOG has.
+    """
     with aggregator.open(catalog, store=store, keep_local=_kept(keep_local), store_cache=cache) as opened:
         _print_status(opened.store.status(), as_json)
 
