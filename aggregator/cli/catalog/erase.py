@@ -88,8 +88,8 @@ def _print_traces(traces: aggregator.Traces, *, stored: bool) -> int:
     }
     left = " and ".join(place for place, found in places.items() if found)
     if traces.visible:
-        warn(f"{count(traces.visible, 'event')} of the space were appended meanwhile: erase it again")
-    if left or traces.hidden:
+        warn(f"the space has {count(traces.visible, 'event')} appended meanwhile: erase it again")
+    elif left or traces.hidden:
         who = (
             "The store keeps them for its history, an hour by default"
             if stored

@@ -401,6 +401,16 @@ def test_erase_now_with_a_store(command, clicks, tmp_path):
     )
 
 
+def test_erase_now_while_events_arrive(command, clicks, monkeypatch):
+    """Events that are appended meanwhile are neither erased nor hidden: `erase --now` says only to erase again."""
+    later = [{"space": "ada", "timestamp": 1, "type": "page"}]
+    monkeypatch.setattr(aggregator.Topic, "compact", lambda topic: topic.append(later))
+    done = command("erase", "data", "clicks", "ada", "--now")
+    assert (done.status, done.text) == (1, "2 events erased\n")
+    assert done.err.splitlines()[-1] == "the space has 1 event appended meanwhile: erase it again"
+    assert "hidden" not in done.err
+
+
 @pytest.mark.parametrize("options", [["--dry-run"], [], ["--now"], ["--json"]])
 def test_erase_tells_that_no_event_was_there(command, clicks, options):
     """`erase` says if the space had no event, so that a misspelled space is not taken for erased."""
