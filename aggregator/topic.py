@@ -333,7 +333,7 @@ class Topic(Unpicklable, Scans[Scan]):
         known = self._topic.partitions
         if name in known or (not known and name == DEFAULT_PARTITION):
             return
-        some = ", ".join(map(repr, islice(known, MOST_NAMED))) + (", …" if len(known) > MOST_NAMED else "")
+        some = ", ".join(map(repr, islice(tuple(known), MOST_NAMED))) + (", …" if len(known) > MOST_NAMED else "")
         hint = f"its partitions are {some}" if known else "it has no events"
         raise PartitionNotFoundError(f"no partition {name!r} in topic {self.name!r}", hint=hint)
 
