@@ -200,6 +200,25 @@ def test_the_catalog_does_not_collect_itself(rig, caplog, linked):
     assert "skipped files of a catalog or of the collector itself" in caplog.text
 
 
+def test_a_rotated_file_is_forgotten(rig, monkeypatch):
+    """The collector keeps nothing about files that are gone: each rotation makes another one."""
+    monkeypatch.setattr(collector, "GONE_S", 0)
+    monkeypatch.setattr(collector, "LOOK_S", 0)
+    sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+    made = Collector(rig.settings(), sink, rig.root / "notes.json", lambda: rig.now_us)
+    for number in range(3):
+        rig.write("a.log", f"line {number}\n")
+        while made.step():
+            pass
+        (rig.logs / "a.log").unlink()
+        made.step()
+        made.step()
+        assert (made._sizes, made._present) == ({}, {})
+    sink.close()
+    made._open_files.close()
+    assert rig.messages() == [b"line 0", b"line 1", b"line 2"]
+
+
 def test_once_ends_while_a_file_grows(rig):
     """With `once`, a file is read to the size that it had at the start, even if each batch finds it longer."""
     rig.write("a.log", "one\ntwo\n")

@@ -97,6 +97,19 @@ def test_a_limit_ends_the_statement(monkeypatch):
     assert answer.schema.names == ["range"]
 
 
+def test_an_answer_runs_its_statement_once():
+    """The schema of an answer without rows comes from its stream: the statement is not bound again for it."""
+    streams = []
+
+    class OneStream:
+        def to_reader(self):
+            streams.append(pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int32())]), iter([])))
+            return streams[-1]
+
+    answer = Answer(OneStream(), None)
+    assert (list(answer.batches()), answer.schema.names, len(streams)) == ([], ["x"], 1)
+
+
 def test_limit(web):
     assert len(ask(web, "SELECT * FROM clicks", limit=7).text.splitlines()) == 7
     assert len(ask(web, "SELECT * FROM range(200000)", limit=100_001).text.splitlines()) == 100_001
