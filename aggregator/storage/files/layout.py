@@ -92,7 +92,7 @@ def is_catalog(root: Path) -> bool:
 
 def has_other_files(root: Path) -> bool:
     """Whether a directory in which a catalog would be created has files of other programs."""
-    known = {path.name for path in vars(Layout(root)).values()}
+    known = {path.name for path in vars(Layout(root)).values()} | {"lost+found"}  # at the root of a volume
     return not is_catalog(root) and any(path.name not in known for path in entries(root))
 
 
