@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,8 @@ from esformat.convert.rows import Origin, Rows
 from esformat.convert.source import Source
 from esformat.convert.spark_types import SparkTypes
 from esformat.format import json_text
+from esformat.format.schema import normalise_type
+from esformat.write.plain_array import plain_array
 
 _BATCH_ROWS = 64 * 1024
 _FILE_MAGIC = b"ARROW1"
@@ -56,7 +58,7 @@ class ArrowReader:
     def columns_and_row_count(self) -> tuple[dict[str, pa.DataType], int | None]:
         """The needed columns with their types, and the number of rows; None if only reading the file would tell."""
         with self._opened() as file:
-            types = {name: plain(file.types.type_of(file.schema.field(name))) for name in self._wanted(file.schema)}
+            types = {name: _kept(file.types.type_of(file.schema.field(name))) for name in self._wanted(file.schema)}
             return types, file.row_count
 
     def group_bytes(self) -> list[int]:
@@ -67,11 +69,21 @@ class ArrowReader:
 
     def _rows(self, batch: pa.RecordBatch, first_row: int) -> Rows:
         def locate(row: int) -> tuple[int, str]:
-            return first_row + row, str(_as_json(batch.slice(row, 1))[0])
+            return first_row + row, str(_as_json(kept.slice(row, 1))[0])
 
-        types = {field.name: plain(field.type) for field in batch.schema}
+        columns = [self._kept(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
+        kept = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+        types = {field.name: field.type for field in kept.schema}
         meant = {field.name: name for field in batch.schema if (name := _foreign(field)) is not None}
-        return Rows(batch, types, Origin(self.source.path, "row", locate), meant=meant)
+        return Rows(kept, types, Origin(self.source.path, "row", locate), meant=meant)
+
+    def _kept(self, field: pa.Field, column: pa.Array) -> pa.Array:
+        """A column in the type that is kept: Arrow cannot filter views or cast all of them, and crashes on some."""
+        kind = _kept(column.type)
+        try:
+            return column if column.type == kind else plain_array(column, kind)
+        except pa.ArrowException as error:
+            raise InputError(f"column {field.name!r} cannot be read: {error}", path=self.source.path) from error
 
     @contextmanager
     def _opened(self) -> Iterator[_File]:
@@ -120,10 +132,10 @@ def _parquet(file: pa.parquet.ParquetFile, groups: tuple[int, int] | None, path:
     skipped = sum(file.metadata.row_group(place).num_rows for place in range(chosen.start)) if groups else 0
 
     def batches(wanted: list[str]) -> Iterator[pa.RecordBatch]:
-        found: Iterator[pa.RecordBatch] = file.iter_batches(
-            _BATCH_ROWS, row_groups=list(chosen), columns=wanted, use_threads=False
-        )
-        return found
+        # Arrow cannot join the dictionaries of two row groups if they are parts of values
+        alone = any(map(_has_inner_dictionary, (file.schema_arrow.field(name).type for name in wanted)))
+        for together in ([place] for place in chosen) if alone else [list(chosen)]:
+            yield from file.iter_batches(_BATCH_ROWS, row_groups=together, columns=wanted, use_threads=False)
 
     count = None if groups else file.metadata.num_rows
     return _File(file.schema_arrow, batches, SparkTypes.of(file.schema_arrow, path), skipped, count)
@@ -144,6 +156,16 @@ def _batches_of(reader: Any) -> Iterator[pa.RecordBatch]:
     if isinstance(reader, pa.RecordBatchFileReader):
         return map(reader.get_batch, range(reader.num_record_batches))
     return iter(reader)
+
+
+def _kept(type_: pa.DataType) -> pa.DataType:
+    """The type in which values of a type are kept."""
+    return plain(normalise_type(type_))
+
+
+def _has_inner_dictionary(type_: pa.DataType) -> bool:
+    parts: Iterable[pa.DataType] = (type_.field(place).type for place in range(type_.num_fields))
+    return any(pa.types.is_dictionary(part) or _has_inner_dictionary(part) for part in parts)
 
 
 def _foreign(field: pa.Field) -> str | None:

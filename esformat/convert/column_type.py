@@ -130,14 +130,8 @@ def nesting(type_: pa.DataType) -> int:
 
 
 def _plain_values(column: pa.Array) -> pa.Array:
-    while column.type != plain(column.type):
-        if isinstance(column.type, pa.BaseExtensionType):
-            column = column.storage
-        elif pa.types.is_run_end_encoded(column.type):
-            column = pc.run_end_decode(column)
-        else:
-            column = column.cast(plain(column.type))
-    return column
+    kind = plain(column.type)
+    return column if column.type == kind else plain_column(column, kind)
 
 
 def _either(one: Mask | None, other: Mask | None) -> Mask | None:

@@ -11,6 +11,7 @@ from served import served
 
 import aggregator
 import esformat
+from esformat.cli import run
 
 STREAM = "application/vnd.apache.arrow.stream"
 LONG = b"more than twelve bytes"
@@ -42,7 +43,7 @@ def plain(found: pa.Table) -> list[bytes | None]:
 @pytest.mark.parametrize("way", ["plain", "list", "sliced", "dictionary"])
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()], ids=str)
 def test_garbage_beneath_nulls(tmp_path, kind, way):
-    """Garbage beneath nulls is ignored over HTTP, in a catalog and in a file."""
+    """Garbage beneath nulls is ignored over HTTP, in a catalog, in a file, and in a file of Arrow."""
     given = table(kind, way)
     expected = EXPECTED[-len(given) :]
     sink = pa.BufferOutputStream()
@@ -63,3 +64,10 @@ def test_garbage_beneath_nulls(tmp_path, kind, way):
         file.add_table(given)
     with esformat.open(path) as segment:
         assert plain(segment.scan().to_table()) == expected
+    source = tmp_path / "a.arrow"
+    with pa.ipc.new_file(source, given.schema) as writer:
+        writer.write_table(given)
+    assert run(["write", str(path), str(source), "--force"]) == 0
+    with esformat.open(path) as segment:
+        assert plain(segment.scan().to_table()) == expected
+    assert run(["write", str(path), str(source), "--force", "--data-json"]) == 0

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from esformat.convert import arrow_reader
+import esformat
+from esformat.convert import Load, Skip, arrow_reader
 from esformat.convert.arrow_reader import ArrowReader
 from esformat.convert.errors import InputError
 from esformat.convert.roles import Roles
@@ -139,3 +140,44 @@ def test_encoded_columns():
     table = pa.table({"u": pa.array(["a"]).dictionary_encode(), "t": [1], "v": pa.array(["x"], pa.string_view())})
     (rows,) = read(arrow_stream(table), "arrow")
     assert dict(rows.types) == {"u": pa.string(), "t": pa.int64(), "v": pa.string()}
+
+
+LONG = "more than twelve bytes"
+VIEWS = pa.array(["x", LONG], pa.string_view())
+
+
+@pytest.mark.parametrize(("column", "expected"), [
+    (pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.uint32()), VIEWS), [LONG, "x", None]),
+    (pa.ListArray.from_arrays([0, 1, 1, 2], VIEWS), [["x"], [], [LONG]]),
+    (pa.DictionaryArray.from_arrays([1, 0, 0], pa.array([[1], [2, 3]])), [[2, 3], [1], [1]]),
+    (pa.DictionaryArray.from_arrays([1, 0, 0], pa.array([{"a": 1}, None])), [None, {"a": 1}, {"a": 1}]),
+], ids=["categories of Polars", "list of views", "dictionary of lists", "dictionary of objects"])  # fmt: skip
+def test_types_that_arrow_cannot_take_apart(tmp_path, column, expected):
+    """Polars writes categories as views in a dictionary. Arrow can neither cast nor filter several such types."""
+    path = tmp_path / "polars.arrow"
+    path.write_bytes(arrow_file(pa.table({"u": ["a", "b", "c"], "t": [1, 2, None], "v": column})))
+    with Load([str(path)], ROLES, bad_rows=Skip()) as load:
+        load.write(lambda plan: esformat.create(tmp_path / "a.esdb", schema=pa.schema(plan.typed.items())))
+    with esformat.open(tmp_path / "a.esdb") as segment:
+        assert segment.scan().to_table()["v"].to_pylist() == expected[:2]
+
+
+@pytest.mark.parametrize("wrap", [
+    lambda texts: pa.ListArray.from_arrays([0, 1, 1, 3], texts),
+    lambda texts: pa.StructArray.from_arrays([texts], ["name"]),
+], ids=["list", "object"])  # fmt: skip
+def test_dictionaries_of_several_row_groups(wrap):
+    """Polars writes lists and objects of categories with dictionaries, which Arrow cannot join across row groups."""
+    texts = pa.array(["x", "x", "y"])
+    table = pa.table({"u": ["a", "b", "c"], "t": [1, 2, 3], "v": wrap(texts.dictionary_encode())})
+    found = read(parquet(table, row_group_size=1), "parquet")
+    assert [row for rows in found for row in rows.batch["v"].to_pylist()] == wrap(texts).to_pylist()
+    assert [rows.origin.locate(0)[0] for rows in found] == [1, 2, 3]
+
+
+def test_no_such_value():
+    """A value that cannot be read is refused with the names of file and column."""
+    union = pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])])
+    table = pa.table({"u": ["a"], "t": [1], "v": pa.StructArray.from_arrays([VIEWS[:1], union], ["s", "n"])})
+    with pytest.raises(InputError, match="<stdin>: column 'v' cannot be read"):
+        read(arrow_file(table), "arrow")
