@@ -46,15 +46,38 @@ def _fits(values: pa.Array, type_: pa.DataType) -> bool:
 
 
 def join(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """Return the narrowest type for the values of both types; string if there is no other."""
+    """Return the narrowest type for the values of both types; if there is no other, binary if one is, else string."""
     a, b = plain(a), plain(b)
     if a == b:
         return a
+    if pa.types.is_decimal(a) or pa.types.is_decimal(b):  # else Arrow counts one digit too few
+        a, b = _as_decimal(a), _as_decimal(b)
     fields = [pa.schema([("column", type_)]) for type_ in (a, b)]
     try:
-        return pa.unify_schemas(fields, promote_options="permissive").field("column").type
+        joined = pa.unify_schemas(fields, promote_options="permissive").field("column").type
+        if not _rounds(a, joined) and not _rounds(b, joined):
+            return joined
     except pa.ArrowException:
-        return pa.string()
+        pass
+    return pa.binary() if pa.binary() in (a, b) else pa.string()
+
+
+def _as_decimal(type_: pa.DataType) -> pa.DataType:
+    """The decimal type for the values of an integer type; other types unchanged."""
+    if not pa.types.is_integer(type_):
+        return type_
+    signed = pa.types.is_signed_integer(type_)
+    return pa.decimal128(len(str(2 ** (type_.bit_width - signed))), 0)
+
+
+def _rounds(type_: pa.DataType, joined: pa.DataType) -> bool:
+    """Whether decimals of `type_`, or in its parts, would become floats, which do not keep all of their digits."""
+    if pa.types.is_decimal(type_):
+        return bool(pa.types.is_floating(joined))
+    parts = [type_.field(place) for place in range(type_.num_fields)]
+    if pa.types.is_struct(type_):
+        return any(_rounds(part.type, joined.field(part.name).type) for part in parts)
+    return any(_rounds(part.type, joined.field(place).type) for place, part in enumerate(parts))
 
 
 def plain(type_: pa.DataType) -> pa.DataType:

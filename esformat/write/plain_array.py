@@ -83,8 +83,10 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         array = _with_empty_nulls(array)
     if pt.is_float16(array.type) and kind != pa.float64():  # Arrow has few casts of float16, and odd ones
         array = array.cast(pa.float64())
-    found = array.cast(kind)
     given = array.type
+    if pt.is_decimal(given) and pt.is_floating(kind):  # Arrow's cast often misses the nearest float
+        array = array.cast(pa.string())
+    found = array.cast(kind)
     if pt.is_floating(kind) and (pt.is_floating(given) or pt.is_decimal(given)):
         if _infinite(found) > _infinite(array):
             raise pa.ArrowInvalid("a number is too large")

@@ -23,6 +23,7 @@ from aggregator.lql.parse.operand import Timestamp, innermost, target_of
 from aggregator.lql.parse.render import measure_to_text
 from aggregator.lql.parse.template import micros
 from aggregator.lql.text.number import numbers_in
+from esformat.parts import plain_array
 
 Maker = Callable[[pa.RecordBatch], pa.Array]
 _KEPT_BITS = 10  # binary digits of a value that are kept if there are too many different values
@@ -60,6 +61,8 @@ def value_maker(measure: tree.Measure, make: Maker, type_: pa.DataType, columns:
         if pa.types.is_floating(values.type):
             values = values.cast(pa.float64())
             values = pc.if_else(pc.is_nan(values), None, values)
+        if pa.types.is_decimal(values.type):
+            return plain_array(values, type_)
         return values.cast(type_, safe=not pa.types.is_floating(type_))  # large integers become the nearest float
 
     return made

@@ -217,3 +217,9 @@ def test_refused(text, told):
         parse_statement(text)
     assert told in f"{caught.value.message}; {caught.value.hint}"
     assert caught.value.start < caught.value.end
+
+
+def test_decimals_become_the_nearest_float():
+    """A percentile is a value that occurs; Arrow's own cast makes -99.99000000000001 of -99.99."""
+    (row,) = answer("SELECT P50(money), AVG(money)", table_of([{"money": Decimal("-99.99")}])).to_pylist()
+    assert list(row.values()) == [-99.99, -99.99]

@@ -74,6 +74,20 @@ JOINS = [
     (TEXT, pa.large_string(), TEXT),
     (TEXT, pa.dictionary(pa.int8(), TEXT), TEXT),
     (pa.binary(), TEXT, pa.binary()),
+    (pa.binary(), INT, pa.binary()),
+    (pa.list_(INT), pa.binary(4), pa.binary()),
+    (pa.decimal128(5, 2), FLOAT, TEXT),  # a float does not keep every digit
+    (pa.float32(), pa.decimal32(5, 2), TEXT),
+    (pa.list_(pa.decimal128(5, 2)), pa.list_(FLOAT), TEXT),
+    (pa.struct([("a", FLOAT), ("b", FLOAT)]), pa.struct([("b", pa.decimal128(5, 2))]), TEXT),
+    (
+        pa.struct([("a", FLOAT)]),
+        pa.struct([("b", pa.decimal128(5, 2))]),
+        pa.struct([("a", FLOAT), ("b", pa.decimal128(5, 2))]),
+    ),
+    (INT, pa.decimal128(5, 2), pa.decimal128(21, 2)),
+    (pa.decimal128(5, 2), pa.int8(), pa.decimal128(5, 2)),
+    (pa.uint64(), pa.decimal128(38, 2), pa.decimal128(38, 2)),
     (pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("us")),
     (pa.timestamp("us"), pa.timestamp("us", "UTC"), TEXT),
     (pa.list_(NULL), pa.list_(TEXT), pa.list_(TEXT)),
@@ -88,7 +102,10 @@ def test_join(a, b, joined):
     assert join(a, b) == joined
 
 
-TYPES = st.sampled_from([NULL, INT, FLOAT, BOOL, TEXT, pa.list_(INT), pa.list_(FLOAT), pa.struct([("a", INT)])])
+TYPES = st.sampled_from([
+    NULL, INT, FLOAT, BOOL, TEXT, pa.binary(), pa.decimal128(5, 2), pa.list_(INT), pa.list_(FLOAT),
+    pa.struct([("a", INT)]),
+])  # fmt: skip
 
 
 @given(TYPES, TYPES)
@@ -96,6 +113,7 @@ def test_join_has_no_direction(a, b):
     """The common type does not depend on the order of the batches, nor on repetition."""
     assert join(a, b) == join(b, a)
     assert join(join(a, b), b) == join(a, b)
+    assert join(join(a, b), a) == join(a, b)
 
 
 CONVERSIONS = [

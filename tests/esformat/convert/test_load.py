@@ -6,6 +6,7 @@ import io
 import json
 import random
 from datetime import datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.csv
@@ -440,3 +441,26 @@ def test_repeated_times_of_rejected_rows(tmp_path):
         for _ in range(2):
             assert sum(map(len, load_.batches())) == 1
         assert list(load_.assumptions()) == [note]
+
+
+@pytest.mark.parametrize(("one", "other", "expected"), [
+    (pa.array([7]), pa.array([b"\xff"]), [b"7", b"\xff"]),
+    (pa.array([b"\xff\x00"], pa.binary(2)), pa.array([[1]]), [b"\xff\x00", b"[1]"]),
+    (pa.array([True]), pa.array([b""]), [b"true", b""]),
+    (pa.array([7]), pa.array([Decimal("1.10")], pa.decimal128(5, 2)), [Decimal("7.00"), Decimal("1.10")]),
+    (pa.array([2**63 - 1]), pa.array([Decimal("1.1")]), [Decimal(2**63 - 1), Decimal("1.1")]),
+    (pa.array([0.1]), pa.array([Decimal("1.0000000001")]), ["0.1", "1.0000000001"]),
+    (pa.array([0.5], pa.float32()), pa.array([Decimal(10**37 + 1)]), ["0.5", str(10**37 + 1)]),
+], ids=["integer, bytes", "bytes, list", "boolean, bytes", "integer, decimal", "large integer, decimal",
+        "float, decimal", "short float, long decimal"])  # fmt: skip
+def test_columns_of_two_types(tmp_path, one, other, expected):
+    """A column of two types keeps every value, in either order of the files."""
+    for number, column in enumerate((one, other)):
+        table = pa.table({"u": ["a"], "t": [number], "v": column})
+        (tmp_path / f"{number}.arrow").write_bytes(as_arrow(table))
+    path = tmp_path / "a.esdb"
+    for order in ("01", "10"):
+        with Load([str(tmp_path / f"{number}.arrow") for number in order], Roles(space="u", timestamp="t")) as load:
+            load.write(lambda plan: esformat.create(path, schema=pa.schema(plan.typed.items()), overwrite=True))
+        with esformat.open(path) as segment:
+            assert segment.scan().to_table()["v"].to_pylist() == expected

@@ -173,7 +173,6 @@ def test_columns_that_would_lose(kind, column):
     ("kind", "column"),
     [
         (pa.decimal128(5, 2), pa.array([1.25, 0.1, None])),
-        (pa.float64(), pa.array([Decimal("0.10000000000000000000")])),
         (pa.float32(), pa.array([0.1, float("inf"), float("nan"), None])),
         (pa.float16(), pa.array([0.5, float("inf"), None])),
         (pa.float64(), pa.array([0.5, float("inf"), None], pa.float16())),
@@ -186,3 +185,12 @@ def test_columns_that_would_lose(kind, column):
 def test_columns_that_do_not_lose(kind, column):
     """A lossless cast equals Arrow's own."""
     assert str(cast_exactly(column, kind)) == str(column.cast(kind))
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+@pytest.mark.parametrize("digits", [pa.decimal32(9, 2), pa.decimal128(12, 2), pa.decimal256(76, 2)], ids=str)
+def test_decimals_become_the_nearest_float(kind, digits):
+    """Arrow's own cast makes -99.99000000000001 of -99.99."""
+    numbers = [Decimal(each).scaleb(-2) for each in (-9999, 29, 841, 123456789, *range(-5000, 5000, 7))]
+    made = cast_exactly(pa.array([*numbers, None], digits), kind)
+    assert made.to_pylist() == [*(pa.scalar(float(each), kind).as_py() for each in numbers), None]
