@@ -90,9 +90,11 @@ def _with_docker(made: Unwrapped) -> Unwrapped:
     if not begins.any():
         return made
     held = _Bytes(made.messages)
-    end = held.starts + held.find(b'","stream":"')  # quotes inside the text are escaped by a backslash
+    behind = held.find(b'","stream":"')  # quotes inside the text are escaped by a backslash
+    end = held.starts + behind
     streams = held.streams(end + 12)
-    fits = begins & (end > held.starts) & (streams > 0) & (end + 49 < held.ends)
+    fits = begins & (behind > 0) & (streams > 0) & (end + 49 < held.ends)
+    fits &= behind == held.find(b'","')  # otherwise other members come first
     fits &= held.has(held.starts, b'{"log":"') & held.has(end + 18, b'","time":"') & held.has(held.ends - 2, b'"}')
     whole = held.has(end - 2, b"\\n")
     fits &= ~(whole & held.has(end - 3, b"\\"))  # an escaped backslash: left to the JSON parser

@@ -82,6 +82,7 @@ def test_text_of_docker(text):
 def test_other_lines_stay_as_they_are():
     """JSON with other keys, lookalike text, and everything when unwrapping is off stay unchanged."""
     odd = ['{"log":"a\\n","stream":"stdout","time":"x","level":"info"}', '{"log":"a\\n","stream":"file","time":"x"}',
+           f'{{"log":"a","level":"info","stream":"stdout","time":"{TIME}"}}',
            '{"log":5,"stream":"stdout","time":"x"}', f"{TIME} stdout X a", f"{TIME} stdfoo F a", f"{TIME} stdout F",
            'a stdout F b', '{"log":"a', "{"]  # fmt: skip
     rows = rows_of([*odd, cri("x")])
