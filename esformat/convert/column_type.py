@@ -41,7 +41,8 @@ def _fits(values: pa.Array, type_: pa.DataType) -> bool:
         if pc.any(pc.match_substring_regex(values, _LONG_INTEGER)).as_py():
             return False
         text = values.cast(pa.string())
-        return rounded(text, _cast(text, type_)) is None
+        numbers = _cast(text, type_)
+        return numbers is not None and rounded(text, numbers) is None
     return type_ != pa.int64() or _cast(values.cast(pa.string()), type_) is not None
 
 
@@ -72,6 +73,8 @@ def _as_decimal(type_: pa.DataType) -> pa.DataType:
 
 def _rounds(type_: pa.DataType, joined: pa.DataType) -> bool:
     """Whether decimals of `type_`, or in its parts, would become floats, which do not keep all of their digits."""
+    if type_ == joined:  # two fields may have the same name
+        return False
     if pa.types.is_decimal(type_):
         return bool(pa.types.is_floating(joined))
     parts = [type_.field(place) for place in range(type_.num_fields)]

@@ -87,11 +87,11 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pt.is_decimal(given) and pt.is_floating(kind):  # Arrow's cast often misses the nearest float
         array = array.cast(pa.string())
     found = array.cast(kind)
-    if pt.is_floating(kind) and (pt.is_floating(given) or pt.is_decimal(given)):
-        if _infinite(found) > _infinite(array):
-            raise pa.ArrowInvalid("a number is too large")
-    elif _may_lose(given, kind) and not found.cast(given).equals(array):
-        raise pa.ArrowInvalid("digits of numbers, or parts of days, would be lost")
+    infinite = _infinite(found)
+    if infinite and infinite > _infinite(array):
+        raise pa.ArrowInvalid("a number is too large")
+    if _may_lose(given, kind) and not _restores(found, array):
+        raise pa.ArrowInvalid("digits of numbers, or parts of times, would be lost")
     return found
 
 
@@ -105,11 +105,26 @@ def _with_empty_nulls(array: pa.Array) -> pa.Array:
 
 def _may_lose(given: pa.DataType, kind: pa.DataType) -> bool:
     """Whether Arrow's cast may lose data silently."""
+    if pt.is_timestamp(given):
+        return bool(pt.is_date(kind) or pt.is_time(kind))
+    if pt.is_boolean(kind):
+        return bool(pt.is_integer(given) or pt.is_floating(given))
     return bool((pt.is_floating(given) and pt.is_decimal(kind)) or (pt.is_date(given) and pt.is_date(kind)))
 
 
+def _restores(found: pa.Array, array: pa.Array) -> bool:
+    """Whether casting back restores the array. A date restores a time if that is midnight in its zone."""
+    if pt.is_time(found.type):
+        return bool(array.null_count == len(array))
+    if pt.is_timestamp(array.type) and array.type.tz is not None:
+        array = pc.local_timestamp(array)
+    return bool(found.cast(array.type).equals(array))
+
+
 def _infinite(array: pa.Array) -> int:
-    """The number of infinite values."""
+    """The number of infinite values; among texts, of those that say so."""
+    if is_bytes(array.type):
+        return int(pc.sum(pc.match_substring(array, "inf", ignore_case=True)).as_py() or 0)
     return int(pc.sum(pc.is_inf(array)).as_py() or 0) if pt.is_floating(array.type) else 0
 
 

@@ -85,6 +85,7 @@ JOINS = [
         pa.struct([("b", pa.decimal128(5, 2))]),
         pa.struct([("a", FLOAT), ("b", pa.decimal128(5, 2))]),
     ),
+    (NULL, pa.struct([("a", INT), ("a", INT)]), pa.struct([("a", INT), ("a", INT)])),
     (INT, pa.decimal128(5, 2), pa.decimal128(21, 2)),
     (pa.decimal128(5, 2), pa.int8(), pa.decimal128(5, 2)),
     (pa.uint64(), pa.decimal128(38, 2), pa.decimal128(38, 2)),

@@ -159,11 +159,20 @@ def test_whole_values_are_stored(tmp_path, kind, value, stored):
         (pa.list_(PAIR), pa.array([[{"a": 1, "other": 2}]])),
         (pa.float32(), pa.array([1.5, 1e300])),
         (pa.float16(), pa.array([1e6, None], pa.float32())),
+        (pa.float64(), pa.array(["inf", "1e400"])),
+        (pa.bool_(), pa.array([0, 1, 5])),
+        (pa.bool_(), pa.array([0.5])),
+        (pa.bool_(), pa.array([float("nan")])),
+        (pa.date32(), pa.array([NOON])),
+        (pa.date64(), pa.array([NOON.replace(tzinfo=None)])),
+        (pa.date32(), pa.array([2**62], pa.timestamp("s"))),
+        (pa.date32(), pa.array([dt.datetime(2026, 3, 1)], pa.timestamp("s", "America/New_York"))),
+        (pa.time64("us"), pa.array([NOON.replace(tzinfo=None)])),
     ],
     ids=_type_of,
 )
 def test_columns_that_would_lose(kind, column):
-    """Casts of columns that would lose members or digits, or overflow to infinity, are refused."""
+    """Casts of columns that would lose members, digits, days or times of day, or overflow to infinity, are refused."""
     assert column.cast(kind).type == kind
     with pytest.raises(pa.ArrowInvalid):
         cast_exactly(column, kind)
@@ -175,6 +184,13 @@ def test_columns_that_would_lose(kind, column):
         (pa.decimal128(5, 2), pa.array([1.25, 0.1, None])),
         (pa.float32(), pa.array([0.1, float("inf"), float("nan"), None])),
         (pa.float16(), pa.array([0.5, float("inf"), None])),
+        (pa.float64(), pa.array(["1e308", "-inf", "Infinity", None])),
+        (pa.bool_(), pa.array([0, 1, None])),
+        (pa.bool_(), pa.array([-0.0, 1.0, None])),
+        (pa.bool_(), pa.array(["true", "0", None])),
+        (pa.date32(), pa.array([dt.datetime(2026, 3, 1), None])),
+        (pa.date32(), pa.array([dt.datetime(2026, 3, 1, 5)], pa.timestamp("s", "America/New_York"))),
+        (pa.time64("us"), pa.nulls(1, pa.timestamp("us"))),
         (pa.float64(), pa.array([0.5, float("inf"), None], pa.float16())),
         (pa.struct([("b", pa.string()), ("a", pa.int64())]), pa.array([{"a": 1}, None])),
         (PAIR, pa.array([{"a": 1, "other": None}, None])),
