@@ -96,7 +96,7 @@ class ArrowReader:
             else:
                 with self._arrow(stream) as reader:
                     types = SparkTypes.of(reader.schema, self.source.path)
-                    batches = lambda wanted: (batch.select(wanted) for batch in _batches_of(reader))  # noqa: E731
+                    batches = lambda wanted: (batch.select(wanted) for batch in self._batches(reader, stream))  # noqa: E731
                     yield _File(reader.schema, batches, types)
 
     def _arrow(self, stream: pa.NativeFile) -> Any:
@@ -106,6 +106,19 @@ class ArrowReader:
             hint = "write it again as version 2"
             raise InputError("is a Feather file of version 1", path=self.source.path, hint=hint)
         return pa.ipc.open_file(stream) if start == _FILE_MAGIC else pa.ipc.open_stream(stream)
+
+    def _batches(self, reader: Any, stream: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of an Arrow file, or of a stream, which nothing may follow."""
+        if isinstance(reader, pa.RecordBatchFileReader):
+            yield from map(reader.get_batch, range(reader.num_record_batches))
+            return
+        yield from reader
+        if stream.read(1):
+            raise InputError(
+                "has more bytes after the end of its Arrow stream",
+                path=self.source.path,
+                hint="put each stream into a file of its own",
+            )
 
     def _wanted(self, schema: pa.Schema) -> list[str]:
         self.roles.check(schema.names, self.source.path)
@@ -149,13 +162,6 @@ def _orc(stream: pa.NativeFile, path: str) -> _File:
     types = SparkTypes.of(file.schema, path)
     batches = lambda wanted: (file.read_stripe(place, columns=wanted) for place in stripes)  # noqa: E731
     return _File(file.schema, batches, types, row_count=file.nrows)
-
-
-def _batches_of(reader: Any) -> Iterator[pa.RecordBatch]:
-    """Return the batches of an Arrow file or stream."""
-    if isinstance(reader, pa.RecordBatchFileReader):
-        return map(reader.get_batch, range(reader.num_record_batches))
-    return iter(reader)
 
 
 def _kept(type_: pa.DataType) -> pa.DataType:

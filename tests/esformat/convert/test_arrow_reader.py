@@ -181,3 +181,12 @@ def test_no_such_value():
     table = pa.table({"u": ["a"], "t": [1], "v": pa.StructArray.from_arrays([VIEWS[:1], union], ["s", "n"])})
     with pytest.raises(InputError, match="<stdin>: column 'v' cannot be read"):
         read(arrow_file(table), "arrow")
+
+
+@pytest.mark.parametrize("more", [arrow_stream(TABLE), arrow_stream(pa.table({"x": [1]})), b"x", bytes(64)], ids=len)
+def test_more_than_a_stream(more, compression):
+    """What follows a stream, such as another one that was appended with `cat`, is refused, not left out."""
+    data = compression[1](arrow_stream(TABLE))
+    assert sum(rows.batch.num_rows for rows in read(data, "arrow")) == 3
+    with pytest.raises(InputError, match="more bytes after the end of its Arrow stream; put each stream into a file"):
+        read(compression[1](arrow_stream(TABLE) + more), "arrow")

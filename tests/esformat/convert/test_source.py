@@ -141,6 +141,17 @@ def test_damaged(tmp_path):
         read(Source(str(path)))
 
 
+def test_damaged_after_the_first_member(tmp_path, compression):
+    """A damaged compressed file behind another one is an error, not the end; and so is anything else there."""
+    extension, compress = compression
+    if extension:
+        path = tmp_path / "file"
+        for more in (b"?" + compress(b"second")[1:], compress(b"second")[:-5], b"something else"):
+            path.write_bytes(compress(b"first ") + more)
+            with pytest.raises(InputError, match=r"file: cannot be read: "):
+                read(Source(str(path)))
+
+
 def test_missing(tmp_path):
     """A missing file is refused immediately."""
     with pytest.raises(InputError, match="nowhere: no such file or directory"):
