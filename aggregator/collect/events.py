@@ -190,4 +190,7 @@ def _typed(texts: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
         pa.bool_(): r"^(?:true|false|1|0)$",
     }[kind]
     fits = pc.match_substring_regex(texts, pattern).fill_null(False)
-    return pc.if_else(fits, texts, pa.scalar(None, pa.string())).cast(kind)
+    found = pc.if_else(fits, texts, pa.scalar(None, pa.string())).cast(kind)
+    if not pa.types.is_floating(kind):
+        return found
+    return pc.if_else(pc.is_finite(found), found, pa.scalar(None, kind))  # 1e400 is beyond all floats

@@ -990,6 +990,12 @@ def test_values_that_are_not_of_the_column(rig):
     assert (row["data"], row["status"], row["fields"]) == (b"hello", None, {"status": "odd", "who": "x" * 600})
 
 
+def test_numbers_beyond_all_floats(rig):
+    """A number that no float holds is kept as text, too, and does not become infinity."""
+    row = _only(rig, '{"a": 1e308, "b": -1e400}', format="json", columns={"a": "number", "b": "number"})
+    assert (row["a"], row["b"], row["fields"]) == (1e308, None, {"b": "-1e400"})
+
+
 def test_lines_by_a_pattern(rig):
     """A pattern's named groups become fields; a line without a match is a message with a field that says so."""
     row = _only(rig, "2026-03-01 08:00:05 E db: gone", format="regex", tags_from=("unit",),
