@@ -12,6 +12,7 @@ import pyarrow.parquet
 
 from esformat.convert.column_type import plain
 from esformat.convert.errors import InputError
+from esformat.convert.long_times import in_micros, with_exact_times
 from esformat.convert.roles import Roles
 from esformat.convert.rows import Origin, Rows
 from esformat.convert.source import Source
@@ -90,7 +91,7 @@ class ArrowReader:
         with self.source.open_seekable() as stream:
             if self.format == "parquet":
                 with pa.parquet.ParquetFile(stream) as parquet:
-                    yield _parquet(parquet, self.groups, self.source.path)
+                    yield _parquet(parquet, in_micros(stream, parquet), self.groups, self.source.path)
             elif self.format == "orc":
                 yield _orc(stream, self.source.path)
             else:
@@ -140,18 +141,34 @@ class _File:
     row_count: int | None = None  # None: unknown
 
 
-def _parquet(file: pa.parquet.ParquetFile, groups: tuple[int, int] | None, path: str) -> _File:
+def _parquet(
+    file: pa.parquet.ParquetFile, micros: pa.parquet.ParquetFile, groups: tuple[int, int] | None, path: str
+) -> _File:
     chosen = range(*groups) if groups else range(file.metadata.num_row_groups)
     skipped = sum(file.metadata.row_group(place).num_rows for place in range(chosen.start)) if groups else 0
+    schema, other = file.schema_arrow, micros.schema_arrow
 
     def batches(wanted: list[str]) -> Iterator[pa.RecordBatch]:
         # Arrow cannot join the dictionaries of two row groups if they are parts of values
-        alone = any(map(_has_inner_dictionary, (file.schema_arrow.field(name).type for name in wanted)))
+        alone = any(_has_inner_dictionary(schema.field(name).type) for name in wanted)
+        long = [name for name in wanted if schema.field(name).type != other.field(name).type]
         for together in ([place] for place in chosen) if alone else [list(chosen)]:
-            yield from file.iter_batches(_BATCH_ROWS, row_groups=together, columns=wanted, use_threads=False)
+            found = _read(file, together, wanted)
+            if not long:
+                yield from found
+                continue
+            for batch, times in zip(found, _read(micros, together, long), strict=True):
+                yield with_exact_times(batch, times, path)
 
     count = None if groups else file.metadata.num_rows
-    return _File(file.schema_arrow, batches, SparkTypes.of(file.schema_arrow, path), skipped, count)
+    return _File(schema, batches, SparkTypes.of(schema, path), skipped, count)
+
+
+def _read(file: pa.parquet.ParquetFile, groups: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    found: Iterator[pa.RecordBatch] = file.iter_batches(
+        _BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False
+    )
+    return found
 
 
 def _orc(stream: pa.NativeFile, path: str) -> _File:
