@@ -158,7 +158,7 @@ def _parquet(
                 yield from found
                 continue
             for batch, times in zip(found, _read(micros, together, long), strict=True):
-                yield with_exact_times(batch, times, path)
+                yield with_exact_times(batch, times.select(long), path)  # Arrow takes "a.b" for b in a, too
 
     count = None if groups else file.metadata.num_rows
     return _File(schema, batches, SparkTypes.of(schema, path), skipped, count)

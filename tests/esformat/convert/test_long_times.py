@@ -82,3 +82,14 @@ def test_no_type_for_all(times, nested):
     """Far times are refused beside nanoseconds, and in lists."""
     with pytest.raises(InputError, match="column 'v' has times outside the years 1677 to 2262"):
         values(file_of(times, nested=nested))
+
+
+def test_names_with_dots():
+    """Arrow reads `x` of a column `v` together with a column `v.x`."""
+    parts = pa.struct([("x", pa.int64()), pa.field("n", pa.int64(), nullable=False)])
+    table = pa.table({
+        "u": ["a"], "t": [1], "v": pa.array([{"x": 1, "n": 2}], parts), "v.x": pa.array([5], pa.timestamp("ns")),
+    })  # fmt: skip
+    sink = io.BytesIO()
+    pa.parquet.write_table(table, sink, use_deprecated_int96_timestamps=True)
+    assert values(sink.getvalue()) == (parts, [{"x": 1, "n": 2}])
