@@ -80,7 +80,7 @@ class _Policy:
                     f"{cls.__name__.lower()} has no setting {name!r}",
                     hint=f"known settings: {', '.join(k.removesuffix('_us') for k in known)}",
                 )
-            if value is None or place == "topics" or (place == name and isinstance(value, int)):
+            if value is None or place == "topics" or (place == name and type(value) is int):
                 checked[place] = value
             else:
                 checked[place] = (checked_duration if place.endswith("_us") else checked_size)(value, name)

@@ -314,7 +314,10 @@ def test_topics_that_are_not_there(catalog):
         catalog.topic("t").scan_index("type", "x")
     with pytest.raises(esformat.UsageError):
         catalog.topic("t").scan(columns=["nope"])
-    for wrong in ({"keys": "both"}, {"roll": {"rows": 0}}, {"roll": {"speed": 1}}, {"retention": {"bytes": "much"}}):
+    for wrong in (
+        {"keys": "both"}, {"roll": {"rows": 0}}, {"roll": {"rows": True}}, {"roll": {"speed": 1}},
+        {"retention": {"bytes": "much"}}, {"retention": {"segments": True}}, {"retention": {"age": True}},
+    ):  # fmt: skip
         with pytest.raises(aggregator.InvalidRequestError):
             catalog.create_topic("u", **wrong)
     assert catalog.topics() == ("t",)
