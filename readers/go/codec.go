@@ -2,6 +2,8 @@ package esdb
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -42,71 +44,70 @@ func zstdWith(dictionary []byte) (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstdOptions(zstd.WithDecoderDicts(dictionary))...)
 }
 
-// decompress returns the contents of a frame that has to have the given size. Without a dictionary, with is nil.
-func decompress(codec byte, frame []byte, size, offset int64, with *zstd.Decoder, mem *allowance) ([]byte, error) {
-	if size == 0 && len(frame) == 0 && codec <= codecLZ4 {
-		return nil, nil
-	}
-	if size == 0 || size > maxFrameBytes {
-		return nil, corruptAt(offset, "a frame of %d bytes has contents of %d bytes", len(frame), size)
-	}
+// frame takes a frame of so many stored bytes and returns its contents, which have to have the given size. Without a
+// dictionary, with is nil.
+func (c *cursor) frame(codec byte, stored, size int64, with *zstd.Decoder) []byte {
+	start, frame := c.pos, c.take(stored, "a frame")
+	growth := int64(1)
 	switch codec {
 	case codecNone:
-		if int64(len(frame)) != size {
-			return nil, corruptAt(offset, "a frame without codec has %d bytes instead of %d", len(frame), size)
-		}
-		return frame, nil
-	case codecZstd, codecLZ4:
-	default:
-		return nil, corruptAt(offset, "unknown codec %d", codec)
-	}
-	growth := int64(zstdMostGrowth)
-	if codec == codecLZ4 {
+	case codecZstd:
+		growth = zstdMostGrowth
+	case codecLZ4:
 		growth = lz4MostGrowth
+	default:
+		c.failAt(start, "unknown codec %d", codec)
 	}
-	if size > growth*int64(len(frame)) {
-		return nil, corruptAt(offset, "a frame of %d bytes cannot have contents of %d bytes", len(frame), size)
+	if (size == 0) != (stored == 0) || size > maxFrameBytes || size > growth*stored || codec == codecNone && size != stored {
+		c.failAt(start, "a frame of %d bytes with codec %d cannot have contents of %d bytes", stored, codec, size)
 	}
-	if err := mem.take(size, offset); err != nil {
-		return nil, err
+	if c.err != nil || size == 0 {
+		return nil
 	}
-	if codec == codecLZ4 {
-		out := make([]byte, size)
-		if !lz4Block(frame, out) {
-			return nil, corruptAt(offset, "an LZ4 block does not have contents of %d bytes", size)
+	if codec == codecNone {
+		return frame
+	}
+	if !c.use(size) {
+		return nil
+	}
+	out := make([]byte, size)
+	if codec == codecLZ4 && !lz4Block(frame, out) {
+		c.failAt(start, "an LZ4 block does not have contents of %d bytes", size)
+	}
+	if codec == codecZstd {
+		if err := unzstd(frame, out, with); err != nil {
+			c.failAt(start, "a zstd frame with contents of %d bytes: %v", size, err)
 		}
-		return out, nil
 	}
-	return unzstd(frame, size, offset, with)
+	return out
 }
 
-func unzstd(frame []byte, size, offset int64, with *zstd.Decoder) ([]byte, error) {
+// unzstd decompresses a zstd frame into out, which it has to fill.
+func unzstd(frame, out []byte, with *zstd.Decoder) error {
 	var header zstd.Header
-	if err := header.Decode(frame); err != nil || header.Skippable {
-		return nil, &Error{Kind: Corrupt, Offset: offset, What: "no zstd frame", Err: err}
+	if err := header.Decode(frame); err != nil {
+		return err
 	}
 	switch {
-	case !header.HasFCS || header.FrameContentSize != uint64(size):
-		return nil, corruptAt(offset, "a zstd frame does not have contents of %d bytes", size)
+	case header.Skippable || !header.HasFCS || header.FrameContentSize != uint64(len(out)):
+		return errors.New("its header does not say that size")
 	case header.DictionaryID != 0 || header.HasCheckSum:
-		return nil, corruptAt(offset, "a zstd frame with a dictionary id or a checksum")
+		return errors.New("it has a dictionary id or a checksum")
 	case !header.SingleSegment && header.WindowSize > zstdMaxWindow:
-		return nil, corruptAt(offset, "a zstd frame has a window of %d bytes", header.WindowSize)
+		return fmt.Errorf("its window of %d bytes is too large", header.WindowSize)
 	}
-	decoder := with
+	decoder, err := plainZstd()
 	if with != nil {
-		frame = withDictionaryID(frame)
-	} else {
-		var err error
-		if decoder, err = plainZstd(); err != nil {
-			return nil, &Error{Kind: Unreadable, Offset: offset, What: "zstd cannot start", Err: err}
-		}
+		decoder, frame = with, withDictionaryID(frame)
 	}
-	out, err := decoder.DecodeAll(frame, make([]byte, 0, size))
-	if err != nil || int64(len(out)) != size {
-		return nil, &Error{Kind: Corrupt, Offset: offset, What: "a zstd frame cannot be decompressed", Err: err}
+	if err != nil {
+		return err
 	}
-	return out, nil
+	filled, err := decoder.DecodeAll(frame, out[:0])
+	if err == nil && len(filled) != len(out) {
+		err = fmt.Errorf("there are %d", len(filled))
+	}
+	return err
 }
 
 // withDictionaryID returns a copy of a frame whose header has the id by which the library finds the dictionary.

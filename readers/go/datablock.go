@@ -1,10 +1,6 @@
 package esdb
 
-import (
-	"encoding/binary"
-
-	"github.com/zeebo/xxh3"
-)
+import "encoding/binary"
 
 // rows is a decoded data block, or the part of it that was asked for.
 type rows struct {
@@ -26,7 +22,7 @@ func (f *File) readRows(l *leaf, number, first, end int, wanted []bool) (*rows, 
 	base := int64(binary.LittleEndian.Uint64(b.body.data))
 	chunks := int64(binary.LittleEndian.Uint32(b.body.data[12:]))
 	if b.count != count || base != said.earliest || chunks != int64(2+len(f.meta.Columns)) {
-		return nil, b.body.corrupt("a data block has %d rows from %d on in %d chunks; its leaf says %d from %d on, the schema %d",
+		return nil, corruptAt(b.body.base, "a data block has %d rows from %d on in %d chunks; its leaf says %d from %d on, the schema %d",
 			b.count, base, chunks, count, said.earliest, 2+len(f.meta.Columns))
 	}
 	r := &rows{leaf: l, first: said.first, columns: make([]vector, len(f.meta.Columns))}
@@ -51,9 +47,7 @@ func (f *File) readRows(l *leaf, number, first, end int, wanted []bool) (*rows, 
 			return nil, err
 		}
 		reader := &nodeReader{cursor: c, column: known[i], inBlock: true, first: first, end: end}
-		if r.columns[i], err = reader.read(column.Type, count, true); err != nil {
-			return nil, err
-		}
+		r.columns[i] = reader.read(column.Type, count, true)
 		if err := c.end("column " + column.Name); err != nil {
 			return nil, err
 		}
@@ -66,10 +60,10 @@ func (b *block) chunk(table []byte, i int) (*cursor, error) {
 	entry := table[16*i:]
 	offset, length := int64(binary.LittleEndian.Uint32(entry)), int64(binary.LittleEndian.Uint32(entry[4:]))
 	if offset+length > int64(len(b.chunks.data)) {
-		return nil, b.chunks.corrupt("chunk %d ends behind its block", i)
+		return nil, corruptAt(b.chunks.base, "chunk %d ends behind its block", i)
 	}
 	data := b.chunks.data[offset : offset+length]
-	if xxh3.Hash(data) != binary.LittleEndian.Uint64(entry[8:]) {
+	if !sumIs(data, binary.LittleEndian.Uint64(entry[8:])) {
 		return nil, corruptAt(b.chunks.base+offset, "the checksum of chunk %d is wrong", i)
 	}
 	return &cursor{data: data, base: b.chunks.base + offset, mem: b.chunks.mem}, nil
@@ -77,11 +71,8 @@ func (b *block) chunk(table []byte, i int) (*cursor, error) {
 
 // readTimes reads the timestamps of a data block.
 func (l *leaf) readTimes(c *cursor, said *dataBlock, base int64) ([]int64, error) {
-	steps, err := readPack(c, said.end-said.first, "timestamps")
-	if err != nil {
-		return nil, err
-	}
-	times := make([]int64, steps.count)
+	steps := readPack(c, said.end-said.first, "timestamps")
+	times := make([]int64, said.end-said.first)
 	run := l.runOf(said.first)
 	next := 0 // the row of the block with which a run begins
 	for i := range times {
@@ -94,7 +85,7 @@ func (l *leaf) readTimes(c *cursor, said *dataBlock, base int64) ([]int64, error
 		}
 		times[i] = before + steps.at(i)
 		if times[i] < before {
-			return nil, c.corrupt("the timestamp of row %d is before %d", i, before)
+			c.fail("the timestamp of row %d is before %d", i, before)
 		}
 	}
 	return times, c.end("the timestamps")

@@ -1,10 +1,6 @@
 package esdb
 
-import (
-	"encoding/binary"
-
-	"github.com/klauspost/compress/zstd"
-)
+import "github.com/klauspost/compress/zstd"
 
 const maxValues = 131072
 
@@ -53,56 +49,52 @@ func (f *File) readDictionary(h handle) (dictionary, error) {
 	c := &b.body
 	d := dictionary{}
 	for range b.count {
-		at := *c
-		head, err := c.take(12, "an entry of a dictionary")
-		if err != nil {
-			return nil, err
-		}
-		place := int(binary.LittleEndian.Uint16(head))
+		at, place := c.pos, int(c.word(2, "an entry of a dictionary"))
 		if place >= len(f.meta.Columns) || d[place] != nil {
-			return nil, at.corrupt("a dictionary for column %d, which is not in the schema or had one", place)
+			c.failAt(at, "a dictionary for column %d, which is not in the schema or had one", place)
 		}
-		if d[place], err = readColumnDictionary(c, head, f.meta.Columns[place].Type); err != nil {
-			return nil, err
+		if c.err != nil {
+			break
 		}
+		d[place] = readColumnDictionary(c, f.meta.Columns[place].Type)
 	}
 	return d, c.end("a dictionary")
 }
 
-func readColumnDictionary(c *cursor, head []byte, t *Type) (*columnDictionary, error) {
+func readColumnDictionary(c *cursor, t *Type) *columnDictionary {
 	d := &columnDictionary{}
-	templates := int(binary.LittleEndian.Uint16(head[2:]))
-	zstdBytes, values := binary.LittleEndian.Uint32(head[4:]), binary.LittleEndian.Uint32(head[8:])
+	const what = "an entry of a dictionary"
+	templates, zstdBytes, values := int(c.word(2, what)), int64(c.word(4, what)), int(c.word(4, what))
 	if templates > maxTemplates || values > maxValues {
-		return nil, c.corrupt("%d templates and %d values of one column", templates, values)
+		c.fail("%d templates and %d values of one column", templates, values)
 	}
-	at := c.offset()
-	raw, err := c.take(int64(zstdBytes), "a zstd dictionary")
-	if err != nil {
-		return nil, err
-	}
-	if len(raw) > 0 {
+	at := c.pos
+	if raw := c.take(zstdBytes, "a zstd dictionary"); len(raw) > 0 {
+		var err error
 		if d.zstd, err = zstdWith(raw); err != nil {
-			return nil, &Error{Kind: Corrupt, Offset: at, What: "this is no zstd dictionary", Err: err}
+			c.failAt(at, "this is no zstd dictionary: %v", err)
 		}
 	}
-	if values > 0 {
-		d.count = int(values)
-		r := &nodeReader{cursor: c, end: d.count}
-		if d.values, err = r.read(t, d.count, true); err != nil {
-			return nil, err
-		}
-		for i := range d.count {
-			if d.values.value(i) == nil {
-				return nil, c.corrupt("value %d of a dictionary is null", i)
-			}
-		}
+	if values > 0 && c.err == nil {
+		d.count, d.values = values, readValues(c, t, values)
 	}
 	if templates > 0 {
 		if t.shape() != shapeBytes {
-			return nil, c.corrupt("templates for a column of type %s", t.Name)
+			c.fail("templates for a column of type %s", t.Name)
 		}
-		d.templates, err = readTemplateTable(c, templates)
+		d.templates = readTemplateTable(c, templates)
 	}
-	return d, err
+	return d
+}
+
+// readValues reads a node of values of a dictionary or an index, of which none is null.
+func readValues(c *cursor, t *Type, count int) vector {
+	r := &nodeReader{cursor: c, end: count}
+	v := r.read(t, count, true)
+	for i := 0; i < count && c.err == nil; i++ {
+		if v.value(i) == nil {
+			c.fail("a value of a dictionary or an index is null")
+		}
+	}
+	return v
 }

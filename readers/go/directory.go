@@ -33,20 +33,16 @@ type root struct {
 // readBranches reads entries; before is the number of rows and data blocks of the file before them.
 func (f *File) readBranches(c *cursor, count int, firstRow, firstBlock int64) ([]branch, error) {
 	if int64(count) > f.size/frameBytes { // each is a block
-		return nil, c.corrupt("%d leaves or pages in a file of %d bytes", count, f.size)
+		c.fail("%d leaves or pages in a file of %d bytes", count, f.size)
 	}
-	if err := c.mem.take(bytesPerBranch*int64(count), c.offset()); err != nil {
-		return nil, err
+	c.use(bytesPerBranch * int64(count))
+	if c.err != nil {
+		return nil, c.err
 	}
-	first, err := readTexts(c, count)
-	if err != nil {
-		return nil, err
-	}
+	first := readTexts(c, count)
 	var packs [9]pack
 	for i, what := range []string{"runs", "rows", "data blocks", "offsets of data", "offsets", "lengths", "checks", "times", "spans of time"} {
-		if packs[i], err = readPack(c, count, what+" of leaves or pages"); err != nil {
-			return nil, err
-		}
+		packs[i] = readPack(c, count, what+" of leaves or pages")
 	}
 	if err := c.end("the entries of a directory"); err != nil {
 		return nil, err
@@ -62,11 +58,14 @@ func (f *File) readBranches(c *cursor, count int, firstRow, firstBlock int64) ([
 		all[i] = b
 		switch {
 		case b.blocks < 1 || b.rows < b.blocks || b.rows > maxEvents-firstRow || b.runs < 1 || b.runs > b.rows:
-			return nil, c.corrupt("entry %d has %d rows, %d runs, %d blocks", i, b.rows, b.runs, b.blocks)
+			c.fail("entry %d has %d rows, %d runs, %d blocks", i, b.rows, b.runs, b.blocks)
 		case n(6) != int64(b.handle.check) || b.latest < b.earliest:
-			return nil, c.corrupt("entry %d has check %d and times from %d to %d", i, n(6), b.earliest, b.latest)
+			c.fail("entry %d has check %d and times from %d to %d", i, n(6), b.earliest, b.latest)
 		case i > 0 && all[i-1].firstSpace > b.firstSpace:
-			return nil, c.corrupt("the first spaces of entries %d and %d descend", i-1, i)
+			c.fail("the first spaces of entries %d and %d descend", i-1, i)
+		}
+		if c.err != nil {
+			return nil, c.err
 		}
 		firstRow, firstBlock = firstRow+b.rows, firstBlock+b.blocks
 	}
@@ -75,14 +74,12 @@ func (f *File) readBranches(c *cursor, count int, firstRow, firstBlock int64) ([
 
 func (f *File) parseRoot(b *block) (*root, error) {
 	c := &b.body
-	leaves, err := c.u32("the number of leaves")
-	if err != nil {
-		return nil, err
-	}
-	r := &root{leaves: int(leaves), pages: b.count != int(leaves)}
+	r := &root{leaves: int(c.word(4, "the number of leaves"))}
+	r.pages = b.count != r.leaves
 	if r.pages && b.count != (r.leaves+leavesPerPage-1)/leavesPerPage {
-		return nil, c.corrupt("%d leaves, but %d entries", leaves, b.count)
+		c.fail("%d leaves, but %d entries", r.leaves, b.count)
 	}
+	var err error
 	r.entries, err = f.readBranches(c, b.count, 0, 0)
 	return r, err
 }
@@ -95,7 +92,7 @@ func (f *File) readPage(i int) ([]branch, error) {
 		return nil, err
 	}
 	if b.count != min(leavesPerPage, f.root.leaves-i*leavesPerPage) {
-		return nil, b.body.corrupt("page %d of the directory has %d leaves", i, b.count)
+		b.body.fail("page %d of the directory has %d leaves", i, b.count)
 	}
 	entries, err := f.readBranches(&b.body, b.count, above.firstRow, above.firstBlock)
 	if err != nil {
@@ -106,7 +103,7 @@ func (f *File) readPage(i int) ([]branch, error) {
 		runs, rows, blocks = runs+e.runs, rows+e.rows, blocks+e.blocks
 	}
 	if runs != above.runs || rows != above.rows || blocks != above.blocks || entries[0].firstSpace != above.firstSpace {
-		return nil, b.body.corrupt("page %d of the directory is not what the root says of it", i)
+		return nil, corruptAt(b.body.base, "page %d of the directory is not what the root says of it", i)
 	}
 	return entries, nil
 }

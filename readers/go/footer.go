@@ -24,7 +24,7 @@ type footer []entry
 func parseFooter(b *block, at, opening int64) (footer, error) {
 	c := &b.body
 	if len(c.data) != 20*b.count {
-		return nil, c.corrupt("a footer of %d entries has %d bytes", b.count, len(c.data))
+		return nil, corruptAt(c.offset(), "a footer of %d entries has %d bytes", b.count, len(c.data))
 	}
 	all := make(footer, b.count)
 	for i := range all {
@@ -34,19 +34,19 @@ func parseFooter(b *block, at, opening int64) (footer, error) {
 		c.pos = 20 * i
 		switch {
 		case e.copy > 1:
-			return nil, c.corrupt("the footer names a copy %d", e.copy)
+			return nil, corruptAt(c.offset(), "the footer names a copy %d", e.copy)
 		case i > 0 && all[i-1].compare(e) >= 0:
-			return nil, c.corrupt("the entries of the footer are not in order")
+			return nil, corruptAt(c.offset(), "the entries of the footer are not in order")
 		case !e.handle.within(at):
-			return nil, c.corrupt("the footer names a block at %d of %d bytes, which is not before it", e.handle.offset, e.handle.length)
+			return nil, corruptAt(c.offset(), "the footer names a block at %d of %d bytes, which is not before it", e.handle.offset, e.handle.length)
 		case e.copy == 1 && e.kind != kindMetadata && e.kind != kindDictionary && kindNames[e.kind] != "":
-			return nil, c.corrupt("the footer names a spare of a %s block", kindNames[e.kind])
+			return nil, corruptAt(c.offset(), "the footer names a spare of a %s block", kindNames[e.kind])
 		}
 	}
 	c.pos = 0
 	for _, kind := range []byte{kindMetadata, kindDirectoryRoot} {
 		if _, ok := all.find(kind, 0, 0); !ok {
-			return nil, c.corrupt("the footer names no %s block", kindNames[kind])
+			return nil, corruptAt(c.offset(), "the footer names no %s block", kindNames[kind])
 		}
 	}
 	return all, all.checkOpening(c, opening)
@@ -60,18 +60,18 @@ func (all footer) checkOpening(c *cursor, opening int64) error {
 		switch {
 		case e.handle.offset < opening:
 			if needed {
-				return c.corrupt("the %s block lies before the opening offset %d", kindNames[e.kind], opening)
+				return corruptAt(c.offset(), "the %s block lies before the opening offset %d", kindNames[e.kind], opening)
 			}
 			continue
 		case e.kind == kindFilter || e.copy == 1 && kindNames[e.kind] != "":
-			return c.corrupt("a %s block lies after the opening offset %d", kindNames[e.kind], opening)
+			return corruptAt(c.offset(), "a %s block lies after the opening offset %d", kindNames[e.kind], opening)
 		}
 		if first < 0 || e.handle.offset < first {
 			first = e.handle.offset
 		}
 	}
 	if first != opening {
-		return c.corrupt("no block begins at the opening offset %d", opening)
+		return corruptAt(c.offset(), "no block begins at the opening offset %d", opening)
 	}
 	return nil
 }

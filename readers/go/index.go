@@ -3,6 +3,7 @@ package esdb
 import (
 	"cmp"
 	"iter"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -86,22 +87,7 @@ type postings struct {
 	blocks  bool     // the numbers are of data blocks
 	numbers []int64  // the list, if it has no chunks
 	chunks  []handle // of POSTINGS blocks
-	firsts  []int64  // of each chunk, its first number
-}
-
-// readValues reads a node of count values of an index.
-func readValues(c *cursor, t *Type, count int) (vector, error) {
-	r := &nodeReader{cursor: c, end: count}
-	v, err := r.read(t, count, true)
-	if err != nil {
-		return nil, err
-	}
-	for i := range count {
-		if v.value(i) == nil {
-			return nil, c.corrupt("a value of an index is null")
-		}
-	}
-	return v, nil
+	firsts  []int    // of each chunk, its first number
 }
 
 // findPostings finds a value in the index of a column; if it is not there, it returns nil.
@@ -113,20 +99,11 @@ func (f *File) findPostings(column int, value any) (*postings, error) {
 	}
 	c, t := &b.body, f.meta.Columns[column].Type
 	if int64(b.count) > f.size/frameBytes {
-		return nil, c.corrupt("%d pages of an index in a file of %d bytes", b.count, f.size)
+		return nil, corruptAt(c.base, "%d pages of an index in a file of %d bytes", b.count, f.size)
 	}
-	firsts, err := readValues(c, t, b.count)
-	if err != nil {
-		return nil, err
-	}
-	counts, err := readPack(c, b.count, "values of pages")
-	if err != nil {
-		return nil, err
-	}
-	pages, err := readHandles(c, b.count, "pages")
-	if err != nil {
-		return nil, err
-	}
+	firsts := readValues(c, t, b.count)
+	counts := readPack(c, b.count, "values of pages")
+	pages := readHandles(c, b.count, "pages")
 	if err := c.end("the root of an index"); err != nil {
 		return nil, err
 	}
@@ -137,27 +114,19 @@ func (f *File) findPostings(column int, value any) (*postings, error) {
 	return f.findInPage(pages[page], t, counts.at(page), value)
 }
 
-// readHandles reads packs of offsets, lengths and checks.
-func readHandles(c *cursor, count int, of string) ([]handle, error) {
-	var packs [3]pack
-	for i, what := range []string{"offsets of ", "lengths of ", "checks of "} {
-		var err error
-		if packs[i], err = readPack(c, count, what+of); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.mem.take(24*int64(count), c.offset()); err != nil {
-		return nil, err
+// readHandles reads packs of offsets, lengths and checks. After an error it returns nil.
+func readHandles(c *cursor, count int, of string) []handle {
+	offsets := readSizes(c, count, 0, math.MaxInt64, "offsets of "+of)
+	lengths := readSizes(c, count, 0, math.MaxInt64, "lengths of "+of)
+	checks := readSizes(c, count, 0, 1<<32-1, "checks of "+of)
+	if !c.use(24 * int64(count)) {
+		return nil
 	}
 	handles := make([]handle, count)
 	for i := range handles {
-		check := packs[2].at(i)
-		if check < 0 || check > 1<<32-1 {
-			return nil, c.corrupt("a check of %s is %d", of, check)
-		}
-		handles[i] = handle{packs[0].at(i), packs[1].at(i), uint32(check)}
+		handles[i] = handle{int64(offsets[i]), int64(lengths[i]), uint32(checks[i])}
 	}
-	return handles, nil
+	return handles
 }
 
 func (f *File) findInPage(h handle, t *Type, count int64, value any) (*postings, error) {
@@ -167,97 +136,60 @@ func (f *File) findInPage(h handle, t *Type, count int64, value any) (*postings,
 	}
 	c := &b.body
 	if b.count < 1 || b.count > maxValues || int64(b.count) != count {
-		return nil, c.corrupt("a page of an index has %d values, the root says %d", b.count, count)
+		return nil, corruptAt(c.base, "a page of an index has %d values, the root says %d", b.count, count)
 	}
-	values, err := readValues(c, t, b.count)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := readPack(c, b.count, "events of values"); err != nil {
-		return nil, err
-	}
-	forms, err := readSizes(c, b.count, 0, maxForm, "forms of posting lists")
-	if err != nil {
-		return nil, err
-	}
-	lengths, err := readSizes(c, b.count, 0, maxBlockBytes, "lengths of posting lists")
-	if err != nil {
-		return nil, err
+	values := readValues(c, t, b.count)
+	readPack(c, b.count, "events of values")
+	forms := readSizes(c, b.count, 0, maxForm, "forms of posting lists")
+	lengths := readSizes(c, b.count, 0, maxBlockBytes, "lengths of posting lists")
+	if c.err != nil {
+		return nil, c.err
 	}
 	place := sort.Search(b.count, func(i int) bool { return compareValues(values.value(i), value) >= 0 })
 	if place == b.count || values.value(place) != value {
 		return nil, nil
 	}
 	for _, length := range lengths[:place] {
-		if _, err := c.take(int64(length), "a posting list"); err != nil {
-			return nil, err
-		}
+		c.take(int64(length), "a posting list")
 	}
-	at := c.offset()
-	list, err := c.take(int64(lengths[place]), "a posting list")
-	if err != nil {
-		return nil, err
+	list := &cursor{base: c.offset(), data: c.take(int64(lengths[place]), "a posting list"), mem: c.mem, err: c.err}
+	p := &postings{blocks: forms[place]&formBlocks != 0}
+	if forms[place]&formChunked == 0 {
+		p.numbers = readList(list)
+	} else {
+		p.readChunks(list)
 	}
-	return f.readPostings(&cursor{data: list, base: at, mem: c.mem}, forms[place])
+	return p, list.end("a posting list")
 }
 
-// readPostings reads a posting list, or the table of its chunks.
-func (f *File) readPostings(c *cursor, form int) (*postings, error) {
-	p := &postings{blocks: form&formBlocks != 0}
-	if form&formChunked == 0 {
-		var err error
-		if p.numbers, err = readList(c); err != nil {
-			return nil, err
-		}
-		return p, c.end("a posting list")
-	}
-	count, err := c.u32("chunks of a posting list")
-	if err != nil {
-		return nil, err
-	}
+// readChunks reads the table of the chunks of a list.
+func (p *postings) readChunks(c *cursor) {
+	count := int(c.word(4, "chunks of a posting list"))
 	if count < 1 || count > maxChunks {
-		return nil, c.corrupt("a posting list in %d chunks", count)
+		c.fail("a posting list in %d chunks", count)
+		return
 	}
-	firsts, err := readPack(c, int(count), "first numbers of chunks")
-	if err != nil {
-		return nil, err
-	}
-	for i := range int(count) {
-		p.firsts = append(p.firsts, firsts.at(i))
-	}
-	if p.chunks, err = readHandles(c, int(count), "chunks"); err != nil {
-		return nil, err
-	}
-	return p, c.end("a table of chunks")
+	p.firsts = readSizes(c, count, 0, maxEvents, "first numbers of chunks")
+	p.chunks = readHandles(c, count, "chunks")
 }
 
 // readList reads a list of ascending numbers.
-func readList(c *cursor) ([]int64, error) {
-	count, err := c.u32("numbers of a posting list")
-	if err != nil {
-		return nil, err
+func readList(c *cursor) []int64 {
+	count, first := int(c.word(4, "numbers of a posting list")), int64(c.word(8, "the first number of a posting list"))
+	if count < 1 || count > maxNumbers || first < 0 || first > maxEvents {
+		c.fail("a posting list has %d numbers from %d on", count, first)
+		return nil
 	}
-	first, err := c.u64("the first number of a posting list")
-	if err != nil {
-		return nil, err
-	}
-	if count < 1 || count > maxNumbers || first > maxEvents {
-		return nil, c.corrupt("a posting list has %d numbers from %d on", count, first)
-	}
-	steps, err := readPack(c, int(count-1), "differences")
-	if err != nil {
-		return nil, err
-	}
-	numbers := make([]int64, count)
-	numbers[0] = int64(first)
-	for i := range steps.count {
+	steps := readPack(c, count-1, "differences")
+	numbers := []int64{first}
+	for i := 0; i < count-1 && c.err == nil; i++ {
 		step := steps.at(i)
 		if step < 1 || step > maxEvents-numbers[i] {
-			return nil, c.corrupt("a posting list goes on %d after %d", step, numbers[i])
+			c.fail("a posting list goes on %d after %d", step, numbers[i])
 		}
-		numbers[i+1] = numbers[i] + step
+		numbers = append(numbers, numbers[i]+step)
 	}
-	return numbers, nil
+	return numbers
 }
 
 // chunk reads chunk i of a list.
@@ -269,15 +201,13 @@ func (p *postings) chunk(f *File, i int) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	numbers, err := readList(&b.body)
-	if err != nil {
+	numbers := readList(&b.body)
+	if err := b.body.end("a posting list"); err != nil {
 		return nil, err
 	}
-	if len(numbers) != b.count || numbers[0] != p.firsts[i] {
-		return nil, b.body.corrupt("%d numbers from %d on in a chunk that begins with %d", len(numbers), numbers[0], p.firsts[i])
+	last := numbers[len(numbers)-1]
+	if len(numbers) != b.count || numbers[0] != int64(p.firsts[i]) || i+1 < len(p.firsts) && last >= int64(p.firsts[i+1]) {
+		return nil, corruptAt(b.body.base, "a chunk has %d numbers from %d to %d, which is not what is said of it", len(numbers), numbers[0], last)
 	}
-	if i+1 < len(p.firsts) && numbers[len(numbers)-1] >= p.firsts[i+1] {
-		return nil, b.body.corrupt("the chunks of a posting list overlap")
-	}
-	return numbers, b.body.end("a posting list")
+	return numbers, nil
 }

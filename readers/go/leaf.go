@@ -31,91 +31,59 @@ func (f *File) readLeaf(above *branch) (*leaf, error) {
 		return nil, err
 	}
 	c := &b.body
-	blocks, err := c.u32("the number of data blocks")
-	if err != nil {
-		return nil, err
-	}
+	blocks := int(c.word(4, "the number of data blocks"))
 	if blocks < 1 || blocks > maxLeafBlocks || int64(blocks) != above.blocks || b.count > maxRuns || int64(b.count) != above.runs {
-		return nil, c.corrupt("a leaf has %d runs in %d blocks, above it are %d in %d", b.count, blocks, above.runs, above.blocks)
+		return nil, corruptAt(c.base, "a leaf has %d runs in %d blocks, above it are %d in %d", b.count, blocks, above.runs, above.blocks)
 	}
 	l := &leaf{branch: above}
-	if err := l.readRuns(c, b.count, f.meta.BinaryKeys); err != nil {
-		return nil, err
-	}
-	if err := l.readBlocks(c, int(blocks)); err != nil {
-		return nil, err
-	}
+	l.readRuns(c, b.count, f.meta.BinaryKeys)
+	l.readBlocks(c, blocks)
 	return l, c.end("a leaf")
 }
 
-func (l *leaf) readRuns(c *cursor, count int, binary bool) error {
-	rows, err := readSizes(c, count, 1, maxLeafBlocks*maxBlockRows, "rows of runs")
-	if err != nil {
-		return err
-	}
-	if l.spaces, err = readTexts(c, count); err != nil {
-		return err
-	}
-	if l.groupings, err = readTexts(c, count); err != nil {
-		return err
-	}
-	for i := 1; i < count; i++ {
-		rows[i] += rows[i-1]
-		before, space := l.spaces.at(i-1), l.spaces.at(i)
-		if before > space || before == space && l.groupings.at(i-1) >= l.groupings.at(i) {
-			return c.corrupt("the keys of runs %d and %d of a leaf do not ascend", i-1, i)
-		}
-	}
-	l.runEnds = rows
-	for i := range count {
-		for _, key := range []string{l.spaces.at(i), l.groupings.at(i)} {
+func (l *leaf) readRuns(c *cursor, count int, binary bool) {
+	rows := readSizes(c, count, 1, maxLeafBlocks*maxBlockRows, "rows of runs")
+	l.spaces, l.groupings, l.runEnds = readTexts(c, count), readTexts(c, count), rows
+	for i := 0; i < count && c.err == nil; i++ {
+		space, grouping := l.spaces.at(i), l.groupings.at(i)
+		for _, key := range []string{space, grouping} {
 			if len(key) > maxKeyBytes || !binary && !utf8.ValidString(key) {
-				return c.corrupt("a key of run %d has more than %d bytes, or is not UTF-8", i, maxKeyBytes)
+				c.fail("a key of run %d has more than %d bytes, or is not UTF-8", i, maxKeyBytes)
 			}
 		}
+		if i == 0 {
+			continue
+		}
+		rows[i] += rows[i-1]
+		if before := l.spaces.at(i - 1); before > space || before == space && l.groupings.at(i-1) >= grouping {
+			c.fail("the keys of runs %d and %d of a leaf do not ascend", i-1, i)
+		}
 	}
-	if int64(rows[count-1]) != l.branch.rows || l.spaces.at(0) != l.branch.firstSpace {
-		return c.corrupt("a leaf has %d rows from space %q on, above it are %d from %q on",
+	if c.err == nil && (int64(rows[count-1]) != l.branch.rows || l.spaces.at(0) != l.branch.firstSpace) {
+		c.fail("a leaf has %d rows from space %q on, above it are %d from %q on",
 			rows[count-1], l.spaces.at(0), l.branch.rows, l.branch.firstSpace)
 	}
-	return nil
 }
 
-func (l *leaf) readBlocks(c *cursor, count int) error {
-	rows, err := readSizes(c, count, 1, maxBlockRows, "rows of data blocks")
-	if err != nil {
-		return err
-	}
-	lengths, err := readSizes(c, count, frameBytes, maxBlockBytes, "lengths of data blocks")
-	if err != nil {
-		return err
-	}
-	checks, err := readSizes(c, count, 0, 1<<32-1, "checks of data blocks")
-	if err != nil {
-		return err
-	}
-	earliest, err := readPack(c, count, "times of data blocks")
-	if err != nil {
-		return err
-	}
-	spans, err := readPack(c, count, "spans of time of data blocks")
-	if err != nil {
-		return err
-	}
-	l.blocks = make([]dataBlock, count)
+func (l *leaf) readBlocks(c *cursor, count int) {
+	rows := readSizes(c, count, 1, maxBlockRows, "rows of data blocks")
+	lengths := readSizes(c, count, frameBytes, maxBlockBytes, "lengths of data blocks")
+	checks := readSizes(c, count, 0, 1<<32-1, "checks of data blocks")
+	earliest := readPack(c, count, "times of data blocks")
+	spans := readPack(c, count, "spans of time of data blocks")
 	at, row := l.branch.dataAt, 0
-	for i := range l.blocks {
+	for i := 0; i < count && c.err == nil; i++ {
 		from := earliest.at(i)
-		l.blocks[i] = dataBlock{handle{at, int64(lengths[i]), uint32(checks[i])}, row, row + rows[i], from, from + spans.at(i)}
-		if l.blocks[i].latest < from {
-			return c.corrupt("data block %d of a leaf ends before it begins", i)
+		b := dataBlock{handle{at, int64(lengths[i]), uint32(checks[i])}, row, row + rows[i], from, from + spans.at(i)}
+		if b.latest < from {
+			c.fail("data block %d of a leaf ends before it begins", i)
 		}
+		l.blocks = append(l.blocks, b)
 		at, row = at+int64(lengths[i]), row+rows[i]
 	}
 	if int64(row) != l.branch.rows {
-		return c.corrupt("the data blocks of a leaf have %d rows, its runs %d", row, l.branch.rows)
+		c.fail("the data blocks of a leaf have %d rows, its runs %d", row, l.branch.rows)
 	}
-	return nil
 }
 
 // runOf returns the run of a row of the leaf.

@@ -1,8 +1,6 @@
 package esdb
 
 import (
-	"encoding/binary"
-	"math"
 	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
@@ -27,6 +25,9 @@ const (
 	flagDictionary = 2
 	maxFrameRows   = 1024
 	maxElements    = 268435455
+
+	bytesPerElement = 16 // of a list, as a value
+	bytesPerFrame   = 64
 )
 
 // nodeReader reads the node of a column, or of a dictionary, index or directory, and the nodes in it.
@@ -43,45 +44,39 @@ type nodeHead struct {
 	frameRows    int
 }
 
-func (r *nodeReader) head() (nodeHead, error) {
-	start := *r.cursor
-	b, err := r.take(4, "a node")
-	if err != nil {
-		return nodeHead{}, err
-	}
-	h := nodeHead{b[0], b[1], int(binary.LittleEndian.Uint16(b[2:]))}
+func (r *nodeReader) head() nodeHead {
+	at := r.pos
+	h := nodeHead{byte(r.word(1, "a node")), byte(r.word(1, "a node")), int(r.word(2, "a node"))}
 	rows := h.frameRows == 0
 	if h.shape == shapeBytes {
 		rows = h.frameRows >= 1 && h.frameRows <= maxFrameRows
 	}
 	switch {
 	case h.shape > shapeFront:
-		return h, start.corrupt("unknown shape %d", h.shape)
+		r.failAt(at, "unknown shape %d", h.shape)
 	case h.flags&^(flagValidity|flagDictionary) != 0:
-		return h, start.corrupt("unknown flags %d of a node", h.flags)
+		r.failAt(at, "unknown flags %d of a node", h.flags)
 	case h.flags&flagDictionary != 0 && (h.shape != shapeBytes || !r.inBlock):
-		return h, start.corrupt("flag 2 on a node that cannot have it")
+		r.failAt(at, "flag 2 on a node that cannot have it")
 	case h.flags&flagValidity != 0 && (h.shape == shapeNull || h.shape == shapeCodes || h.shape >= shapeTemplates):
-		return h, start.corrupt("validity in a node of shape %d", h.shape)
+		r.failAt(at, "validity in a node of shape %d", h.shape)
 	case !rows:
-		return h, start.corrupt("a node of shape %d with frames of %d rows", h.shape, h.frameRows)
+		r.failAt(at, "a node of shape %d with frames of %d rows", h.shape, h.frameRows)
 	}
-	return h, nil
+	return h
 }
 
-// read reads a node of count values of a type; only the outermost one may have the shape CODES or TEMPLATES.
-func (r *nodeReader) read(t *Type, count int, outermost bool) (vector, error) {
-	start := *r.cursor
-	h, err := r.head()
-	if err != nil {
-		return nil, err
-	}
+// read reads a node of count values of a type; only the outermost one may have the shape CODES or TEMPLATES. After an
+// error, the vector must not be used.
+func (r *nodeReader) read(t *Type, count int, outermost bool) vector {
+	at, h := r.pos, r.head()
 	var valid validity
 	present := count
 	if h.flags&flagValidity != 0 {
-		if valid, present, err = r.validity(count, h.shape == shapeFixed || h.shape == shapeStruct); err != nil {
-			return nil, err
-		}
+		valid, present = r.validity(count, h.shape == shapeFixed || h.shape == shapeStruct)
+	}
+	if r.err != nil {
+		return nil
 	}
 	switch want := t.shape(); {
 	case h.shape == shapeCodes && outermost && r.column != nil && r.column.values != nil:
@@ -89,11 +84,10 @@ func (r *nodeReader) read(t *Type, count int, outermost bool) (vector, error) {
 	case h.shape == shapeTemplates && outermost && r.column != nil && r.column.templates != nil && want == shapeBytes:
 		return r.templates(t, count)
 	case h.shape != want:
-		return nil, start.corrupt("a node of shape %d for values of type %s", h.shape, t.Name)
+		r.failAt(at, "a node of shape %d for values of type %s", h.shape, t.Name)
+		return nil
 	}
 	switch h.shape {
-	case shapeNull:
-		return nullVector{}, nil
 	case shapeInts:
 		return r.ints(t, count, valid)
 	case shapeWide:
@@ -104,8 +98,10 @@ func (r *nodeReader) read(t *Type, count int, outermost bool) (vector, error) {
 		return r.list(t, count, valid)
 	case shapeFixed:
 		return r.fixed(t, present, valid)
+	case shapeStruct:
+		return r.structs(t, present, valid)
 	}
-	return r.structs(t, present, valid)
+	return nullVector{}
 }
 
 // shape returns the one shape of a type.
@@ -128,88 +124,68 @@ func (t *Type) shape() byte {
 }
 
 // validity reads which values are null, and counts the others.
-func (r *nodeReader) validity(count int, places bool) (validity, int, error) {
-	v := validity{stored: true}
-	var err error
-	if v.pack, err = readPack(r.cursor, count, "validity"); err != nil {
-		return v, 0, err
-	}
-	if places {
-		if err := r.mem.take(4*int64(count), r.offset()); err != nil {
-			return v, 0, err
-		}
+func (r *nodeReader) validity(count int, places bool) (v validity, present int) {
+	v = validity{stored: true, pack: readPack(r.cursor, count, "validity")}
+	if places && r.use(4*int64(count)) {
 		v.before = make([]uint32, count)
 	}
-	present := 0
-	for i := range count {
+	for i := 0; i < count && r.err == nil; i++ {
 		if places {
 			v.before[i] = uint32(present)
 		}
 		bit := v.pack.at(i)
 		if bit != 0 && bit != 1 {
-			return v, 0, r.corrupt("validity %d", bit)
+			r.fail("validity %d", bit)
 		}
 		present += int(bit)
 	}
-	return v, present, nil
+	return v, present
 }
 
-func (r *nodeReader) ints(t *Type, count int, valid validity) (vector, error) {
-	numbers, err := readPack(r.cursor, count, "values")
-	if err != nil {
-		return nil, err
+func (r *nodeReader) ints(t *Type, count int, valid validity) vector {
+	numbers := readPack(r.cursor, count, "values")
+	least, greatest, bounded := t.bounds()
+	if numbers.width == 0 {
+		count = min(count, 1) // all are the same
 	}
-	if least, greatest, bounded := t.bounds(); bounded {
-		for i := range count {
-			if number := numbers.at(i); number < least || number > greatest {
-				return nil, r.corrupt("%d is no value of type %s", number, t.Name)
-			}
-			if numbers.constant() {
-				break
-			}
+	for i := 0; i < count && bounded; i++ {
+		if number := numbers.at(i); number < least || number > greatest {
+			r.fail("%d is no value of type %s", number, t.Name)
 		}
 	}
-	return &intVector{t, numbers, valid}, nil
+	return &intVector{t, numbers, valid}
 }
 
-func (r *nodeReader) wide(t *Type, count int, valid validity) (vector, error) {
+func (r *nodeReader) wide(t *Type, count int, valid validity) vector {
 	words := make([]pack, t.words())
 	for i := range words {
-		var err error
-		if words[i], err = readPack(r.cursor, count, "words of values"); err != nil {
-			return nil, err
-		}
+		words[i] = readPack(r.cursor, count, "words of values")
 	}
-	return &wideVector{t, words, valid}, nil
+	return &wideVector{t, words, valid}
 }
 
-func (r *nodeReader) codes(count int) (vector, error) {
-	codes, err := readPack(r.cursor, count, "codes")
-	if err != nil {
-		return nil, err
-	}
+func (r *nodeReader) codes(count int) vector {
+	codes := readPack(r.cursor, count, "codes")
 	for i := range count {
 		if code := codes.at(i); code < 0 || code > int64(r.column.count) {
-			return nil, r.corrupt("code %d, but the dictionary has %d values", code, r.column.count)
+			r.fail("code %d, but the dictionary has %d values", code, r.column.count)
 		}
 	}
-	return &codeVector{codes, r.column.values}, nil
+	return &codeVector{codes, r.column.values}
 }
 
-func (r *nodeReader) list(t *Type, count int, valid validity) (vector, error) {
-	lengths, err := readPack(r.cursor, count, "lengths of lists")
-	if err != nil {
-		return nil, err
-	}
-	if err := r.mem.take(4*int64(count+1), r.offset()); err != nil {
-		return nil, err
+func (r *nodeReader) list(t *Type, count int, valid validity) vector {
+	lengths := readPack(r.cursor, count, "lengths of lists")
+	if !r.use(4 * int64(count+1)) {
+		return nil
 	}
 	starts := make([]uint32, count+1)
 	total := int64(0)
 	for i := range count {
 		length := lengths.at(i)
 		if length < 0 || length > maxElements-total {
-			return nil, r.corrupt("lists with more than %d elements, or a length of %d", maxElements, length)
+			r.fail("lists with more than %d elements, or a length of %d", maxElements, length)
+			return nil
 		}
 		total += length
 		starts[i+1] = uint32(total)
@@ -218,60 +194,43 @@ func (r *nodeReader) list(t *Type, count int, valid validity) (vector, error) {
 	if t.Class == Map {
 		element = &Type{Name: "struct", Class: Struct, Children: t.Children}
 	}
-	elements, err := r.read(element, int(total), false)
-	if err != nil {
-		return nil, err
-	}
-	return &listVector{t.Class == Map, starts, elements, valid}, nil
+	r.use(bytesPerElement * total)
+	return &listVector{t.Class == Map, starts, r.read(element, int(total), false), valid}
 }
 
-func (r *nodeReader) fixed(t *Type, present int, valid validity) (vector, error) {
+func (r *nodeReader) fixed(t *Type, present int, valid validity) vector {
 	if t.Size > 0 && present > maxElements/t.Size {
-		return nil, r.corrupt("%d lists of %d elements", present, t.Size)
+		r.fail("%d lists of %d elements", present, t.Size)
+		return nil
 	}
-	elements, err := r.read(t.Children[0].Type, present*t.Size, false)
-	if err != nil {
-		return nil, err
-	}
-	return &fixedVector{t.Size, elements, valid}, nil
+	r.use(bytesPerElement * int64(present*t.Size))
+	return &fixedVector{t.Size, r.read(t.Children[0].Type, present*t.Size, false), valid}
 }
 
-func (r *nodeReader) structs(t *Type, present int, valid validity) (vector, error) {
+func (r *nodeReader) structs(t *Type, present int, valid validity) vector {
 	children := make([]vector, len(t.Children))
 	for i, child := range t.Children {
-		var err error
-		if children[i], err = r.read(child.Type, present, false); err != nil {
-			return nil, err
-		}
+		children[i] = r.read(child.Type, present, false)
 	}
-	return &structVector{children, valid}, nil
+	return &structVector{children, valid}
 }
 
 // bytes reads what follows the head of a node of shape BYTES.
-func (r *nodeReader) bytes(t *Type, h nodeHead, count int, valid validity, outermost bool) (*byteVector, error) {
-	v := &byteVector{text: t.Class == String, frameRows: h.frameRows, valid: valid}
-	sizes, err := r.lengths(t, v, count)
-	if err != nil {
-		return nil, err
-	}
-	intro, err := r.take(2, "a frame table")
-	if err != nil {
-		return nil, err
-	}
-	codec, width := intro[0], int64(intro[1])
+func (r *nodeReader) bytes(t *Type, h nodeHead, count int, valid validity, outermost bool) *byteVector {
+	v := &byteVector{text: t.Class == String, frameRows: max(h.frameRows, 1), valid: valid}
+	sizes := r.lengths(t, v, count)
+	codec, width := byte(r.word(1, "a frame table")), int(r.word(1, "a frame table"))
 	if codec > codecLZ4 || width != 2 && width != 4 {
-		return nil, r.corrupt("frames of codec %d, a table with entries of %d bytes", codec, width)
+		r.fail("frames of codec %d, a table with entries of %d bytes", codec, width)
 	}
-	table, err := r.take(width*int64(len(sizes)), "a frame table")
-	if err != nil {
-		return nil, err
-	}
+	table := cursor{data: r.take(int64(width*len(sizes)), "a frame table")}
 	var with *zstd.Decoder
 	if h.flags&flagDictionary != 0 {
 		if r.column == nil || r.column.zstd == nil {
-			return nil, r.corrupt("a node needs a zstd dictionary that the block does not have")
+			r.fail("a node needs a zstd dictionary that the block does not have")
+		} else {
+			with = r.column.zstd
 		}
-		with = r.column.zstd
 	}
 	first, end := 0, count
 	if outermost {
@@ -279,51 +238,45 @@ func (r *nodeReader) bytes(t *Type, h nodeHead, count int, valid validity, outer
 	}
 	v.frames = make([][]byte, len(sizes))
 	for i, size := range sizes {
-		stored := int64(binary.LittleEndian.Uint16(table[int64(i)*width:]))
-		if width == 4 {
-			stored = int64(binary.LittleEndian.Uint32(table[4*i:]))
-		}
-		at := r.offset()
-		frame, err := r.take(stored, "a frame")
-		if err != nil {
-			return nil, err
-		}
-		if begin := i * h.frameRows; begin >= end || begin+h.frameRows <= first {
+		stored := int64(table.word(width, ""))
+		if begin := i * v.frameRows; begin >= end || begin+v.frameRows <= first {
+			r.take(stored, "a frame")
 			continue
 		}
-		if v.frames[i], err = decompress(codec, frame, size, at, with, r.mem); err != nil {
-			return nil, err
+		at := r.pos
+		v.frames[i] = r.frame(codec, stored, size, with)
+		if r.err == nil && v.text && !v.isText(i, count) {
+			r.failAt(at, "a text in this frame is not UTF-8")
 		}
-		if v.text && !v.isText(i, count) {
-			return nil, corruptAt(at, "a text in this frame is not UTF-8")
+		if r.err != nil {
+			break
 		}
 	}
-	return v, nil
+	return v
 }
 
 // lengths reads the lengths of values. It returns the size of each frame and notes where in it each value starts.
-func (r *nodeReader) lengths(t *Type, v *byteVector, count int) ([]int64, error) {
-	lengths, err := readPack(r.cursor, count, "lengths of values")
-	if err != nil {
-		return nil, err
-	}
-	if err := r.mem.take(4*int64(count)+64*int64(count/v.frameRows+1), r.offset()); err != nil {
-		return nil, err
+func (r *nodeReader) lengths(t *Type, v *byteVector, count int) []int64 {
+	lengths := readPack(r.cursor, count, "lengths of values")
+	if !r.use(4*int64(count) + bytesPerFrame*int64(count/v.frameRows+1)) {
+		return nil
 	}
 	v.starts = make([]uint32, count)
 	sizes := make([]int64, (count+v.frameRows-1)/v.frameRows)
 	for i := range count {
 		length, size := lengths.at(i), &sizes[i/v.frameRows]
-		if length < 0 || length > math.MaxInt32-*size {
-			return nil, r.corrupt("a value of %d bytes, after %d in its frame", length, *size)
+		if length < 0 || length > maxFrameBytes-*size {
+			r.fail("a value of %d bytes, after %d in its frame", length, *size)
+			return nil
 		}
 		if t.Size >= 0 && length != int64(t.Size) && (length != 0 || !v.valid.null(i)) {
-			return nil, r.corrupt("a value of %d bytes in a column of values of %d bytes", length, t.Size)
+			r.fail("a value of %d bytes in a column of values of %d bytes", length, t.Size)
+			return nil
 		}
 		v.starts[i] = uint32(*size)
 		*size += length
 	}
-	return sizes, nil
+	return sizes
 }
 
 // isText says whether all values of a frame are UTF-8: the frame is, and no value begins within a character.

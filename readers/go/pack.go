@@ -16,52 +16,40 @@ type pack struct {
 }
 
 // readPack reads a pack of count numbers.
-func readPack(c *cursor, count int, what string) (pack, error) {
-	p := pack{count: count}
-	start := *c
-	head, err := c.take(8, what)
-	if err != nil {
-		return p, err
+func readPack(c *cursor, count int, what string) pack {
+	start, head := c.pos, c.take(8, what)
+	if c.err != nil {
+		return pack{}
 	}
 	width, raw, baseLength, codec := int(head[0]), int(head[1]), head[2], head[3]
 	stored := int64(binary.LittleEndian.Uint32(head[4:]))
 	if count == 0 {
 		if binary.LittleEndian.Uint64(head) != 0 {
-			return p, start.corrupt("%s: a pack of no numbers is not zero", what)
+			c.failAt(start, "%s: a pack of no numbers is not zero", what)
 		}
-		return p, nil
+		return pack{}
 	}
-	if baseLength == 8 {
-		base, err := c.u64(what)
-		if err != nil {
-			return p, err
-		}
-		p.base = int64(base)
-	} else if baseLength != 0 {
-		return p, start.corrupt("%s: a base of %d bytes", what, baseLength)
+	p := pack{count: count, width: width, bits: raw == bitsForm}
+	if baseLength != 0 && baseLength != 8 {
+		c.failAt(start, "%s: a base of %d bytes", what, baseLength)
 	}
-	p.width = width
-	if raw == bitsForm {
-		p.bits = true
+	p.base = int64(c.word(int(baseLength), what))
+	if p.bits {
 		if width < 1 || width > 64 || codec != codecNone || stored != (int64(width)*int64(count)+7)/8 {
-			return p, start.corrupt("%s: %d numbers of %d bits in %d bytes, codec %d", what, count, width, stored, codec)
+			c.failAt(start, "%s: %d numbers of %d bits in %d bytes, codec %d", what, count, width, stored, codec)
 		}
-		p.raw, err = c.take(stored, what)
-		return p, err
+		p.raw = c.take(stored, what)
+	} else {
+		if width > 8 || raw > width || raw == width && (codec != codecNone || stored != 0) {
+			c.failAt(start, "%s: width %d, %d raw planes, codec %d, %d bytes", what, width, raw, codec, stored)
+		}
+		p.raw = c.take(int64(raw)*int64(count), what)
+		p.planes = c.frame(codec, stored, int64(width-raw)*int64(count), nil)
 	}
-	if width > 8 || raw > width || raw == width && (codec != codecNone || stored != 0) {
-		return p, start.corrupt("%s: width %d, %d raw planes, codec %d, %d bytes", what, width, raw, codec, stored)
+	if c.err != nil {
+		return pack{}
 	}
-	if p.raw, err = c.take(int64(raw)*int64(count), what); err != nil {
-		return p, err
-	}
-	at := c.offset()
-	frame, err := c.take(stored, what)
-	if err != nil {
-		return p, err
-	}
-	p.planes, err = decompress(codec, frame, int64(width-raw)*int64(count), at, nil, c.mem)
-	return p, err
+	return p
 }
 
 // at returns number i.
@@ -69,8 +57,11 @@ func (p *pack) at(i int) int64 {
 	if p.bits {
 		return p.base + int64(p.bitsAt(i))
 	}
+	if p.width == 0 { // also the pack that is returned after an error
+		return p.base
+	}
 	var number uint64
-	low := len(p.raw) / max(p.count, 1)
+	low := len(p.raw) / p.count
 	for k := range p.width {
 		var plane byte
 		if k < low {
@@ -107,30 +98,20 @@ func (p *pack) bitsAt(i int) uint64 {
 	return number
 }
 
-// constant says whether all numbers are the base.
-func (p *pack) constant() bool { return p.width == 0 }
-
-// sizes returns all numbers as lengths or counts between least and most.
-func (p *pack) sizes(c *cursor, least, most int64, what string) ([]int, error) {
-	if err := c.mem.take(8*int64(p.count), c.offset()); err != nil {
-		return nil, err
+// readSizes reads a pack of lengths or counts between least and most. After an error it returns nil.
+func readSizes(c *cursor, count int, least, most int64, what string) []int {
+	p := readPack(c, count, what)
+	if !c.use(8 * int64(count)) {
+		return nil
 	}
-	all := make([]int, p.count)
+	all := make([]int, count)
 	for i := range all {
 		number := p.at(i)
 		if number < least || number > most {
-			return nil, c.corrupt("%s: %d is not between %d and %d", what, number, least, most)
+			c.fail("%s: %d is not between %d and %d", what, number, least, most)
+			return nil
 		}
 		all[i] = int(number)
 	}
-	return all, nil
-}
-
-// readSizes reads a pack of lengths or counts.
-func readSizes(c *cursor, count int, least, most int64, what string) ([]int, error) {
-	p, err := readPack(c, count, what)
-	if err != nil {
-		return nil, err
-	}
-	return p.sizes(c, least, most, what)
+	return all
 }

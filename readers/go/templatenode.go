@@ -44,18 +44,16 @@ type shownVariable struct {
 }
 
 // templates reads what follows the head of a node of shape TEMPLATES.
-func (r *nodeReader) templates(t *Type, count int) (vector, error) {
+func (r *nodeReader) templates(t *Type, count int) vector {
 	table := r.column.templates
-	codes, err := readPack(r.cursor, count, "templates of values")
-	if err != nil {
-		return nil, err
-	}
+	codes := readPack(r.cursor, count, "templates of values")
 	shown := make([]shownVariable, len(table.variables))
 	slots := 0
 	for i := range count {
 		code := codes.at(i)
 		if code < 0 || code > int64(len(table.templates)) {
-			return nil, r.corrupt("template %d of %d", code, len(table.templates))
+			r.fail("template %d of %d", code, len(table.templates))
+			return nil
 		}
 		if code == 0 {
 			continue
@@ -70,74 +68,70 @@ func (r *nodeReader) templates(t *Type, count int) (vector, error) {
 		}
 	}
 	if slots > maxShownSlots {
-		return nil, r.corrupt("the rows of a node show %d slots", slots)
+		r.fail("the rows of a node show %d slots", slots)
 	}
 	for i := range shown {
-		if err := r.shownValues(table.variables[i], &shown[i]); err != nil {
-			return nil, err
-		}
+		r.shownValues(table.variables[i], &shown[i])
+	}
+	if r.err != nil {
+		return nil
 	}
 	return r.render(t, table, &codes, shown)
 }
 
 // shownValues reads the values of a variable, if there are any.
-func (r *nodeReader) shownValues(v variable, shown *shownVariable) (err error) {
-	if shown.rows == 0 {
-		return nil
+func (r *nodeReader) shownValues(v variable, shown *shownVariable) {
+	switch {
+	case shown.rows == 0:
+	case v.kind != varString:
+		shown.numbers = readPack(r.cursor, shown.rows, "values of a variable")
+	default:
+		at, h := r.pos, r.head()
+		if h.shape != shapeBytes || h.flags&flagValidity != 0 {
+			r.failAt(at, "texts of a variable with shape %d and flags %d", h.shape, h.flags)
+		}
+		shown.strings = r.bytes(binaryType, h, shown.rows, validity{}, false)
 	}
-	if v.kind != varString {
-		shown.numbers, err = readPack(r.cursor, shown.rows, "values of a variable")
-		return err
-	}
-	start := *r.cursor
-	h, err := r.head()
-	if err != nil {
-		return err
-	}
-	if h.shape != shapeBytes || h.flags&flagValidity != 0 {
-		return start.corrupt("texts of a variable with shape %d and flags %d", h.shape, h.flags)
-	}
-	shown.strings, err = r.bytes(binaryType, h, shown.rows, validity{}, false)
-	return err
 }
 
 // render puts the values of the needed rows together.
-func (r *nodeReader) render(t *Type, table *templateTable, codes *pack, shown []shownVariable) (vector, error) {
+func (r *nodeReader) render(t *Type, table *templateTable, codes *pack, shown []shownVariable) vector {
 	v := &textVector{text: t.Class == String, first: r.first, null: make([]bool, r.end-r.first)}
 	v.ends = make([]int, 0, r.end-r.first)
-	var out []byte
-	for i := r.first; i < r.end; i++ {
-		code := codes.at(i)
-		begin := len(out)
+	for i := r.first; i < r.end && r.err == nil; i++ {
+		code, begin := codes.at(i), len(v.data)
 		if v.null[i-r.first] = code == 0; code > 0 {
-			used := &table.templates[code-1]
-			for k, variable := range used.slots {
-				out = append(out, table.literals.at(used.firstLiteral+k)...)
-				var ok bool
-				if out, ok = shown[variable].show(out, table, variable); !ok {
-					return nil, r.corrupt("variable %d cannot show a number of row %d", variable, i)
-				}
-				if len(out) > maxTemplateBytes {
-					return nil, r.corrupt("a node of templates has more than %d bytes", maxTemplateBytes)
-				}
-			}
-			out = append(out, table.literals.at(used.firstLiteral+len(used.slots))...)
-			for _, variable := range used.shows {
-				shown[variable].next++
-			}
+			r.renderRow(v, table, &table.templates[code-1], shown)
 		}
-		switch value := out[begin:]; {
-		case len(out) > maxTemplateBytes:
-			return nil, r.corrupt("a node of templates has more than %d bytes", maxTemplateBytes)
+		switch value := v.data[begin:]; {
 		case v.text && !utf8.Valid(value):
-			return nil, r.corrupt("the text of row %d is not UTF-8", i)
+			r.fail("the text of row %d is not UTF-8", i)
 		case code > 0 && t.Size >= 0 && len(value) != t.Size:
-			return nil, r.corrupt("a value of %d bytes in a column of values of %d bytes", len(value), t.Size)
+			r.fail("a value of %d bytes in a column of values of %d bytes", len(value), t.Size)
 		}
-		v.ends = append(v.ends, len(out))
+		v.ends = append(v.ends, len(v.data))
 	}
-	v.data = out
-	return v, r.mem.take(int64(len(out)), r.offset())
+	r.use(int64(len(v.data)))
+	return v
+}
+
+func (r *nodeReader) renderRow(v *textVector, table *templateTable, used *template, shown []shownVariable) {
+	for k := 0; ; k++ {
+		v.data = append(v.data, table.literals.at(used.firstLiteral+k)...)
+		if len(v.data) > maxTemplateBytes {
+			r.fail("a node of templates has more than %d bytes", maxTemplateBytes)
+		}
+		if r.err != nil || k == len(used.slots) {
+			break
+		}
+		var ok bool
+		if v.data, ok = shown[used.slots[k]].show(v.data, table, used.slots[k]); !ok {
+			r.fail("variable %d cannot show one of its numbers", used.slots[k])
+		}
+	}
+	for _, variable := range used.shows {
+		shown[variable].next++
+	}
 }
 
 // show appends the text that a slot shows of a variable.

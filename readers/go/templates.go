@@ -42,57 +42,32 @@ type templateTable struct {
 	literals  *texts
 }
 
-func readTemplateTable(c *cursor, count int) (*templateTable, error) {
-	size, err := c.u32("templates")
-	if err != nil {
-		return nil, err
-	}
-	variables, err := c.u32("the number of variables")
-	if err != nil {
-		return nil, err
-	}
+func readTemplateTable(c *cursor, count int) *templateTable {
+	size, variables := int64(c.word(4, "templates")), int(c.word(4, "the number of variables"))
 	if variables > maxVariables {
-		return nil, c.corrupt("%d variables", variables)
+		c.fail("%d variables", variables)
 	}
-	at := c.offset()
-	body, err := c.take(int64(size), "templates")
-	if err != nil {
-		return nil, err
-	}
-	inner := &cursor{data: body, base: at, mem: c.mem}
+	inner := &cursor{base: c.offset(), data: c.take(size, "templates"), mem: c.mem, err: c.err}
 	table := &templateTable{}
-	if err := table.readVariables(inner, int(variables)); err != nil {
-		return nil, err
-	}
-	if err := table.readTemplates(inner, count); err != nil {
-		return nil, err
-	}
-	return table, inner.end("the templates of a column")
+	table.readVariables(inner, variables)
+	table.readTemplates(inner, count)
+	c.err = inner.end("the templates of a column")
+	return table
 }
 
-func (t *templateTable) readVariables(c *cursor, count int) error {
-	kinds, err := readSizes(c, count, varString, varDate, "kinds of variables")
-	if err != nil {
-		return err
-	}
-	parameters, err := readSizes(c, count, 0, 18, "parameters of variables")
-	if err != nil {
-		return err
-	}
-	counts, err := readSizes(c, count, 0, maxEnumValues, "numbers of values of variables")
-	if err != nil {
-		return err
-	}
+func (t *templateTable) readVariables(c *cursor, count int) {
+	kinds := readSizes(c, count, varString, varDate, "kinds of variables")
+	parameters := readSizes(c, count, 0, 18, "parameters of variables")
+	counts := readSizes(c, count, 0, maxEnumValues, "numbers of values of variables")
 	total := 0
-	for i, kind := range kinds {
-		v := variable{kind, parameters[i], total, counts[i]}
-		if total += counts[i]; total > maxEnumValues || counts[i] > 0 && kind != varEnum || !v.possible() {
-			return c.corrupt("variable %d of kind %d with parameter %d and %d values", i, kind, v.parameter, v.values)
+	for i := 0; i < count && c.err == nil; i++ {
+		v := variable{kinds[i], parameters[i], total, counts[i]}
+		if total += v.values; total > maxEnumValues || v.values > 0 && v.kind != varEnum || !v.possible() {
+			c.fail("variable %d of kind %d with parameter %d and %d values", i, v.kind, v.parameter, v.values)
 		}
 		t.variables = append(t.variables, v)
 	}
-	t.values, err = readTexts(c, total)
-	return err
+	t.values = readTexts(c, total)
 }
 
 // possible says whether the parameter is one for the kind.
@@ -108,21 +83,18 @@ func (v variable) possible() bool {
 	return v.parameter == 0
 }
 
-func (t *templateTable) readTemplates(c *cursor, count int) error {
-	counts, err := readSizes(c, count, 0, maxSlots, "numbers of slots")
-	if err != nil {
-		return err
-	}
+func (t *templateTable) readTemplates(c *cursor, count int) {
+	counts := readSizes(c, count, 0, maxSlots, "numbers of slots")
 	total := 0
 	for _, slots := range counts {
 		total += slots
 	}
 	if total > maxAllSlots {
-		return c.corrupt("templates with %d slots", total)
+		c.fail("templates with %d slots", total)
 	}
-	slots, err := readSizes(c, total, 0, int64(len(t.variables))-1, "variables of slots")
-	if err != nil {
-		return err
+	slots := readSizes(c, total, 0, int64(len(t.variables))-1, "variables of slots")
+	if c.err != nil {
+		return
 	}
 	literal := 0
 	for _, n := range counts {
@@ -137,6 +109,5 @@ func (t *templateTable) readTemplates(c *cursor, count int) error {
 		t.templates = append(t.templates, made)
 		literal, slots = literal+n+1, slots[n:]
 	}
-	t.literals, err = readTexts(c, literal)
-	return err
+	t.literals = readTexts(c, literal)
 }

@@ -1,10 +1,6 @@
 package esdb
 
-import (
-	"encoding/binary"
-
-	"github.com/zeebo/xxh3"
-)
+import "encoding/binary"
 
 const (
 	trailerMagic = "\x1a\x0a\x0d\x42\x44\x53\x45\x89"
@@ -23,7 +19,7 @@ func parseTrailer(b []byte, size int64) (*trailer, error) {
 	if string(b[40:]) != trailerMagic {
 		return nil, corruptAt(at+40, "the file does not end like an .esdb file: it was cut, or is something else")
 	}
-	if xxh3.Hash(b[:32]) != binary.LittleEndian.Uint64(b[32:]) {
+	if !sumIs(b[:32], binary.LittleEndian.Uint64(b[32:])) {
 		return nil, corruptAt(at, "the checksum of the trailer is wrong")
 	}
 	t := &trailer{footer: parseHandle(b[8:])}
