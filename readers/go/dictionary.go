@@ -26,26 +26,25 @@ func (f *File) dictionary(number int) (dictionary, error) {
 	if !ok {
 		return nil, corruptAt(-1, "a data block needs dictionary %d, which the footer does not name", number)
 	}
-	d, err := f.readDictionary(h)
+	b, err := f.readBlock(h, kindDictionary)
 	if err != nil {
 		spare, ok := f.footer.find(kindDictionary, 1, number)
 		if !ok {
 			return nil, err
 		}
-		var other error
-		if d, other = f.readDictionary(spare); other != nil {
+		var failed error
+		if b, failed = f.readBlock(spare, kindDictionary); failed != nil {
 			return nil, err
 		}
 	}
-	f.dictionaries[number] = d
-	return d, nil
+	d, err := f.parseDictionary(b)
+	if err == nil {
+		f.dictionaries[number] = d
+	}
+	return d, err
 }
 
-func (f *File) readDictionary(h handle) (dictionary, error) {
-	b, err := f.readBlock(h, kindDictionary)
-	if err != nil {
-		return nil, err
-	}
+func (f *File) parseDictionary(b *block) (dictionary, error) {
 	c := &b.body
 	d := dictionary{}
 	for range b.count {
