@@ -22,7 +22,7 @@ from esformat.cli import main as esdb
 from esformat.cli.program import CONTEXT_SETTINGS
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("README.md", "CONTRIBUTING.md", "LICENSE", "docs", "spec", "benchmarks/results")
+SOURCES = ("README.md", "CONTRIBUTING.md", "LICENSE", "docs", "spec", "readers/go/README.md", "benchmarks/results")
 KEPT = {"", ".md", ".png", ".py", ".json", ".yml"}
 """Suffixes of the pages, and of the files that they show or link to."""
 COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)

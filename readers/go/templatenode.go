@@ -98,6 +98,7 @@ func (r *nodeReader) shownValues(v variable, shown *shownVariable) {
 func (r *nodeReader) render(t *Type, table *templateTable, codes *pack, shown []shownVariable) vector {
 	v := &textVector{text: t.Class == String, first: r.first, null: make([]bool, r.end-r.first)}
 	v.ends = make([]int, 0, r.end-r.first)
+	v.data = make([]byte, 0, 128*(r.end-r.first))
 	for i := r.first; i < r.end && r.err == nil; i++ {
 		code, begin := codes.at(i), len(v.data)
 		if v.null[i-r.first] = code == 0; code > 0 {
