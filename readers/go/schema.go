@@ -85,42 +85,51 @@ func parseType(value any, depth int) (*Type, error) {
 		return nil, fmt.Errorf("the type is missing or neither a name nor an object")
 	}
 	o := object(found)
-	for _, form := range typeForms {
-		if _, present := o[form.name]; present {
-			t := &Type{Name: form.name, Class: form.class, Size: -1}
-			return t, form.read(o, t, depth)
+	for _, name := range []string{"timestamp", "time", "duration", "decimal", "fixed_size_binary", "fixed_size_list", "list", "large_list", "struct", "map"} {
+		if _, present := o[name]; present {
+			t := &Type{Name: name, Size: -1}
+			return t, t.read(o, depth)
 		}
 	}
 	return nil, fmt.Errorf("unknown type %v", value)
 }
 
-// typeForms are the types that are objects, found by the name of their first member.
-var typeForms []struct {
-	name  string
-	class Class
-	read  func(o object, t *Type, depth int) error
+// read reads what the object says of a type whose name is known.
+func (t *Type) read(o object, depth int) error {
+	switch t.Name {
+	case "timestamp":
+		t.Class = Timestamp
+		return readTimestamp(o, t)
+	case "time":
+		t.Class = Time
+		return readUnit(o, t)
+	case "duration":
+		t.Class = Duration
+		return readUnit(o, t)
+	case "decimal":
+		t.Class = DecimalOf
+		return readDecimal(o, t)
+	case "fixed_size_binary":
+		t.Class = Binary
+		return readSize(o, t, t.Name)
+	case "fixed_size_list":
+		t.Class = FixedList
+		if err := readSize(o, t, "size"); err != nil {
+			return err
+		}
+		return readChild(o, t, depth)
+	case "struct":
+		t.Class = Struct
+		return readStruct(o, t, depth)
+	case "map":
+		t.Class = Map
+		return readMap(o, t, depth)
+	}
+	t.Class = List
+	return readChild(o, t, depth)
 }
 
-func init() { // not in the declaration, because types contain types
-	typeForms = append(typeForms, []struct {
-		name  string
-		class Class
-		read  func(o object, t *Type, depth int) error
-	}{
-		{"timestamp", Timestamp, readTimestamp},
-		{"time", Time, readUnit},
-		{"duration", Duration, readUnit},
-		{"decimal", DecimalOf, readDecimal},
-		{"fixed_size_binary", Binary, readFixedBinary},
-		{"fixed_size_list", FixedList, readFixedList},
-		{"list", List, readChild},
-		{"large_list", List, readChild},
-		{"struct", Struct, readStruct},
-		{"map", Map, readMap},
-	}...)
-}
-
-func readUnit(o object, t *Type, _ int) (err error) {
+func readUnit(o object, t *Type) (err error) {
 	t.Unit, err = o.text(t.Name)
 	if err == nil && !slices.Contains([]string{"s", "ms", "us", "ns"}, t.Unit) {
 		err = fmt.Errorf("unknown unit %q", t.Unit)
@@ -128,7 +137,7 @@ func readUnit(o object, t *Type, _ int) (err error) {
 	return err
 }
 
-func readTimestamp(o object, t *Type, depth int) error {
+func readTimestamp(o object, t *Type) error {
 	zone, present := o["zone"]
 	if !present {
 		return fmt.Errorf("a timestamp without %q", "zone")
@@ -140,10 +149,10 @@ func readTimestamp(o object, t *Type, depth int) error {
 		}
 		t.Zone = text
 	}
-	return readUnit(o, t, depth)
+	return readUnit(o, t)
 }
 
-func readDecimal(o object, t *Type, _ int) error {
+func readDecimal(o object, t *Type) error {
 	bits, err := o.number("bits", 128, 256)
 	if err != nil || bits != 128 && bits != 256 {
 		return fmt.Errorf("a decimal of other than 128 or 256 bits")
@@ -164,19 +173,10 @@ func readDecimal(o object, t *Type, _ int) error {
 	return nil
 }
 
-func readFixedBinary(o object, t *Type, _ int) error {
-	size, err := o.number(t.Name, 0, maxFixedSize)
+func readSize(o object, t *Type, name string) error {
+	size, err := o.number(name, 0, maxFixedSize)
 	t.Size = int(size)
 	return err
-}
-
-func readFixedList(o object, t *Type, depth int) error {
-	size, err := o.number("size", 0, maxFixedSize)
-	if err != nil {
-		return err
-	}
-	t.Size = int(size)
-	return readChild(o, t, depth)
 }
 
 func readChild(o object, t *Type, depth int) error {
