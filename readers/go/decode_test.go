@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -195,5 +196,59 @@ func TestNamesAreExact(t *testing.T) {
 	}
 	if !bytes.Contains([]byte(sound), []byte("esdb")) || loneSurrogate([]byte(`"\\ud800 \ud83d\ude00"`)) || !loneSurrogate([]byte(`"\ude00\ud83d"`)) {
 		t.Error("pairs of surrogates")
+	}
+}
+
+// TestBitsOfEveryWidth packs random numbers bit by bit and reads them.
+func TestBitsOfEveryWidth(t *testing.T) {
+	chance := rand.New(rand.NewPCG(1, 2))
+	for width := 1; width <= 64; width++ {
+		count := 1 + chance.IntN(40)
+		numbers, bits := make([]uint64, count), make([]byte, (width*count+7)/8)
+		for i := range numbers {
+			numbers[i] = chance.Uint64() >> (64 - width)
+			for k := range width {
+				at := i*width + k
+				bits[at/8] |= byte(numbers[i]>>k&1) << (at % 8)
+			}
+		}
+		head := []byte{byte(width), bitsForm, 0, codecNone, byte(len(bits)), byte(len(bits) >> 8), 0, 0}
+		c := &cursor{data: append(head, bits...), mem: &allowance{1 << 20}}
+		p := readPack(c, count, "numbers")
+		if err := c.end("a pack"); err != nil {
+			t.Fatal(err)
+		}
+		for i, number := range numbers {
+			if uint64(p.at(i)) != number {
+				t.Errorf("width %d: number %d of %d is %x instead of %x", width, i, count, p.at(i), number)
+			}
+		}
+	}
+}
+
+// TestFilter finds every space of a file with several pages of filter, and hardly any other.
+func TestFilter(t *testing.T) {
+	data := fixture(t, "golden/many-spaces.esdb")
+	f, err := NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.filter == nil || len(f.filter.pages) != 3 {
+		t.Fatal("the file has another filter")
+	}
+	count, last := 0, ""
+	for event, err := range f.Scan(Only()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Space != last && f.excludes(event.Space) {
+			t.Fatalf("the filter excludes %q", event.Space)
+		}
+		if last = event.Space; f.excludes(last + "?") {
+			count++
+		}
+	}
+	if all := int(f.Metadata().Statistics.Events); count < all*9/10 {
+		t.Errorf("of %d other spaces the filter excludes %d", all, count)
 	}
 }
