@@ -18,8 +18,8 @@ type Metadata struct {
 // Statistics are counts of what is in a file.
 type Statistics struct {
 	Events, Spaces, Runs, DataBlocks int64
-	MinTimestamp, MaxTimestamp       *int64                     // µs since 1970; nil without events
-	Indexes                          map[string]IndexStatistics // without those that the file does not tell
+	MinTimestamp, MaxTimestamp       *int64 // µs since 1970; nil without events
+	Indexes                          map[string]IndexStatistics
 }
 
 // IndexStatistics are counts of what is in an index.
@@ -127,13 +127,20 @@ func (m *Metadata) readStatistics(o object) error {
 		return err
 	}
 	s.Indexes = map[string]IndexStatistics{}
-	for _, name := range m.Indexes() {
-		counts, _ := indexes.object(name) // only a checker requires it
-		values, noValues := counts.number("values", 0, math.MaxInt64)
-		events, noEvents := counts.number("events", 0, math.MaxInt64)
-		if noValues == nil && noEvents == nil {
-			s.Indexes[name] = IndexStatistics{values, events}
+	for name := range indexes { // that each index has an entry, only a checker requires
+		counts, err := indexes.object(name)
+		if err != nil {
+			return err
 		}
+		values, err := counts.number("values", 0, math.MaxInt64)
+		if err != nil {
+			return err
+		}
+		events, err := counts.number("events", 0, math.MaxInt64)
+		if err != nil {
+			return err
+		}
+		s.Indexes[name] = IndexStatistics{values, events}
 	}
 	return nil
 }
