@@ -127,7 +127,7 @@ func (f *File) openMetadata(ends *trailer) error {
 		return err
 	}
 	if f.meta, err = parseMetadata(b.body.data); err != nil {
-		return &Error{Kind: Corrupt, Offset: b.body.base, What: "the metadata break a rule", Err: err}
+		return &Error{Kind: Corrupt, Offset: b.body.base, What: "the metadata breaks a rule", Err: err}
 	}
 	f.meta.Major, f.meta.Minor = ends.major, ends.minor
 	for i, column := range f.meta.Columns {

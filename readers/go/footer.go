@@ -40,7 +40,7 @@ func parseFooter(b *block, at, opening int64) (footer, error) {
 		case !e.handle.within(at):
 			return nil, corruptAt(c.offset(), "the footer names a block at %d of %d bytes, which is not before it", e.handle.offset, e.handle.length)
 		case e.copy == 1 && e.kind != kindMetadata && e.kind != kindDictionary && kindNames[e.kind] != "":
-			return nil, corruptAt(c.offset(), "the footer names a spare of a %s block", kindNames[e.kind])
+			return nil, corruptAt(c.offset(), "the footer names a spare of the %s block", kindNames[e.kind])
 		}
 	}
 	c.pos = 0
@@ -64,7 +64,7 @@ func (all footer) checkOpening(c *cursor, opening int64) error {
 			}
 			continue
 		case e.kind == kindFilter || e.copy == 1 && kindNames[e.kind] != "":
-			return corruptAt(c.offset(), "a %s block lies after the opening offset %d", kindNames[e.kind], opening)
+			return corruptAt(c.offset(), "the %s block lies after the opening offset %d", kindNames[e.kind], opening)
 		}
 		if first < 0 || e.handle.offset < first {
 			first = e.handle.offset

@@ -67,7 +67,7 @@ type block struct {
 // readBlock reads a block and verifies its frame.
 func (f *File) readBlock(h handle, kind byte) (*block, error) {
 	if !h.within(f.size - trailerBytes) {
-		return nil, corruptAt(h.offset, "a handle of a %s block has offset %d and length %d", kindNames[kind], h.offset, h.length)
+		return nil, corruptAt(h.offset, "the handle of the %s block has offset %d and length %d", kindNames[kind], h.offset, h.length)
 	}
 	mem := &allowance{f.limits.Memory}
 	if c := (&cursor{base: h.offset, mem: mem}); !c.use(h.length) {
@@ -119,7 +119,7 @@ func parseBlock(data []byte, h handle, kind byte, mem *allowance) (*block, error
 	sum := binary.LittleEndian.Uint64(data[end:])
 	switch {
 	case !sumIs(data[:end], sum):
-		return nil, corruptAt(h.offset, "the checksum of a %s block is wrong", name)
+		return nil, corruptAt(h.offset, "the checksum of the %s block is wrong", name)
 	case uint32(sum) != h.check && !acceptAnySum:
 		return nil, corruptAt(h.offset, "another block than the %s block that its handle names", name)
 	case data[4] != kind:
@@ -127,18 +127,18 @@ func parseBlock(data []byte, h handle, kind byte, mem *allowance) (*block, error
 	case data[5] != 0:
 		return nil, corruptAt(h.offset+5, "a reserved field of a block is %d", data[5])
 	case int64(binary.LittleEndian.Uint32(data[8:])) != h.length-frameBytes:
-		return nil, corruptAt(h.offset+8, "the body of a %s block has another length than its handle says", name)
+		return nil, corruptAt(h.offset+8, "the body of the %s block has another length than its handle says", name)
 	}
 	b := &block{kind: kind, dictionary: int(binary.LittleEndian.Uint16(data[6:]))}
 	count := binary.LittleEndian.Uint32(data[12:])
 	if count > 1<<30 {
-		return nil, corruptAt(h.offset+12, "a %s block has %d entries", name, count)
+		return nil, corruptAt(h.offset+12, "the %s block has %d entries", name, count)
 	}
 	b.count = int(count)
 	b.body = cursor{data: data[16:end], base: h.offset + 16, mem: mem}
 	b.chunks = cursor{data: data[end+8:], base: h.offset + end + 8, mem: mem}
 	if kind != kindData && b.dictionary != 0 {
-		return nil, corruptAt(h.offset+6, "a %s block names a dictionary", name)
+		return nil, corruptAt(h.offset+6, "the %s block names a dictionary", name)
 	}
 	return b, nil
 }
