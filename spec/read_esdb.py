@@ -311,13 +311,15 @@ def storage(kind: Json) -> Storage:
     match kind:
         case {"time": "s" | "ms"}:
             return integer(32)
-        case {"time": _} | {"timestamp": _} | {"duration": _}:
+        case {"time": "us" | "ns"} | {"duration": "s" | "ms" | "us" | "ns"}:
             return integer(64)
-        case {"decimal": [_, scale], "bits": bits}:
+        case {"timestamp": "s" | "ms" | "us" | "ns", "zone": None | str()}:
+            return integer(64)
+        case {"decimal": [_, scale], "bits": 128 | 256 as bits}:
             return decimal(bits, scale)
         case {"fixed_size_binary": size}:
             return fixed_size(size)
-        case {"list": _} | {"large_list": _} | {"map": _}:
+        case {"list": _} | {"large_list": _} | {"map": [_, {"name": str()}], "sorted": bool()}:
             return LIST, list, 0
         case {"fixed_size_list": _, "size": size} if size >= 0:
             return FIXED, list, 0

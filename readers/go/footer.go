@@ -63,8 +63,8 @@ func (all footer) checkOpening(c *cursor, opening int64) error {
 				return corruptAt(c.offset(), "the %s block lies before the opening offset %d", kindNames[e.kind], opening)
 			}
 			continue
-		case e.kind == kindFilter || e.copy == 1 && kindNames[e.kind] != "":
-			return corruptAt(c.offset(), "the %s block lies after the opening offset %d", kindNames[e.kind], opening)
+		case e.kind == kindFilter || e.copy == 1:
+			return corruptAt(c.offset(), "a block of kind %d, copy %d, lies after the opening offset %d", e.kind, e.copy, opening)
 		}
 		if first < 0 || e.handle.offset < first {
 			first = e.handle.offset

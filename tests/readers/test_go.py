@@ -252,7 +252,7 @@ def assert_refused_or_same(command: Path, path: Path, data: bytes, expected: lis
 
 @pytest.mark.parametrize("name", ["sound", "integers", "nested"])
 def test_forged(command, tmp_path, name):
-    """With any byte changed and all checksums updated, what the specification's reader reads, this one reads too."""
+    """With any byte changed and all checksums updated, this reader reads what keeps all rules of the format."""
     folder = make_damaged.FOLDER if name == "sound" else make_golden.FOLDER
     sound = (folder / f"{name}.esdb").read_bytes()
     changes = [
@@ -264,12 +264,9 @@ def test_forged(command, tmp_path, name):
         path.write_bytes(forged)
         done = subprocess.run([command, "--exact", path], capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode in (0, 1), done.stderr
-        try:
-            file = read_esdb.File(forged)
-            file.facts()  # what it checks only here, others may refuse before
-            events = [read_esdb.line(event) for event in file.events()]
-        except (read_esdb.Corrupt, read_esdb.TooNew):
-            continue
+        if not esformat.verify(esformat.BytesSource(forged)).ok:
+            continue  # a reader may refuse it before it must
+        events = [read_esdb.line(event) for event in read_esdb.File(forged).events()]
         assert done.stdout.split("\n")[:-1] == events, f"byte {at}: {done.stderr}"
 
 
