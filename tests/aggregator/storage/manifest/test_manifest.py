@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -201,7 +202,7 @@ def test_wider_schemas_store_what_they_add(manifest, path):
         wider = SchemaInfo(0, 1, info.family, make_schema(pa.schema(columns), ["type"], binary_keys=False))
         infos.append(info := manifest.add_schema(wider, info))
     assert manifest.load().schemas[1:] == infos
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db:
         ((longest, count),) = db.execute("SELECT max(length(columns)), count(*) FROM schemas").fetchall()
     assert count == 52
     assert longest < 400
