@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -20,6 +21,7 @@ from still import no_background
 
 import aggregator
 from aggregator.engine.seal import sealer as sealing
+from aggregator.model import DEFAULT_PARTITION
 from aggregator.policy import Tuning
 from aggregator.storage.manifest import Manifest
 
@@ -251,9 +253,13 @@ class CatalogMachine(RuleBasedStateMachine):
         found.sort(key=lambda item: (item[2][2], order[item[0]], item[1]), reverse=asked["reverse"])
         expected = [row for _, _, row in found[: asked.get("limit")]]
         question = {name: value for name, value in asked.items() if name != "kind"}
-        scan = (
-            self.topic.scan_index("kind", asked["kind"], **question) if "kind" in asked else self.topic.scan(**question)
-        )
+        ask = partial(self.topic.scan_index, "kind", asked["kind"]) if "kind" in asked else self.topic.scan
+        known = self.topic.partitions or (DEFAULT_PARTITION,)
+        if asked.get("partition", known[0]) not in known:
+            with pytest.raises(aggregator.PartitionNotFoundError):
+                ask(**question)
+            return
+        scan = ask(**question)
         assert [self._facts(event) for event in scan] == expected
         assert scan.to_table()["data"].to_pylist() == [row[4] for row in expected]
         assert scan.count() == len(expected)
