@@ -296,6 +296,13 @@ class Values:
             raise CorruptSegmentError(str(error)) from None
         return pa.Array.from_buffers(self._array.type, len(codes), [self._valid(codes), *buffers])
 
+    def listed_for(self, codes: npt.NDArray[np.integer[Any]]) -> list[Any]:
+        """The values for codes from 0 on, as Python objects. Raises CorruptSegmentError for a code without a value."""
+        try:
+            return list(map(self.listed.__getitem__, codes.tolist()))
+        except IndexError:
+            raise CorruptSegmentError("a code has no value in the column's dictionary") from None
+
     def take_views(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
         """Like `take`, but as views of text or binary: 16 bytes per row, no copied text. Every code must be valid."""
         kind = pa.string_view() if pt.is_string(self._array.type) else pa.binary_view()

@@ -139,9 +139,12 @@ def _column(
     head = read_head(body, 0, row_count, context.plain)
     if head.shape == Shape.CODES and context.values is not None:
         pack = read_pack(body, head.at, row_count)
-        if pack.width == 1 and not pack.base:
+        if pack.width == 1 and not pack.base and not pack.bits:
             codes = plane_bytes(body, pack, context.plain)
             return Column(field.name, field.indexed, context.values.listed, codes=codes, path=path)
+        if pack.width == 1 and pack.base >= 0:
+            numbers = decode_ints(body, pack, context.plain, low, high)
+            return Column(field.name, field.indexed, context.values.listed_for(numbers), first=low)
     array = decode_node(body, 0, row_count, field.type, context)[0]
     return Column(field.name, field.indexed, python_values(array[low:high]), first=low)
 
