@@ -24,6 +24,7 @@ cdef struct Work:  # memory of one call
     int* slot  # the same for each slot
     int* sizes  # of each cell
     long long* numbers
+    long long* chosen  # rows of a run, counted from its first
     unsigned char** texts  # of each cell
     Piece* pieces
     unsigned char* cells

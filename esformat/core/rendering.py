@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Render the rows of a node of templates; `searching.py` finds texts in them.
 
-Adjacent rows of one template are rendered column by column: the values of each variable are written to cells, then
-literals and cells are copied one after another, 32 bytes at a time. Other rows are rendered one by one, and rows
-between them are only counted.
+Adjacent rows of one template, or some of them, are rendered column by column: the values of each variable are written
+to cells, then literals and cells are copied one after another, 32 bytes at a time. Other rows are rendered one by one,
+and rows between them are only counted.
 """
 
 from typing import Any
@@ -137,8 +137,8 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         end: cython.Py_ssize_t
         if few:
             end = self._few(
-                columns, cython.address(work), cython.NULL, low, high, cython.address(offsets[row]),
-                cython.address(out[0]), at, out.shape[0] - _SLACK,
+                columns, cython.address(work), low, high, cython.address(offsets[row]), cython.address(out[0]), at,
+                out.shape[0] - _SLACK,
             )  # fmt: skip
         else:
             with cython.nogil:
@@ -180,11 +180,11 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
             return at
         held: list[Any] = []
         columns: cython.pointer(Column) = self._with(given, held)
-        work: Work = self._prepare(held, False)
+        work: Work = self._prepare(held, n > _FEW_ROWS)
         end: cython.Py_ssize_t
         with cython.nogil:
-            end = self._few(
-                columns, cython.address(work), cython.address(places[0]), 0, n, cython.address(offsets[row]),
+            end = self._chosen(
+                columns, cython.address(work), cython.address(places[0]), n, cython.address(offsets[row]),
                 cython.address(out[0]), at, out.shape[0] - _SLACK,
             )  # fmt: skip
         return _checked(end)
@@ -231,17 +231,17 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         out: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(texts))
         held: list[Any] = []
         columns: cython.pointer(Column) = self._with(given, held)
-        few: cython.bint = n <= _FEW_ROWS or chosen is not None
-        work: Work = self._prepare(held, not few)
+        every: cython.bint = chosen is None
+        work: Work = self._prepare(held, n > _FEW_ROWS)
         end: cython.Py_ssize_t
         if n <= _FEW_ROWS:
-            end = self._few(columns, cython.address(work), places, 0, n, offsets, out, 0, most)
+            end = self._chosen(columns, cython.address(work), places, n, offsets, out, 0, most)
         else:
             with cython.nogil:
-                if few:
-                    end = self._few(columns, cython.address(work), places, 0, n, offsets, out, 0, most)
-                else:
+                if every:
                     end = self._many(columns, cython.address(work), low, high, offsets, out, 0, most)
+                else:
+                    end = self._chosen(columns, cython.address(work), places, n, offsets, out, 0, most)
         _checked(end)
         made: list[Any] = []
         for i in range(n):
@@ -285,7 +285,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         slots: cython.Py_ssize_t = _MOST_SLOTS if many else 0
         memory: bytes = PyBytes_FromStringAndSize(
             cython.NULL,
-            8 * (codes + variables + rows + cells)
+            8 * (codes + variables + 2 * rows + cells)
             + cython.sizeof(Piece) * (slots + 1)
             + 4 * (codes + variables + slots + cells)
             + CELL_BYTES * (cells + 1),
@@ -295,7 +295,8 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         work.seen = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
         work.place = work.seen + codes
         work.numbers = work.place + variables
-        work.texts = cython.cast(cython.pointer(cython.p_uchar), work.numbers + rows)
+        work.chosen = work.numbers + rows
+        work.texts = cython.cast(cython.pointer(cython.p_uchar), work.chosen + rows)
         work.pieces = cython.cast(cython.pointer(Piece), work.texts + cells)
         work.touched = cython.cast(cython.p_int, work.pieces + slots + 1)
         work.cell = work.touched + codes
@@ -366,7 +367,6 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         self,
         columns: cython.pointer(Column),
         work: cython.pointer(Work),
-        places: cython.pointer(cython.const[cython.longlong]),
         low: cython.Py_ssize_t,
         high: cython.Py_ssize_t,
         offsets: cython.p_int,
@@ -374,22 +374,71 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         at: cython.Py_ssize_t,
         room: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Render rows [low, high), or those at places[low:high], one by one. At every copy `at` is at most `room`,
-        after which 32 more bytes may be written.
+        """Render rows [low, high) one by one. At every copy `at` is at most `room`, after which 32 more bytes may be
+        written.
         """
-        i: cython.Py_ssize_t
         row: cython.Py_ssize_t
-        passed: cython.Py_ssize_t = 0
-        for i in range(low, high):
-            row = i if places == cython.NULL else places[i]
-            offsets[i - low] = cython.cast(cython.int, at)
-            if passed < row:
-                self._pass_over(work, passed, row)
-            passed = row + 1
+        self._pass_over(work, 0, low)
+        for row in range(low, high):
+            offsets[row - low] = cython.cast(cython.int, at)
             at = self._row(columns, work, cython.cast(cython.Py_ssize_t, self._codes[row]) - 1, out, at, room)
             if at < 0:
                 return at
         offsets[high - low] = cython.cast(cython.int, at)
+        return at
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _chosen(
+        self,
+        columns: cython.pointer(Column),
+        work: cython.pointer(Work),
+        places: cython.pointer(cython.const[cython.longlong]),
+        n: cython.Py_ssize_t,
+        offsets: cython.p_int,
+        out: cython.p_uchar,
+        at: cython.Py_ssize_t,
+        room: cython.Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """Like `_few`, for the n rows at ascending places; rows between which the template does not change are rendered
+        together.
+        """
+        i: cython.Py_ssize_t = 0
+        k: cython.Py_ssize_t
+        t: cython.Py_ssize_t
+        most: cython.Py_ssize_t
+        count: cython.Py_ssize_t
+        end: cython.longlong
+        passed: cython.Py_ssize_t = 0
+        while i < n:
+            t = cython.cast(cython.Py_ssize_t, self._codes[places[i]]) - 1
+            count = 1
+            if n > _FEW_ROWS and t >= 0:
+                most = min(n - i, _RUN_ROWS, _RUN_CELLS // (self._own_first[t + 1] - self._own_first[t] + 1))
+                if most > _FEW_ROWS:
+                    end = end_of_run(self._codes, places[i], places[i + most - 1] + 1)
+                    while count < most and places[i + count] < end:
+                        count += 1
+            if count > _FEW_ROWS:
+                self._pass_over(work, passed, places[i])
+                for k in range(count):
+                    work.chosen[k] = places[i + k] - places[i]
+                at = self._run(columns, work, t, count, work.chosen, offsets + i, out, at, room)
+                if at < 0:
+                    return at
+                i += count
+                passed = places[i - 1] + 1
+                continue
+            for i in range(i, i + count):
+                offsets[i] = cython.cast(cython.int, at)
+                self._pass_over(work, passed, places[i])
+                passed = places[i] + 1
+                at = self._row(columns, work, t, out, at, room)
+                if at < 0:
+                    return at
+            i += 1
+        offsets[n] = cython.cast(cython.int, at)
         return at
 
     @cython.cfunc
@@ -507,7 +556,7 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
                 most = min(most, _RUN_CELLS // (self._own_first[t + 1] - self._own_first[t] + 1))
             end = end_of_run(self._codes, begin, min(high, begin + most))
             if t >= 0 and end - begin > _FEW_ROWS:
-                at = self._run(columns, work, t, end - begin, offsets + (begin - low), out, at, room)
+                at = self._run(columns, work, t, end - begin, cython.NULL, offsets + (begin - low), out, at, room)
                 if at < 0:
                     return at
                 begin = end
@@ -529,12 +578,16 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         work: cython.pointer(Work),
         t: cython.Py_ssize_t,
         n: cython.Py_ssize_t,
+        chosen: cython.p_longlong,
         offsets: cython.p_int,
         out: cython.p_uchar,
         at: cython.Py_ssize_t,
         room: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Render the next n rows, all of template t. Returns the end."""
+        """Render n of the next rows, which all have template t. Returns the end.
+
+        chosen: these rows, ascending, counted from the next one; NULL for the next n.
+        """
         k: cython.Py_ssize_t
         i: cython.Py_ssize_t
         v: cython.Py_ssize_t
@@ -543,13 +596,14 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         wide: cython.int = 0  # whether a value has more than 16 bytes
         slots: cython.Py_ssize_t = self._first[t + 1] - self._first[t]
         step: cython.p_int = self._step + 8 * (self._first[t] + t)
+        passed: cython.longlong = n if chosen == cython.NULL else chosen[n - 1] + 1
         for k in range(self._own_first[t], self._own_first[t + 1]):
             v = self._own[k]
-            i = self._write_column(columns + v, v, work, cell, n)
+            i = self._write_column(columns + v, v, work, cell, n, chosen)
             if i < 0:
                 return i
             work.cell[v] = cython.cast(cython.int, cell)
-            work.place[v] += n
+            work.place[v] += passed
             if self._longest[v] > 16:
                 for i in range(cell, cell + n):
                     wide |= work.sizes[i] > 16
@@ -578,24 +632,29 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
         work: cython.pointer(Work),
         cell: cython.Py_ssize_t,
         n: cython.Py_ssize_t,
+        chosen: cython.p_longlong,
     ) -> cython.Py_ssize_t:
-        """Write the next n values of a variable to cells from `cell` on."""
+        """Write n of the next values of a variable to cells from `cell` on. chosen: as in `_run`."""
         i: cython.Py_ssize_t
+        k: cython.longlong
+        last: cython.longlong = n - 1 if chosen == cython.NULL else chosen[n - 1]
         numbers: cython.pointer(cython.const[cython.longlong])
         sizes: cython.p_int = work.sizes + cell
         texts: cython.pointer(cython.p_uchar) = work.texts + cell
         place: cython.longlong = work.place[v] - column.first
-        if place < 0 or n > column.count - place or column.form == ABSENT:
+        if place < 0 or last >= column.count - place or column.form == ABSENT:
             return MISSING
         if column.form == TEXTS:
             numbers = column.numbers + place
             for i in range(n):
-                if not 0 <= numbers[i] <= numbers[i + 1] <= column.size or numbers[i + 1] - numbers[i] > _MOST:
+                k = i if chosen == cython.NULL else chosen[i]
+                if not 0 <= numbers[k] <= numbers[k + 1] <= column.size or numbers[k + 1] - numbers[k] > _MOST:
                     return MISSING
-                sizes[i] = cython.cast(cython.int, numbers[i + 1] - numbers[i])
-                texts[i] = cython.cast(cython.p_uchar, column.stored) + numbers[i]
+                sizes[i] = cython.cast(cython.int, numbers[k + 1] - numbers[k])
+                texts[i] = cython.cast(cython.p_uchar, column.stored) + numbers[k]
             return 0
-        if self._kind[v] == ENUM and column.form == BITS and 0 < column.bits <= 32 and not column.base:
+        bits: cython.bint = column.form == BITS and 0 < column.bits <= 32 and not column.base
+        if self._kind[v] == ENUM and bits and chosen == cython.NULL:
             return write_enum_bits(
                 column,
                 place,
@@ -608,8 +667,17 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
             )
         if column.form == NUMBERS:
             numbers = column.numbers + place
+            if chosen != cython.NULL:
+                for i in range(n):
+                    work.numbers[i] = numbers[chosen[i]]
+                numbers = work.numbers
         else:
-            if column.bits:
+            if column.bits and chosen != cython.NULL:
+                for i in range(n):
+                    work.numbers[i] = number_of_bits(
+                        column.stored, column.whole, column.bits, column.base, place + chosen[i]
+                    )
+            elif column.bits:
                 unpack_bits(column.stored, column.size, column.bits, column.base, place, work.numbers, n)
             else:
                 for i in range(n):

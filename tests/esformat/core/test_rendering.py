@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, cycle, pairwise, takewhile
 
 import numpy as np
 import pytest
@@ -50,6 +50,9 @@ def test_any_rows(data):
     assert _rendered(lambda *to: opened.render(low, high, strings, *to), high - low, most) == wanted
     assert opened.values(low, high, None, strings, most) == texts[low:high]
     places = sorted(data.draw(st.sets(st.integers(low, high - 1), max_size=9))) if low < high else []
+    if data.draw(st.booleans()):  # many, with gaps of all lengths
+        gaps = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=5))
+        places = list(takewhile(lambda place: place < high, accumulate(cycle(gaps), initial=low)))
     given_places = np.array(places, I64)
     chosen = opened.most_chosen(given_places, strings, 1 << 30)
     assert (
@@ -168,8 +171,9 @@ def test_strings_that_are_not_there(strings, error, repeated):
     rows = TemplateRows(ONE.compiled(), stored_columns(columns), 0, np.tile(CODES, repeated), 99)
     if strings and repeated > 1 and error is IndexError and len(strings[2]) > 2:
         strings = (*strings[:2], np.append(strings[2], np.full(2 * repeated - 2, strings[2][-1])), strings[3])
-    with pytest.raises(error):
-        rows.values(0, 2 * repeated, None, [strings] if strings else [], 999)
+    for chosen in (None, list(range(2 * repeated))):
+        with pytest.raises(error):
+            rows.values(0, 2 * repeated, chosen, [strings] if strings else [], 999)
 
 
 @pytest.mark.parametrize("repeated", [1, 20], ids=["few", "many"])
@@ -178,15 +182,19 @@ def test_too_little_room(repeated):
     columns = [np.tile(NUMBERS, repeated), (np.arange(0, 2 * repeated + 1), b"ab" * repeated)]
     rows = TemplateRows(ONE.compiled(), stored_columns(columns), 0, np.tile(CODES, repeated), 99)
     strings, count = [(1, 0, *columns[1])], 2 * repeated
+    every = np.arange(count)
     size = 11 * repeated
     for room in (0, 1, size - 1, size):
         guarded = np.full(room + SLACK_BYTES + 8, 7, np.uint8)
         offsets = np.zeros(count + 1, np.int32)
         if room == size:
             assert rows.render(0, count, strings, offsets, 0, guarded[: room + SLACK_BYTES], 0) == size
+            assert rows.render_places(every, strings, offsets, 0, guarded[: room + SLACK_BYTES], 0) == size
         else:
             with pytest.raises(OverflowError):
                 rows.render(0, count, strings, offsets, 0, guarded[: room + SLACK_BYTES], 0)
+            with pytest.raises(OverflowError):
+                rows.render_places(every, strings, offsets, 0, guarded[: room + SLACK_BYTES], 0)
             with pytest.raises(OverflowError):
                 rows.values(0, count, None, strings, room)
         assert (guarded[room + SLACK_BYTES :] == 7).all()
@@ -247,7 +255,7 @@ def test_many_rows_before(spread):
         assert rows.values(low, high, None, [], 1 << 20) == texts[low:high]
         wanted = [text or b"" for text in texts[low:high]]
         assert _rendered(lambda *to: rows.render(low, high, [], *to), high - low, 1 << 17) == wanted  # noqa: B023
-    for chosen in ([255], [256], [3, 256, 1999], list(range(0, 2000, 130))):
+    for chosen in ([255], [256], [3, 256, 1999], *(list(range(step // 2, 2000, step)) for step in (1, 2, 3, 11, 130))):
         assert rows.values(0, 2000, chosen, [], 1 << 20) == [texts[place] for place in chosen]
 
 
@@ -332,7 +340,8 @@ def test_numbers_that_a_kind_cannot_show(kind, parameter, number, repeated):
     table = TemplateTable((variable,), (Template((b"", b""), (0,)),))
     for numbers in (np.full(repeated, number, I64), np.array([0] * (repeated - 1) + [number], I64)):
         rows, _ = opened_rows(table, [numbers], np.ones(repeated, I64))
-        with pytest.raises((ValueError, IndexError)):
-            rows.values(0, repeated, None, [], 9999)
+        for chosen in (None, [*range(0, repeated - 1, 3), repeated - 1]):
+            with pytest.raises((ValueError, IndexError)):
+                rows.values(0, repeated, chosen, [], 9999)
     with pytest.raises(read_esdb.Corrupt):
         text_of(table, (0, {0: number}))
