@@ -25,6 +25,7 @@ from aggregator.collect.files import (
     is_compressed,
     match_files,
     renamed_to,
+    why_failed,
     why_unreadable,
 )
 from aggregator.collect.lines import measure
@@ -413,7 +414,7 @@ class Collector:
             if tracked.key not in self._broken:
                 self._broken.add(tracked.key)
                 self.counts.unread += 1
-                _LOG.warning("%s cannot be read: %s", tracked.path, error)
+                _LOG.warning("%s cannot be read: %s", tracked.path, why_failed(error))
         return None
 
     def _finish(self, place: Place, tracked: Tracked) -> None:

@@ -29,6 +29,7 @@ Stamp = tuple[int, int]
 """Bytes on disk, and the last change in ns since 1970: while both are equal, a compressed file has not changed."""
 _COMPRESSED = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"\x04\x22\x4d\x18")
 _DENIED = "permission denied; let this user read it"
+_CUT_OFF = "its compressed data ends too early: it is cut off, or still being written"
 _NO_GZIP = "its name ends with .gz, but it is not a gzip file: rename it, or omit it with exclude"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -123,6 +124,11 @@ def why_unreadable(path: str, start: bytes) -> str | None:
     if alternate or (start.startswith(_UTF_16) and b"\0" in start):
         return "it is UTF-16: write it in UTF-8, or omit it with exclude"
     return None
+
+
+def why_failed(error: Exception) -> str:
+    """Return in words why reading a file raised this error."""
+    return _CUT_OFF if isinstance(error, EOFError) else str(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +276,11 @@ class OpenFiles:
             if on_unreadable is not None:
                 on_unreadable(path, _DENIED if isinstance(error, PermissionError) else _NO_GZIP)
             return None
-        except (OSError, EOFError, zlib.error):  # gone again, or a copy that is being compressed
+        except (EOFError, zlib.error) as error:  # perhaps a copy that is being compressed
+            if on_unreadable is not None:
+                on_unreadable(path, why_failed(error))
+            return None
+        except OSError:  # gone again
             return None
         stamp = status.st_size, status.st_mtime_ns
         return Found(_itself(path), (status.st_dev, status.st_ino), stamp, start, path)

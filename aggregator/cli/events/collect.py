@@ -117,7 +117,7 @@ def collect(
 
     Follows files that are rotated by renaming or by copying, and continues after restarts and kills: it records how
     much of each file it stored in which catalog. CONFIG is a TOML file with the same settings and one or more
-    [[files]]. With --once, exit status 1 if a pattern matched no file.
+    [[files]]. With --once, exit status 1 if a pattern matched no file, or a file could not be read.
     """
     settings = _settings(config, path, options)
     progress_file = state_file(settings.state, f"collect-{_digest(config, settings)}")
@@ -136,7 +136,7 @@ def collect(
     finally:
         sink.close()
     _report(made.counts, as_json)
-    return 1 if once and made.counts.unmatched else 0
+    return 1 if once and (made.counts.unmatched or made.counts.unread) else 0
 
 
 def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any]) -> collecting.Settings:

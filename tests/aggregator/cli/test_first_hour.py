@@ -77,3 +77,19 @@ def test_an_import_with_indexes_runs_twice(command, tmp_path):
     for count in (1, 2):
         assert command(*words).status == 0
         assert len(command("scan", "data", "t", "--index", "type=page").rows) == count
+
+
+@pytest.mark.parametrize("line_count", [2, 10_000])
+@pytest.mark.parametrize("kept", [0.5, -1])
+def test_compressed_files_that_are_cut_off(command, logs, caplog, line_count, kept):
+    """A .gz file that ends too early is reported, however short it is, and the exit status is 1."""
+    packed = gzip.compress(b"".join(b"%d %s\n" % (at, LINES.encode()) for at in range(line_count)))
+    (logs / "old.log.gz").write_bytes(packed[: int(len(packed) * kept)] if kept > 0 else packed[:kept])
+    words = ["collect", "--path", "logs/old*", "--into", "data", "--once", "--compressed", "once"]
+    result = command(*words)
+    assert (result.status, result.text) == (1, "0 lines, 1 file not read\n")
+    assert "old.log.gz" in caplog.text
+    assert "its compressed data ends too early: it is cut off, or still being written" in caplog.text
+    (logs / "old.log.gz").write_bytes(packed)
+    again = command(*words)
+    assert (again.status, again.text) == (0, f"{2 * line_count:,} lines\n")
