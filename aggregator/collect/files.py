@@ -272,6 +272,8 @@ class OpenFiles:
                 status = os.fstat(file.fileno())
                 contents = gzip.GzipFile(fileobj=file) if is_compressed(path) else file
                 start = contents.read(SAMPLE_BYTES)
+                if contents is not file and not status.st_size:  # being written: it has no gzip header yet
+                    return None
         except (PermissionError, gzip.BadGzipFile) as error:
             if on_unreadable is not None:
                 on_unreadable(path, _DENIED if isinstance(error, PermissionError) else _NO_GZIP)

@@ -440,6 +440,16 @@ def test_compressed_files(rig):
     assert rig.messages() == [b"nine", b"one", b"three", b"two", b"zero"]
 
 
+def test_a_compressed_file_that_is_empty_at_first(rig):
+    """A .gz file found before its first byte was written is read when it is complete."""
+    rig.files |= {"path": (str(rig.logs / "*"),), "compressed": "once"}
+    rig.write("a.gz", b"")
+    assert rig.collect().counts.unread == 0
+    rig.write("a.gz", gzip.compress(b"one\n"))
+    rig.collect()
+    assert rig.messages() == [b"one"]
+
+
 BANNER = b"# the same words begin each of these files #\n" * 40
 assert len(BANNER) > files.SAMPLE_BYTES
 
