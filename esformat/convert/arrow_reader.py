@@ -57,10 +57,15 @@ class ArrowReader:
         return self.columns_and_row_count()[0]
 
     def columns_and_row_count(self) -> tuple[dict[str, pa.DataType], int | None]:
-        """The needed columns with their types, and the number of rows; None if only reading the file would tell."""
+        """The needed columns with their types, and the number of rows; None if only reading the file would tell.
+
+        Times of 96 bits are declared in microseconds, in which they are read if they have no digits below. The event's
+        timestamp is not: its digits below are kept anyway.
+        """
         with self._opened() as file:
-            types = {name: _kept(file.types.type_of(file.schema.field(name))) for name in self._wanted(file.schema)}
-            return types, file.row_count
+            wanted = {name: file.micros.field(name) for name in self._wanted(file.schema)}
+            wanted |= {name: file.schema.field(name) for name in wanted if name == self.roles.timestamp}
+            return {name: _kept(file.types.type_of(column)) for name, column in wanted.items()}, file.row_count
 
     def group_bytes(self) -> list[int]:
         """The stored bytes of each row group of a Parquet file, to divide the work evenly. Raises InputError."""
@@ -139,6 +144,12 @@ class _File:
     types: SparkTypes
     skipped: int = 0  # rows before the first one that is read
     row_count: int | None = None  # None: unknown
+    long_times: pa.Schema | None = None  # the schema with times of 96 bits in microseconds, if it has any
+
+    @property
+    def micros(self) -> pa.Schema:
+        """The schema with times of 96 bits in microseconds."""
+        return self.schema if self.long_times is None else self.long_times
 
 
 def _parquet(
@@ -161,7 +172,7 @@ def _parquet(
                 yield with_exact_times(batch, times.select(long), path)  # Arrow takes "a.b" for b in a, too
 
     count = None if groups else file.metadata.num_rows
-    return _File(schema, batches, SparkTypes.of(schema, path), skipped, count)
+    return _File(schema, batches, SparkTypes.of(schema, path), skipped, count, other)
 
 
 def _read(file: pa.parquet.ParquetFile, groups: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:

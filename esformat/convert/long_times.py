@@ -6,6 +6,8 @@ microseconds, without the digits below. So they are read in both ways.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
@@ -39,10 +41,27 @@ def with_exact_times(batch: pa.RecordBatch, micros: pa.RecordBatch, path: str) -
 
 def _exact(nanos: pa.Array, micros: pa.Array) -> pa.Array:
     """Return the times in microseconds if no digit is below. Raises pa.ArrowInvalid if nanoseconds do not fit."""
-    if not pa.types.is_nested(micros.type):
-        values = (ints(each.cast(pa.int64()).fill_null(0)) for each in (nanos, micros))
-        below = np.subtract(next(values), 1000 * next(values))  # right even if both are wrapped
-        if not below.any():
-            return micros
+    pairs = zip(_leaves(nanos), _leaves(micros), strict=True)
+    if not any(_has_digits_below(*each) for each in pairs if each[0].type != each[1].type):
+        return micros
     plain_array(micros, nanos.type)
     return nanos
+
+
+def _has_digits_below(nanos: pa.Array, micros: pa.Array) -> bool:
+    fine, coarse = (ints(each.cast(pa.int64()).fill_null(0)) for each in (nanos, micros))
+    return bool(np.subtract(fine, 1000 * coarse).any())  # right even if both are wrapped
+
+
+def _leaves(column: pa.Array) -> Iterator[pa.Array]:
+    """Yield the values inside lists, maps and structs; those inside nulls are left out or null."""
+    if not pa.types.is_nested(column.type):
+        yield column
+        return
+    if pa.types.is_map(column.type):
+        start, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        parts = [part.slice(start, end - start) for part in (column.keys, column.items)]
+    else:
+        parts = column.flatten() if pa.types.is_struct(column.type) else [column.flatten()]
+    for part in parts:
+        yield from _leaves(part)

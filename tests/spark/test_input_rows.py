@@ -180,6 +180,28 @@ def test_a_survey_reads_no_rows_where_nothing_hangs_on_them(tmp_path):
             assert survey(RULES, str(path)).rows == 90
 
 
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(("digits", "fits"), [(1000, True), (1, False)])
+def test_times_of_96_bits(tmp_path, nested, digits, fits):
+    """Times of 96 bits are declared in microseconds, as Spark has them; finer ones are refused, except timestamps."""
+    values = pa.array([digits], pa.timestamp("ns"))
+    column = pa.ListArray.from_arrays([0, 1], values) if nested else values
+    table = pa.table({"user": ["ada"], "at": pa.array([1001], pa.timestamp("ns")), "v": column})
+    pq.write_table(table, tmp_path / "1.parquet", use_deprecated_int96_timestamps=True)
+    known = survey(RULES, str(tmp_path / "1.parquet"))
+    micros = pa.timestamp("us")
+    assert known.typed["v"] == (pa.list_(pa.field("element", micros)) if nested else micros)
+    rules, plan = unite(RULES, {"1.parquet": known, "2.parquet": surveyed({"v": known.typed["v"]})})
+    made = events(rules, plan, [Piece(str(tmp_path / "1.parquet"), 1)])
+    if fits:
+        (batch,) = made
+        assert batch["v"].type == known.typed["v"]
+        assert batch["at_ns"].to_pylist() == [1001]
+    else:
+        with pytest.raises(BadRowError, match="column 'v': cannot read"):
+            list(made)
+
+
 def test_many_small_files_in_a_task():
     """Small files are shared out evenly, a large one gets a separate task, and each is read once, in order."""
     small = [Piece(str(place), 100) for place in range(1000)]

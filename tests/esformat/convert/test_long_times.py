@@ -77,11 +77,33 @@ def test_nanoseconds(nested):
     assert kind == (pa.list_(pa.field("element", pa.timestamp("ns"))) if nested else pa.timestamp("ns"))
 
 
-@pytest.mark.parametrize(("times", "nested"), [([*FAR, (0, 1)], False), (FAR, True)])
-def test_no_type_for_all(times, nested):
-    """Far times are refused beside nanoseconds, and in lists."""
+def test_any_year_in_lists():
+    """Times inside lists are read in microseconds, too, if they have no digits below."""
+    kind, found = values(file_of(FAR, nested=True))
+    assert kind == pa.list_(pa.field("element", pa.timestamp("us")))
+    assert [value for each in found for value in each] == values(file_of(FAR))[1]
+
+
+def test_times_in_parts_of_values():
+    """Digits below the microsecond are found in lists of structs and in maps, beside null lists."""
+    parts = pa.list_(pa.struct([("n", pa.int64()), ("t", pa.timestamp("ns"))]))
+    pairs = pa.map_(pa.string(), pa.timestamp("ns"))
+    for kind, one in ((parts, lambda ns: [{"n": 1, "t": ns}]), (pairs, lambda ns: [("a", ns)])):
+        for nanos, unit in ((7, "ns"), (7000, "us")):
+            column = pa.array([one(1000), None, [], one(nanos), one(None)], kind)
+            sink = io.BytesIO()
+            table = pa.table({"u": ["a"] * 5, "t": range(5), "v": column})
+            pa.parquet.write_table(table, sink, use_deprecated_int96_timestamps=True)
+            kept, found = values(sink.getvalue())
+            assert f"timestamp[{unit}]" in str(kept)
+            assert found == column.cast(kept).to_pylist()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_no_type_for_all(nested):
+    """Far times are refused beside nanoseconds."""
     with pytest.raises(InputError, match="column 'v' has times outside the years 1677 to 2262"):
-        values(file_of(times, nested=nested))
+        values(file_of([*FAR, (0, 1)], nested=nested))
 
 
 def test_names_with_dots():
