@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat.convert.arrays import Ints
-from esformat.convert.typed_text import bytes_of
+from esformat.convert.typed_text import bytes_in
 from esformat.core.json_paths import ESCAPED, MISSING, NULL, OBJECT, STRING
 from esformat.core.matching import gathered
 from esformat.format.json_values import JsonValues
@@ -56,19 +55,9 @@ def _column(values: JsonValues, lines: pa.StringArray, name: str) -> pa.BinaryAr
         if len(rows):
             mask = np.zeros(len(column), np.bool_)
             mask[rows] = True
-            some = [_stored(column[row].as_py()) for row in rows.tolist()]
+            some = [bytes_in(column[row].as_py()) for row in rows.tolist()]
             column = pc.replace_with_mask(column, pa.array(mask), pa.array(some, pa.binary()))
     return column
-
-
-def _stored(written: bytes) -> bytes:
-    """The bytes of a {"base64": …} object; the text itself if there are other members or the base64 is invalid."""
-    try:
-        members = json.loads(written, object_pairs_hook=list)
-    except ValueError:  # a number with more digits than Python parses
-        return written
-    found = bytes_of(dict(members)) if len(members) == 1 else None
-    return written if found is None else found
 
 
 def _with_nulls(values: JsonValues, starts: Ints, ends: Ints) -> tuple[bytes, Ints]:

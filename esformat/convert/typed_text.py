@@ -19,7 +19,8 @@ from esformat.format import json_text
 from esformat.format.json_values import is_number_of
 from esformat.write.lossless import first_cut
 
-_BASE64 = b'{"base64":'
+_BASE64 = b'{"base64":'  # as `json_text` writes it
+_BASE64_OBJECT = r'^[ \t\r\n]*\{[ \t\r\n]*"base64"[ \t\r\n]*:'
 _NANOSECONDS = re.compile(r"(.+\.[0-9]{6})([0-9]{3})(Z?)")
 _FAR_DATE = re.compile(r"([0-9]{5,9}|-[0-9]{4,9})(-[0-9]{2}-[0-9]{2}.*)")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
@@ -49,27 +50,20 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def without_base64(column: pa.BinaryArray) -> pa.BinaryArray:
     """Decode values written as {"base64": …}; values that only begin like that stay unchanged."""
-    encoded = pc.fill_null(pc.starts_with(column, _BASE64), False)
+    encoded = pc.fill_null(pc.match_substring_regex(column, _BASE64_OBJECT), False)
     if not pc.any(encoded).as_py():
         return column
     pairs = zip(column.to_pylist(), encoded.to_pylist(), strict=True)
-    return pa.array([_bytes_or_text(value) if found else value for value, found in pairs], pa.binary())
+    return pa.array([bytes_in(value) if found else value for value, found in pairs], pa.binary())
 
 
-def _bytes_or_text(text: bytes) -> bytes:
+def bytes_in(text: bytes) -> bytes:
+    """The bytes of a JSON text {"base64": …}; the text itself if there are other members or the base64 is invalid."""
     try:
-        found = bytes_of(json.loads(text))
-    except ValueError:  # not written by `json_text`
+        members = json.loads(text, object_pairs_hook=list)
+        return base64.b64decode(dict(members)["base64"], validate=True) if len(members) == 1 else text
+    except (ValueError, TypeError, KeyError, RecursionError):  # also a number with more digits than Python parses
         return text
-    return text if found is None else found
-
-
-def bytes_of(value: Any) -> bytes | None:
-    """The bytes of a JSON value {"base64": …}; None for any other value."""
-    try:
-        return base64.b64decode(value["base64"], validate=True) if len(value) == 1 else None
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 def loads(text: str | bytes) -> Any:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat.convert.column_type import convert, join, nesting, plain, text_type
+from esformat.convert.json_words import take
 from esformat.convert.typed_text import without_base64
 
 INT, FLOAT, BOOL, TEXT, NULL = pa.int64(), pa.float64(), pa.bool_(), pa.string(), pa.null()
@@ -177,7 +178,20 @@ def test_nesting():
 def test_bytes_in_base64():
     """Base64 objects that `json_text` writes become bytes again; objects that only look similar stay unchanged."""
     own = [b'{"base64":1}', b'{"base64":"?"}', b'{"base64":"/w==","x":1}', b'{"base64":', b"plain", None]
+    own.append(b'{"base64":"/w==","x":%s}' % (b"[" * 100_000 + b"]" * 100_000))
     written = [b'{"base64":"/w=="}', b'{"base64": ""}']
     column = pa.array([*own, *written], pa.binary())
     assert without_base64(column).to_pylist() == [*own, b"\xff", b""]
     assert without_base64(pa.array(own, pa.binary())).to_pylist() == own
+
+
+@pytest.mark.parametrize("cell", [
+    b'{"base64":"/w=="}', b' {"base64":"/w=="}', b'{"base64":"/w=="}\n', b'\t{ "base64"\r\n: "/w==" } ',
+    b' {"base64":"/w==", "x":1}', b' {"base64":"?"}', b'{"base64":"/w==","base64":"/w=="}', b' { "base64" : 1 }',
+])  # fmt: skip
+def test_base64_in_a_cell_and_in_a_line(cell):
+    """An object of base64 in a cell of CSV means the same as in a JSON line, with white space around and inside it."""
+    (of_line,) = take(pa.array([b'{"d":' + cell + b"}"]).cast(pa.string()), {"d"}, ()).columns["d"].to_pylist()
+    (of_cell, other) = without_base64(pa.array([cell, b" \xff"], pa.binary())).to_pylist()
+    assert other == b" \xff"
+    assert of_cell == (cell if of_line == cell.strip() else of_line)
