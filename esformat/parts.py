@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from esformat.write.lossless import are_misread, array_of, first_cut
     from esformat.write.messages import message_writer
     from esformat.write.ordered_pieces import ordered_pieces, pieces_of
-    from esformat.write.plain_array import plain_array
+    from esformat.write.plain_array import IMPOSSIBLE_HINT, impossible_value, plain_array
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -79,7 +79,7 @@ else:
             "esformat.format.layout": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
             "esformat.base.notebook": "html_facts html_time",
             "esformat.write.ordered_pieces": "ordered_pieces pieces_of",
-            "esformat.write.plain_array": "plain_array",
+            "esformat.write.plain_array": "IMPOSSIBLE_HINT impossible_value plain_array",
             "esformat.base.quantity": "parse_duration parse_size",
             "esformat.read.payload_columns": "with_fields",
             "esformat.read.row_range": "scan_rows",
@@ -95,6 +95,7 @@ else:
 __all__ = [
     "CHECKING_TIME",
     "FIRST_US",
+    "IMPOSSIBLE_HINT",
     "KEY_COLUMNS",
     "LAST_US",
     "LEAST_FRAME_BYTES",
@@ -139,6 +140,7 @@ __all__ = [
     "html_facts",
     "html_time",
     "import_late",
+    "impossible_value",
     "in_dictionaries",
     "in_form_of",
     "is_number",

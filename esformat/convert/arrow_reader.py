@@ -19,7 +19,7 @@ from esformat.convert.source import Source
 from esformat.convert.spark_types import SparkTypes
 from esformat.format import json_text
 from esformat.format.schema import normalise_type
-from esformat.write.plain_array import plain_array
+from esformat.write.plain_array import IMPOSSIBLE_HINT, impossible_value, plain_array
 
 _BATCH_ROWS = 64 * 1024
 _FILE_MAGIC = b"ARROW1"
@@ -46,7 +46,8 @@ class ArrowReader:
                 try:
                     batch.validate(full=True)
                 except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                    raise InputError(f"rows from {first_row} on are damaged: {error}", path=self.source.path) from error
+                    rows = f"rows from {first_row} on are damaged"
+                    raise invalid_rows(rows, error, batch.schema.names, self.source.path) from error
                 known = file.types.applied(batch)
                 for start in range(0, batch.num_rows, _BATCH_ROWS):
                     yield self._rows(known.slice(start, _BATCH_ROWS), first_row + start)
@@ -133,6 +134,14 @@ class ArrowReader:
         if twice is not None:
             raise InputError(f"has a duplicate column {twice!r}", path=self.source.path, hint="rename one of them")
         return wanted
+
+
+def invalid_rows(damage: str, error: ValueError, names: list[str], path: str) -> InputError:
+    """The error for rows that Arrow's full validation refused. damage: the message if they are broken."""
+    value = impossible_value(error, names)
+    if value is not None:
+        return InputError(value, path=path, hint=IMPOSSIBLE_HINT)
+    return InputError(f"{damage}: {error}", path=path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import pyarrow.parquet
 
 import esformat
 from esformat import customerio
+from esformat.convert.arrow_reader import invalid_rows
 from esformat.convert.errors import InputError
 from esformat.convert.formats import CONVERSION_FORMATS, format_by_name, refuse_compressed
 from esformat.convert.load import InputOptions, Load
@@ -287,7 +288,7 @@ def _validated(batches: Any, source: Source) -> Iterator[pa.RecordBatch]:
         try:
             batch.validate(full=True)
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            raise InputError(f"its rows are damaged: {error}", path=source.path) from error
+            raise invalid_rows("its rows are damaged", error, batch.schema.names, source.path) from error
         yield batch
 
 

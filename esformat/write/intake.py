@@ -17,7 +17,7 @@ from esformat.event import to_microseconds
 from esformat.format.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
 from esformat.format.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, Field, check_names, normalise_type
 from esformat.write.lossless import array_of, losing
-from esformat.write.plain_array import plain_column
+from esformat.write.plain_array import IMPOSSIBLE_HINT, impossible_value, plain_column
 
 
 def to_arrow(table: Any) -> pa.Table:
@@ -114,6 +114,9 @@ def check_table(table: pa.Table, schema: EventSchema) -> pa.Table:
     try:
         table.validate(full=True)
     except pa.ArrowInvalid as error:
+        value = impossible_value(error, table.column_names)
+        if value is not None:
+            raise InvalidEventError(value, hint=IMPOSSIBLE_HINT) from None
         raise InvalidEventError(f"the table is broken: {error}") from None
     for name in ("space", "timestamp"):
         if name not in table.column_names:

@@ -6,7 +6,8 @@ parts. Arrow's casts are used only for values without parts: those of nested val
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from esformat.format.schema import normalise_type
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+IMPOSSIBLE_HINT = "store the column in another type, such as timestamp, duration or int64"
+_IMPOSSIBLE = re.compile(r"olumn (\d+): .*((?:date64|time32|time64)\[.*)")
 
 
 def plain_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -263,3 +266,11 @@ def plain_column(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> Any:
     if isinstance(column, pa.Array):
         return plain_array(column, kind)
     return pa.chunked_array([plain_array(chunk, kind) for chunk in column.chunks], kind)
+
+
+def impossible_value(error: ValueError, names: Sequence[str]) -> str | None:
+    """The column and value if Arrow's validation found a date or time that its type does not allow, as some programs
+    write them: 24:00, or a date64 within a day. None if the data is broken. names: of the columns.
+    """
+    found = _IMPOSSIBLE.search(str(error))
+    return f"column {names[int(found[1])]!r}: {found[2]}" if found else None

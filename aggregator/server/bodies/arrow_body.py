@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat import InvalidEventError
-from esformat.parts import normalise_type, plain_array
+from esformat.parts import IMPOSSIBLE_HINT, impossible_value, normalise_type, plain_array
 
 I64 = npt.NDArray[np.int64]
 MAX_ROWS = 1_000_000
@@ -52,7 +52,13 @@ def _read(body: pa.Buffer, max_bytes: int, *, is_file: bool) -> pa.Table:
     with pa.ipc.open_file(body) if is_file else pa.ipc.open_stream(body) as reader:
         names = [_checked(field).name for field in reader.schema]
         table = reader.read_all()
-    table.validate(full=True)  # before its offsets and indices are used
+    try:
+        table.validate(full=True)  # before its offsets and indices are used
+    except pa.ArrowInvalid as error:
+        value = impossible_value(error, names)
+        if value is not None:
+            _refuse(value, IMPOSSIBLE_HINT)
+        raise
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         _refuse(f"duplicate column {twice[:100]!r}")

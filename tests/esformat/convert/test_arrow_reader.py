@@ -117,6 +117,15 @@ def test_hostile_batch():
         read(bytes(data), "arrow")
 
 
+@pytest.mark.parametrize("format_", ["parquet", "arrow"])
+def test_times_that_their_types_do_not_allow(format_):
+    """The time 24:00, which some programs write, is named; it is no damage."""
+    midnight = pa.array([86_400_000_000]).view(pa.time64("us"))
+    table = pa.table({"u": ["a"], "t": [1], "v": midnight})
+    with pytest.raises(InputError, match=r"column 'v': time64\[us\] 86400000000 is not within.*; store the column in"):
+        read(parquet(table) if format_ == "parquet" else arrow_file(table), format_)
+
+
 def test_two_columns_of_one_name():
     """Two columns with one name are refused."""
     table = pa.table([["a"], [1], [2], [3]], names=["u", "t", "x", "x"])

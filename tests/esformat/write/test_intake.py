@@ -135,6 +135,26 @@ def test_tables_with_broken_memory():
         check_table(pa.table({"space": broken, "timestamp": [1, 2]}), SCHEMA)
 
 
+HOUR_MS = 3_600_000
+IMPOSSIBLE = [
+    (pa.date64(), HOUR_MS, "date64[ms] 3600000 does not represent a whole number of days"),
+    (pa.time32("ms"), 24 * HOUR_MS, "time32[ms] 86400000 is not within"),
+    (pa.time64("us"), -1, "time64[us] -1 is not within"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "why"), IMPOSSIBLE)
+@pytest.mark.parametrize("nested", [False, True])
+def test_dates_and_times_that_their_types_do_not_allow(kind, value, why, nested):
+    """Such values, which some programs write, are named; they are no damage."""
+    column = pa.array([0, value], f"int{kind.bit_width}").view(kind)
+    column = pa.ListArray.from_arrays([0, 2], column) if nested else column.slice(1)
+    table = pa.table({"space": ["a"], "timestamp": [1], "v": column})
+    with pytest.raises(InvalidEventError, match=re.escape(f"column 'v': {why}")) as refused:
+        check_table(table, SCHEMA)
+    assert "another type" in refused.value.hint
+
+
 def test_text_that_is_not_utf_8():
     """Bytes declared as text are checked."""
     lying = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])

@@ -46,6 +46,13 @@ def test_read_as_sent(compression, file):
     assert read(body).equals(TABLE)
 
 
+def test_dates_that_their_type_does_not_allow():
+    """A date64 within a day, as some programs write it, is named; the body is an Arrow stream."""
+    with pytest.raises(InvalidEventError, match=r"column 'c': date64\[ms\] 1 does not") as refused:
+        read(one(pa.array([1]).view(pa.date64())))
+    assert "not an Arrow stream" not in str(refused.value)
+
+
 @pytest.mark.parametrize("column", [
     pa.array(["a", "b", "a", None]).dictionary_encode(),
     pa.array([1, 1, 2, None]).dictionary_encode(),
