@@ -19,6 +19,7 @@ from aggregator.server.bodies.otlp.record import (
     add_shared,
     add_times,
     as_text,
+    by_key,
     check_depth,
     plain,
     split,
@@ -45,7 +46,7 @@ def records_in(found: Any, names: Container[str]) -> Iterator[TAGS_AND_RECORD]:
                 "resource_dropped_attributes_count": _dropped(whole),
             }
             common = {name: value for name, value in about.items() if value}
-            shared = ("scope.", dict(_pairs(_list(lib, "attributes", "attributes"), 0))), ("resource.", rest)
+            shared = ("scope.", by_key(_pairs(_list(lib, "attributes", "attributes"), 0))), ("resource.", rest)
             for record in _list(scope, "logRecords", "log_records"):
                 made = _record(record, common)
                 add_shared(made, shared)
@@ -123,7 +124,7 @@ def _array(value: Any, depth: int) -> list[Any]:
 
 
 def _map(value: Any, depth: int) -> dict[str, Any]:
-    return dict(_pairs(_list(value, "values", "values"), depth + 1))
+    return by_key(_pairs(_list(value, "values", "values"), depth + 1))
 
 
 _KINDS: Mapping[str, Callable[[Any, int], Any]] = {

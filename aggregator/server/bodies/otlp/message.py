@@ -27,6 +27,7 @@ from aggregator.server.bodies.otlp.record import (
     add_shared,
     add_times,
     as_text,
+    by_key,
     check_depth,
     plain,
     split,
@@ -87,7 +88,7 @@ def _records(request: ExportLogsServiceRequest, names: Container[str]) -> Iterat
                 "resource_dropped_attributes_count": resource.resource.dropped_attributes_count,
             }
             common = {name: value for name, value in about.items() if value}
-            shared = ("scope.", dict(_pairs(scope.scope.attributes))), ("resource.", rest)
+            shared = ("scope.", by_key(_pairs(scope.scope.attributes))), ("resource.", rest)
             for record in scope.log_records:
                 made = _record(record, common)
                 add_shared(made, shared)
@@ -130,7 +131,7 @@ def _value(value: AnyValue, depth: int = 0) -> Any:
     if kind == "array_value":
         return [_value(each, depth + 1) for each in value.array_value.values]
     if kind == "kvlist_value":
-        return dict(_pairs(value.kvlist_value.values, depth + 1))
+        return by_key(_pairs(value.kvlist_value.values, depth + 1))
     found = getattr(value, kind)
     return plain(found) if isinstance(found, bytes | float) else found
 

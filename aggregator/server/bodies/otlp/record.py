@@ -44,16 +44,34 @@ def add_attributes(made: dict[str, Any], attributes: Iterable[tuple[str, Any]]) 
         made[free_name(name, "attributes.", made)] = value
 
 
+def by_key(attributes: Iterable[tuple[str, Any]], taken: Container[str] = ()) -> dict[str, Any]:
+    """Return attributes by key. OTLP forbids a key that comes again, but senders do not check that: each further value
+    of a key, and each value of a taken key, is kept under the key and a number.
+    """
+    pairs = list(attributes)
+    made = dict(pairs)
+    if len(made) == len(pairs) and not any(key in taken for key in made):
+        return made
+    made, numbers = {}, dict.fromkeys(made, 1)
+    for key, value in pairs:
+        free = key
+        while free in made or free in taken:
+            numbers[key] += 1
+            free = f"{key}.{numbers[key]}"
+        made[free] = value
+    return made
+
+
 def split(attributes: Iterable[tuple[str, Any]], names: Container[str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Split a resource's attributes: those with these names become tags, the others remain."""
+    """Split a resource's attributes: those with these names become tags, the others remain, as does another value of a
+    tag.
+    """
     tags: dict[str, str] = {}
-    rest: dict[str, Any] = {}
+    rest: list[tuple[str, Any]] = []
     for name, value in attributes:
-        if name in names:
-            tags[name] = as_text(value)
-        else:
-            rest[name] = value
-    return tags, rest
+        if name not in names or tags.setdefault(name, text := as_text(value)) != text:
+            rest.append((name, value))
+    return tags, by_key(rest, tags)
 
 
 def add_shared(made: dict[str, Any], shared: Iterable[tuple[str, Mapping[str, Any]]]) -> None:

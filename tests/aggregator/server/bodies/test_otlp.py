@@ -101,6 +101,29 @@ def test_records(body, media):
     assert read_records(body, media) == [({"service.name": "shop"}, EXPECTED)]
 
 
+@pytest.mark.parametrize("media", [PROTOBUF, JSON])
+def test_keys_that_come_again(media):
+    """Every value of a key is kept, though OTLP requires unique keys; the first one keeps the key."""
+
+    def twice(key, *values):
+        return [KeyValue(key=key, value=any_value(value)) for value in values]
+
+    made = request({"body": "x"}, tags={})
+    resource = made.resource_logs[0]
+    resource.resource.attributes.extend([*twice("service.name", "shop", "shop", "other"), *twice("host", 1, True)])
+    resource.scope_logs[0].scope.attributes.extend(twice("s", 1, 2))
+    record = resource.scope_logs[0].log_records[0]
+    record.attributes.extend(twice("a", 1, 2, 3))
+    record.attributes.add(key="d", value=AnyValue(kvlist_value=KeyValueList(values=twice("k", 1, 1, [2], None))))
+    body = orjson.dumps(json.loads(MessageToJson(made))) if media == JSON else made.SerializeToString()
+    ((tags, fields),) = read_records(body, media)
+    assert tags == {"service.name": "shop"}
+    assert fields == {
+        "msg": "x", "scope": "lib", "a": 1, "attributes.a": 2, "attributes.attributes.a": 3, "s": 1, "s.2": 2,
+        "d": {"k": 1, "k.2": 1, "k.3": [2], "k.4": None}, "service.name.2": "other", "host": 1, "host.2": True,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("record", "expected"), [
     ({}, {"msg": ""}), ({"body": b"\xff", "observed_time_unix_nano": 5_000}, {"msg": b"\xff", "ts": 5}),
     ({"body": {"a": [1]}, "severity_text": "odd"}, {"msg": '{"a":[1]}', "severity": "odd"}),
