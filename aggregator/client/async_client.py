@@ -22,6 +22,7 @@ from aggregator.client.topic_reads import TopicReads
 from aggregator.client.writing.async_writer import AsyncWriter
 from aggregator.client.writing.producer_pool import ProducerPool
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Receipt
+from aggregator.policy import Retention, Roll
 from esformat import Event
 from esformat.parts import with_fields
 
@@ -111,15 +112,19 @@ class AsyncClient:
         *,
         indexes: Sequence[str] = (),
         keys: str = "text",
-        roll: Mapping[str, Any] | None = None,
-        retention: Mapping[str, Any] | None = None,
+        roll: Roll | Mapping[str, Any] | None = None,
+        retention: Retention | Mapping[str, Any] | None = None,
     ) -> AsyncTopic:
         """Create a topic unless it exists with the same settings. As `Client.create_topic`."""
         await self._connection.send(calls.create_topic(name, indexes, keys, roll, retention))
         return self.topic(name)
 
     async def alter_topic(
-        self, name: str, *, roll: Mapping[str, Any] | None = None, retention: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        *,
+        roll: Roll | Mapping[str, Any] | None = None,
+        retention: Retention | Mapping[str, Any] | None = None,
     ) -> AsyncTopic:
         """Change a topic's policies; those that are None stay. As `Client.alter_topic`."""
         await self._connection.send(calls.alter_topic(name, roll, retention))

@@ -19,6 +19,7 @@ from aggregator.client.topic_reads import TopicReads
 from aggregator.client.writing.producer_pool import ProducerPool
 from aggregator.client.writing.writer import Writer
 from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Receipt
+from aggregator.policy import Retention, Roll
 from esformat import UsageError
 
 
@@ -73,8 +74,8 @@ class Client(Closing):
         *,
         indexes: Sequence[str] = (),
         keys: str = "text",
-        roll: Mapping[str, Any] | None = None,
-        retention: Mapping[str, Any] | None = None,
+        roll: Roll | Mapping[str, Any] | None = None,
+        retention: Retention | Mapping[str, Any] | None = None,
     ) -> RemoteTopic:
         """Create a topic unless it exists with the same settings. See `aggregator.Catalog.create_topic`.
 
@@ -84,7 +85,11 @@ class Client(Closing):
         return self.topic(name)
 
     def alter_topic(
-        self, name: str, *, roll: Mapping[str, Any] | None = None, retention: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        *,
+        roll: Roll | Mapping[str, Any] | None = None,
+        retention: Retention | Mapping[str, Any] | None = None,
     ) -> RemoteTopic:
         """Change a topic's policies, as `aggregator.Catalog.alter_topic` does; those that are None stay.
 

@@ -18,6 +18,7 @@ from aggregator.client.http.errors import TruncatedAnswerError
 from aggregator.engine.ingest.event_table import as_arrow_or_rows, to_table
 from aggregator.errors import InvalidRequestError
 from aggregator.model import Receipt
+from aggregator.policy import Retention, Roll
 from esformat import UsageError
 from esformat.parts import KEY_COLUMNS, to_bound
 
@@ -278,20 +279,32 @@ def topic_names(reply: Reply) -> tuple[str, ...]:
 
 
 def create_topic(
-    name: str, indexes: Sequence[str], keys: str, roll: Mapping[str, Any] | None, retention: Mapping[str, Any] | None
+    name: str,
+    indexes: Sequence[str],
+    keys: str,
+    roll: Roll | Mapping[str, Any] | None,
+    retention: Retention | Mapping[str, Any] | None,
 ) -> Call:
     """Return a call that creates a topic."""
     if isinstance(indexes, str):
         raise InvalidRequestError(f"indexes must be a list of column names, not the text {indexes!r}")
-    content: dict[str, Any] = {"indexes": list(indexes), "keys": keys}
-    content |= {name: dict(given) for name, given in (("roll", roll), ("retention", retention)) if given is not None}
+    content = {"indexes": list(indexes), "keys": keys, **_policies(roll=roll, retention=retention)}
     return plain("PUT", path("v1", "topics", name), content)
 
 
-def alter_topic(name: str, roll: Mapping[str, Any] | None, retention: Mapping[str, Any] | None) -> Call:
+def alter_topic(
+    name: str, roll: Roll | Mapping[str, Any] | None, retention: Retention | Mapping[str, Any] | None
+) -> Call:
     """Return a call that changes a topic's policies; those that are None stay."""
-    content = {name: dict(given) for name, given in (("roll", roll), ("retention", retention)) if given is not None}
-    return plain("PATCH", path("v1", "topics", name), content)
+    return plain("PATCH", path("v1", "topics", name), _policies(roll=roll, retention=retention))
+
+
+def _policies(**given: Roll | Retention | Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        name: policy.to_json() if isinstance(policy, Roll | Retention) else dict(policy)
+        for name, policy in given.items()
+        if policy is not None
+    }
 
 
 def rename_topic(name: str, new_name: str) -> Call:

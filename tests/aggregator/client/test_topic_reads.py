@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from breaking_proxy import BreakingProxy, Fate
 
-from aggregator import InvalidRequestError, TopicExistsError
+from aggregator import InvalidRequestError, Retention, Roll, TopicExistsError
 from aggregator.base.result import Answer
 from aggregator.client import Client, Retry
 
@@ -33,6 +33,17 @@ def test_topics(catalog, client):
     with pytest.raises(InvalidRequestError):
         client.create_topic("x", indexes="type")
     assert client.stats()["rows"] == 0
+
+
+def test_policies_as_objects(catalog, client):
+    """Policies are mappings or objects; as in a catalog, a mapping changes what it names, an object replaces all."""
+    client.create_topic("web", roll=Roll(rows=10), retention=Retention(bytes=1 << 30))
+    assert catalog.topic("web").roll == Roll(rows=10)
+    client.alter_topic("web", roll=Roll(frame_bytes=1 << 16), retention={"segments": 5})
+    assert catalog.topic("web").roll == Roll(frame_bytes=1 << 16)
+    assert catalog.topic("web").retention == Retention(bytes=1 << 30, segments=5)
+    client.alter_topic("web", retention=Retention())
+    assert catalog.topic("web").retention == Retention()
 
 
 def test_streams(catalog, client):
