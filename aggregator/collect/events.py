@@ -185,12 +185,22 @@ def _typed(texts: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
     if pa.types.is_string(kind):
         return texts
     pattern = {
-        pa.int64(): r"^[+-]?[0-9]{1,18}$",
+        pa.int64(): r"^[+-]?[0-9]{1,19}$",
         pa.float64(): r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$",
         pa.bool_(): r"^(?:true|false|1|0)$",
     }[kind]
     fits = pc.match_substring_regex(texts, pattern).fill_null(False)
+    texts = pc.ascii_ltrim(texts, "+")  # which Arrow does not read
+    if kind == pa.int64():
+        fits = pc.and_(fits, _is_in_int64(texts))
     found = pc.if_else(fits, texts, pa.scalar(None, pa.string())).cast(kind)
     if not pa.types.is_floating(kind):
         return found
     return pc.if_else(pc.is_finite(found), found, pa.scalar(None, kind))  # 1e400 is beyond all floats
+
+
+def _is_in_int64(integers: pa.Array) -> pa.Array:
+    """Whether integers of up to 19 digits are within the range of an int64. Texts of that length sort as numbers."""
+    digits = pc.ascii_ltrim(integers, "-")
+    most = pc.if_else(pc.starts_with(integers, "-"), str(2**63), str(2**63 - 1))
+    return pc.or_(pc.less(pc.utf8_length(digits), 19), pc.less_equal(digits, most)).fill_null(False)

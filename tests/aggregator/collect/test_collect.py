@@ -976,6 +976,24 @@ def test_negative_zero_in_json_lines(rig):
     assert repr((row["took"], row["load"], row["fields"])) == repr((0, -0.0, {"other": "-0"}))
 
 
+@pytest.mark.parametrize(("text", "value"), [
+    ("1772352000000000123", 1772352000000000123), ("9223372036854775807", 2**63 - 1), ("9223372036854775808", None),
+    ("-9223372036854775808", -(2**63)), ("-9223372036854775809", None), ("9999999999999999999", None),
+    ("10000000000000000000", None), ("null", None),
+])  # fmt: skip
+def test_integers_of_64_bits(rig, text, value):
+    """An integer column takes every integer of 64 bits, such as nanoseconds; larger ones are kept as text."""
+    row = _only(rig, f'{{"n":{text}}}', format="json", columns={"n": "integer"})
+    assert (row["n"], row["fields"]) == (value, {"n": text} if value is None and text != "null" else {})
+
+
+def test_signs_and_zeros_of_integers(rig):
+    """A plus sign and leading zeros, which only text has, do not change an integer."""
+    line = "a=+9223372036854775807 b=0009223372036854775 c=-0000000000000000001"
+    row = _only(rig, line, format="logfmt", columns=dict.fromkeys("abc", "integer"))
+    assert (row["a"], row["b"], row["c"]) == (2**63 - 1, 9223372036854775, -1)
+
+
 def test_container_lines(rig):
     """A container log line gives its message, time and stream."""
     row = _only(rig, '{"log":"hello\\n","stream":"stderr","time":"2026-03-01T08:00:00.123456789Z"}')
