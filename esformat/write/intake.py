@@ -170,7 +170,8 @@ def _key_column(table: pa.Table, name: str, schema: EventSchema) -> pa.ChunkedAr
         keys = column.cast(kind)
     except pa.ArrowInvalid as error:
         raise InvalidEventError(
-            f"column {name!r} holds bytes that are not UTF-8 text: {error}", hint='create the file with keys="binary"'
+            f"column {name!r} holds bytes that are not UTF-8 text: {error}",
+            hint='give text, or create the file or topic with keys="binary"',
         ) from None
     lengths = pc.binary_length(keys)
     longest = pc.max(lengths).as_py() or 0

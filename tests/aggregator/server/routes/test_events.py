@@ -256,6 +256,14 @@ def test_keys(topic):
     assert len(lines(topic.get("/events"))) == 3
 
 
+def test_keys_of_bytes(topic):
+    """Bytes in a topic of text keys are refused with a hint about the topic, not only about a file."""
+    body = arrow(pa.table({"space": [b"\xff"], "timestamp": [1]}))
+    answer = topic.post("/events", content=body, headers={"content-type": STREAM})
+    assert answer.status_code == 400
+    assert answer.json()["hint"] == 'give text, or create the file or topic with keys="binary"'
+
+
 @pytest.mark.parametrize(("media", "body", "status"), [
     ("application/xml", LINES, 415), ("application/json", LINES, 400),
     ("application/x-ndjson", b"{", 400), ("text/csv", b"a,b\n1,2\n", 400),
