@@ -90,6 +90,11 @@ def convert(
     read = how.source_format or _source_format(source)
     refuse_compressed(target)
     written = how.target_format or _target_format(target)
+    if how.target_format is None and target.lower().endswith(".json"):
+        raise esformat.UsageError(
+            f"{target}: a name that ends in .json means a JSON array, which is not read back",
+            hint="name it .jsonl, or give --format jsonl, for JSON lines",
+        )
     for format_ in (read, written):
         if format_ not in CONVERSION_FORMATS:
             raise esformat.UsageError(f"invalid format {format_!r}: expected one of {', '.join(CONVERSION_FORMATS)}")

@@ -47,6 +47,16 @@ def test_a_json_file_contains_an_array(esdb, activity, tmp_path):
         assert json.loads((tmp_path / "a.json").read_text()) == esdb(*verb, "--format", "jsonl").rows
 
 
+def test_no_conversion_to_json_lines_by_the_name_of_an_array(esdb, activity, tmp_path):
+    """`convert`, whose files can be read back, refuses a name that ends in .json; --format writes what it says."""
+    refused = esdb("convert", "activity.esdb", "a.json")
+    assert (refused.status, (tmp_path / "a.json").exists()) == (2, False)
+    assert "a.json: a name that ends in .json means a JSON array, which is not read back; name it .jsonl" in refused.err
+    assert esdb("convert", "activity.esdb", "a.json", "--format", "jsonl").status == 0
+    assert esdb("convert", "a.json", "again.esdb", "--schema", "activity.esdb").status == 0
+    assert (tmp_path / "again.esdb").read_bytes() == (tmp_path / "activity.esdb").read_bytes()
+
+
 def test_no_output_is_compressed(esdb, activity, tmp_path):
     """A name such as x.csv.gz is refused, with or without a format: what is written would not be compressed."""
     for verb in (
