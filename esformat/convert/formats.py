@@ -38,6 +38,7 @@ _MAGIC = (
     (b"\xff\xff\xff\xff", "arrow"),  # the marker before the first message of a stream
 )
 _SEGMENT_MAGIC = b"\x89ESDB\r\n\x1a"
+SEGMENT_HINT = "take its events out with `esdb scan --format parquet -o FILE` first"
 
 
 def format_by_name(path: str) -> str | None:
@@ -76,8 +77,7 @@ def format_of(source: Source, requested: str | None = None) -> str:
     start = source.start(16)
     by_magic = next((name for magic, name in _MAGIC if start.startswith(magic)), None)
     if start.startswith(_SEGMENT_MAGIC) or PurePath(source.path).suffix == ".esdb":
-        hint = "take its events out with `esdb scan --format parquet -o FILE` first"
-        raise InputError("is a segment, not an input", path=source.path, hint=hint)
+        raise InputError("is a segment, not an input", path=source.path, hint=SEGMENT_HINT)
     if by_magic is None:
         raise InputError(
             "cannot tell the format from the file name",

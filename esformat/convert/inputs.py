@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from esformat.convert.formats import format_by_name
+from esformat.convert.formats import SEGMENT_HINT, format_by_name
 from esformat.convert.source import Input
 from esformat.io.location import files_at, is_segment, name_of
 
@@ -26,23 +26,33 @@ def inputs_at(
     Raises UsageError if a directory or pattern contributes none.
     """
     skipped: set[str] = set()
+    skipped_segments: set[str] = set()
 
     def wanted(path: str) -> bool:
         if path.rpartition("/")[2].startswith(("_", ".")):  # markers of Spark, and unfinished files
             return False
         if any_name or format_by_name(path) is not None or (segments and is_segment(path)):
             return True
-        skipped.add(path.rpartition("/")[2])
+        (skipped_segments if is_segment(path) else skipped).add(path.rpartition("/")[2])
         return False
 
     found: dict[str, Any] = {}
-    for name in names:
-        places: Any = ["-"] if name == "-" else files_at(name, wanted, "file that can be read as events")
-        found |= {name_of(place): place for place in places}
-    if skipped:
-        shown = ", ".join(sorted(skipped)[:_SHOWN_NAMES]) + ", …" * (len(skipped) > _SHOWN_NAMES)
-        note(f"skipped {shown}: the name tells no format that can be read; --input-format reads all files")
+    try:
+        for name in names:
+            places: Any = ["-"] if name == "-" else files_at(name, wanted, "file that can be read as events")
+            found |= {name_of(place): place for place in places}
+    finally:
+        if skipped:
+            note(
+                f"skipped {_shown(skipped)}: the name tells no format that can be read; --input-format reads all files"
+            )
+        if skipped_segments:
+            note(f"skipped {_shown(skipped_segments)}: a segment is not an input; {SEGMENT_HINT}")
     return list(found.values())
+
+
+def _shown(names: set[str]) -> str:
+    return ", ".join(sorted(names)[:_SHOWN_NAMES]) + ", …" * (len(names) > _SHOWN_NAMES)
 
 
 def input_name(path: Input) -> str:

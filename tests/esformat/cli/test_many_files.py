@@ -202,3 +202,17 @@ def test_skipped_files_are_named(esdb, tmp_path):
     assert esdb("convert", folder, "out", "--format", "parquet").err.startswith("skipped b.txt, c.txt: ")
     everything = esdb("write", "all.esdb", folder, "--input-format", "csv")
     assert (everything.status, everything.err) == (0, "")
+
+
+def test_skipped_segments_are_named(esdb, activity, tmp_path):
+    """Segments of a directory are no inputs of `write`, which says so and what to do, also if nothing else is there."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (tmp_path / "activity.esdb").rename(folder / "activity.esdb")
+    told = "skipped activity.esdb: a segment is not an input; take its events out with `esdb scan"
+    refused = esdb("write", "out.esdb", folder)
+    assert (refused.status, refused.err.startswith(told)) == (2, True)
+    assert "no file that can be read as events" in refused.err
+    (folder / "a.csv").write_text("space,timestamp\nada,2026-01-01\n")
+    made = esdb("write", "out.esdb", folder)
+    assert (made.status, made.err.startswith(told)) == (0, True)
