@@ -74,7 +74,11 @@ class Group(click.Group):
 
 def _refuse_repeated(ctx: click.Context, args: list[str]) -> None:
     """Raise click.UsageError if two values were given for one option, of which click would keep only the last."""
-    values, _, given = ctx.command.make_parser(ctx).parse_args(list(args))
+    try:
+        values, _, given = ctx.command.make_parser(ctx).parse_args(list(args))
+    except click.UsageError as error:
+        error.ctx = error.ctx or ctx  # click leaves it out if an option lacks its value
+        raise
     if len({option.name for option in given}) == len(given):
         return
     from esformat.cli.params import Names, Pair  # here: seldom needed

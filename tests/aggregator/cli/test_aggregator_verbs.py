@@ -648,6 +648,16 @@ def test_a_repeated_option_is_refused(command, line, advice):
     assert (result.status, advice in result.err) == (2, True), result.err
 
 
+@pytest.mark.parametrize(
+    ("verb", "option"), [("query", "--format"), ("topics", "--keys"), ("store set", "--keep-local")]
+)
+def test_an_option_without_its_value(command, verb, option):
+    """The message names the verb, also a nested one, and its help."""
+    result = command(*verb.split(), "data", option)
+    told = f"aggregator {verb}: Option '{option}' requires an argument (see 'aggregator {verb} --help')\n"
+    assert (result.status, result.err) == (2, told)
+
+
 def test_sql_writes_a_segment(command, clicks, tmp_path):
     """`sql -o` with the name of a segment writes one, or refuses if the result has no events."""
     assert command("sql", "data", "FROM clicks", "-o", "some.esdb").status == 0

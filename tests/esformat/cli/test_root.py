@@ -103,6 +103,7 @@ def test_no_arguments(esdb):
 WRONG_USAGE = [
     (["nope"], "esdb: No such command 'nope' (see 'esdb --help')"),
     (["scan"], "esdb scan: Missing argument 'FILE...' (see 'esdb scan --help')"),
+    (["scan", "--format"], "esdb scan: Option '--format' requires an argument (see 'esdb scan --help')"),
     (["scan", "activity.esdb", "--nope"], "esdb scan: No such option '--nope'"),
     (
         ["scan", "activity.esdb", "--limit", "-1"],
