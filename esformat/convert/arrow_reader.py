@@ -212,14 +212,19 @@ def _has_inner_dictionary(type_: pa.DataType) -> bool:
 
 
 def _foreign(field: pa.Field) -> str | None:
-    """The name of a type that segments lack, such as arrow.uuid, if they keep its plain values; else None."""
+    """The name of a type that segments lack, such as arrow.uuid, or lists of it, if they keep its plain values; else
+    None.
+    """
     if isinstance(field.type, pa.BaseExtensionType):
         return str(field.type.extension_name)
     unknown = (field.metadata or {}).get(b"ARROW:extension:name")  # its library is not loaded: pandas.period
     if unknown is not None:
         return str(unknown.decode(errors="replace"))
-    plain_values = pa.types.is_dictionary(field.type) or pa.types.is_run_end_encoded(field.type)
-    return str(field.type) if plain_values else None
+    if pa.types.is_dictionary(field.type) or pa.types.is_run_end_encoded(field.type):
+        return str(field.type)
+    parts = (_foreign(field.type.field(place)) for place in range(field.type.num_fields))
+    part = next(filter(None, parts), None)
+    return None if part is None else f"{str(field.type).partition('<')[0]} of {part}"
 
 
 def _as_json(batch: pa.RecordBatch) -> pa.StringArray:

@@ -412,6 +412,34 @@ def test_types_that_segments_do_not_have_are_announced(tmp_path):
     ]
 
 
+def test_types_inside_others_are_announced(tmp_path):
+    """UUIDs and dictionaries inside lists, structs and maps are announced, too."""
+    ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"\1" * 16], pa.binary(16)))
+    texts = pa.array(["x"]).dictionary_encode()
+    table = pa.table(
+        {
+            "u": ["a"],
+            "t": ["2026-03-01"],
+            "ids": pa.ListArray.from_arrays([0, 1], ids),
+            "parts": pa.StructArray.from_arrays([pa.array([1]), pa.ListArray.from_arrays([0, 1], texts)], ["n", "k"]),
+            "pairs": pa.MapArray.from_arrays([0, 1], pa.array(["k"]), ids),
+            "plain": [[{"n": 1}]],
+        }
+    )
+    with pa.OSFile(str(tmp_path / "x.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    with Load([str(tmp_path / "x.arrow")], Roles(space="u", timestamp="t")) as load:
+        (events,) = load.batches()
+        told = list(load.assumptions())
+    assert events.column("ids")[0].as_py() == [b"\1" * 16]
+    lacking = "which segments do not have: its plain values are kept"
+    assert told == [
+        f"column 'ids' is of type list of arrow.uuid, {lacking}",
+        f"column 'parts' is of type struct of list of {texts.type}, {lacking}",
+        f"column 'pairs' is of type map of struct of arrow.uuid, {lacking}",
+    ]
+
+
 def test_too_many_columns(tmp_path):
     """More columns than a segment can have are refused with the file's name and advice."""
     path = tmp_path / "wide.csv"
