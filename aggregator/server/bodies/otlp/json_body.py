@@ -209,4 +209,10 @@ def _integer(given: Any, span: tuple[int, int]) -> int:
 def _bytes(given: Any) -> bytes:
     if type(given) is not str:
         raise TypeError("bytesValue is not a string")
-    return base64.b64decode(given + "=" * (-len(given) % 4), altchars=b"-_" if "-" in given or "_" in given else None)
+    text = given.replace("\r", "").replace("\n", "")  # Go's readers skip line ends
+    try:
+        return base64.b64decode(
+            text + "=" * (-len(text) % 4), altchars=b"-_" if "-" in text or "_" in text else None, validate=True
+        )
+    except ValueError:
+        raise ValueError(f"bytesValue {given[:40]!r} is not base64") from None

@@ -440,7 +440,7 @@ def test_odd_json_is_refused_or_means_the_same(found):
 WRONG_VALUES = [
     {"boolValue": "x"}, {"stringValue": 5}, {"intValue": 1.5}, {"intValue": True}, {"intValue": "9" * 50},
     {"intValue": 2**63}, {"doubleValue": []}, {"doubleValue": "one"}, {"doubleValue": 10**400}, {"bytesValue": 5},
-    {"bytesValue": "a"},
+    {"bytesValue": "a"}, {"bytesValue": "!!"}, {"bytesValue": "aGVs!bG8="}, {"bytesValue": "aGVsbG8=é"},
     {"arrayValue": []}, {"arrayValue": {"values": [5]}}, {"kvlistValue": {"values": {}}},
     {"stringValue": "a", "intValue": 1}, 5,
 ]  # fmt: skip
@@ -453,3 +453,11 @@ def test_json_values_of_the_wrong_kind(value):
         found = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
         with pytest.raises(InvalidEventError, match="not an export request"):
             read_records(json.dumps(found).encode(), JSON)
+
+
+@pytest.mark.parametrize("value", ["/+8A", "_-8A", "/+8", "_-8=", "/+\r\n8A\n"])
+def test_bytes_in_json(value):
+    """Base64 in either alphabet, with padding or not, and with line ends."""
+    found = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"bytesValue": value}}]}]}]}
+    ((_, record),) = read_records(json.dumps(found).encode(), JSON)
+    assert record["msg"] == b"\xff\xef\0"[: 3 if "A" in value else 2]
