@@ -24,6 +24,15 @@ def check_name(name: Any, what: str) -> str:
     return name
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text can be encoded as UTF-8: a `str` may contain unpaired surrogates, which cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_host(name: str | None) -> None:
     """Raises ValueError for a host name that no system can resolve, such as one with an empty label."""
     (name or "").encode("idna")

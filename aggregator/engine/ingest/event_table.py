@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggregator.base.common_type import Known, common_type, in_common_type, magnitudes_of, takes
+from aggregator.base.names import is_unicode
 from esformat import Event, InvalidEventError
 from esformat.parts import EventSchema, are_misread, array_of, first_cut, to_arrow, to_microseconds
 
@@ -81,6 +82,9 @@ def _row(event: Any, number: int) -> dict[str, Any]:
 
 def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> pa.Table:
     names = list(dict.fromkeys(name for row in rows for name in row))
+    unencodable = next((name for name in names if not is_unicode(name)), None)
+    if unencodable is not None:
+        raise InvalidEventError(f"column {unencodable!r} cannot be stored: its name is not Unicode text")
     kinds = {"timestamp": pa.int64()} | dict.fromkeys(("space", "grouping"), pa.binary() if binary_keys else None)
     empty: Any = {"grouping": b"" if binary_keys else ""}
     columns: dict[str, list[Any]] = {

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from aggregator.base.common_type import common_type, takes
+from aggregator.base.names import is_unicode
 from aggregator.model import RESERVED_COLUMNS, SchemaInfo
 from esformat import InvalidEventError, UsageError
 from esformat.parts import KEY_COLUMNS, EventSchema, Field, make_schema, normalise_type
@@ -41,7 +42,8 @@ def topic_schema(
     if not isinstance(arrow, pa.Schema):
         raise UsageError(f"schema must be a pyarrow.Schema, not {type(arrow).__name__}")
     for name in indexes:
-        if not isinstance(name, str) or not name or name in (*KEY_COLUMNS, *RESERVED_COLUMNS):
+        named = isinstance(name, str) and name and is_unicode(name)
+        if not named or name in (*KEY_COLUMNS, *RESERVED_COLUMNS):
             raise UsageError(f"{name!r} cannot be the name of an index")
     for name in RESERVED_COLUMNS:
         if name in arrow.names:

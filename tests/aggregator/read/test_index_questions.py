@@ -67,7 +67,7 @@ def test_limits_beyond_every_count(catalog):
     assert len(list(topic.read("0", 2**70, reverse=True))) == 3
 
 
-@pytest.mark.parametrize("name", ["space", "grouping", "timestamp", "record_index", "partition", "", 5])
+@pytest.mark.parametrize("name", ["space", "grouping", "timestamp", "record_index", "partition", "", 5, "a\ud800"])
 def test_names_that_no_index_can_have(catalog, name):
     """An index must be on a payload column; otherwise no topic is created."""
     with pytest.raises(UsageError, match="cannot be the name of an index"):
@@ -82,6 +82,8 @@ def test_what_is_no_schema_and_no_column(catalog):
     topic = catalog.create_topic("t")
     with pytest.raises(InvalidEventError, match="event 1 has a column named 5"):
         topic.append([{"space": "a", "timestamp": 1}, {"space": "a", "timestamp": 1, 5: "x"}])
+    with pytest.raises(InvalidEventError, match="its name is not Unicode text"):
+        topic.append([{"space": "a", "timestamp": 1}, {"space": "a", "timestamp": 1, "a\ud800": "x"}])
     with pytest.raises(UsageError, match="columns must be a list of names"):
         topic.scan(columns=[["space"]])
 
