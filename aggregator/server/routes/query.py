@@ -152,7 +152,8 @@ async def query(context: Context, arrivals: ArrivalWaiter, request: Request) -> 
 async def _page(
     context: Context, arrivals: ArrivalWaiter, request: Request, body: _QueryRequest, media: str
 ) -> Response:
-    position = body.position or "tail"
+    assert body.position is not None, "else the result is not a page"
+    position = body.position
     select = limited(await context.reads.run(parse_select, body.text), body.limit or _DEFAULT_PAGE)
     until = time.monotonic() + body.wait_s
     while True:
@@ -196,7 +197,7 @@ async def tail(context: Context, arrivals: ArrivalWaiter, request: Request) -> R
     text = params.text("query")
     if text is None:
         raise wrong("the parameter query is missing", "such as ?query=SELECT%20FROM%20%7Bapp%3Dweb%7D")
-    position = request.headers.get("last-event-id") or params.text("position") or "tail"
+    position = request.headers.get("last-event-id") or str(params.text("position", "tail"))
     select = await context.reads.run(parse_select, text)
     standing = await context.reads.run(lambda: select_at(context.catalog, select, position).position)
     first = b": listening\n\n"
@@ -287,9 +288,9 @@ async def _query_request(request: Request, context: Context) -> _QueryRequest:
         limit = int(limit)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= largest):
         raise wrong("limit must be a whole number", f"expected a number from 1 to {largest}")
-    reverse, between = found.get("reverse") or False, read_between(found)
-    if not isinstance(reverse, bool):
+    reverse, between = found.get("reverse"), read_between(found)
+    if reverse is not None and not isinstance(reverse, bool):
         raise wrong("reverse must be true or false")
     if position is not None and (reverse or between != (None, None)):
         raise wrong("start, end and reverse cannot be combined with position", "pages go from old to new")
-    return _QueryRequest(found["query"], position, float(wait), limit, reverse, between)
+    return _QueryRequest(found["query"], position, float(wait), limit, bool(reverse), between)

@@ -85,7 +85,10 @@ def read_iso(given: str, what: str, *, up: bool = False) -> int:
             moment = dt.datetime.fromisoformat(given)
             utc = moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment
             return (utc - _EPOCH) // dt.timedelta(microseconds=1)
-    times = _ISO.read(pa.array([given]))
+    try:
+        times = _ISO.read(pa.array([given]))
+    except UnicodeEncodeError:  # half of a surrogate pair, from an escape in JSON
+        raise _no_time(given, what) from None
     if times.ok[0]:
         return int(times.micros[0]) + (up and bool(times.below[0]))
     raise _no_time(given, what)

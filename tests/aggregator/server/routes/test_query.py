@@ -92,10 +92,19 @@ def test_records_as_a_file_of_ours(shop, tmp_path):
     {"query": "SHOW PARTITIONS", "position": "head"}, {"query": "SELECT COUNT FROM {}", "position": "head"},
     {"query": f"{ALL} POSITION HEAD", "position": "head"}, {"query": f"{ALL} ORDER BY ts DESC", "position": "head"},
     {"query": ALL, "odd": 1}, {"query": "SELECT FROM {} WHERE " + "(" * 5000},
+    {"query": ALL, "position": ""}, {"query": ALL, "reverse": ""}, {"query": ALL, "reverse": []},
 ])  # fmt: skip
 def test_wrong_questions(shared_web, question):
     """Invalid statements, positions and options are refused."""
     assert ask(shared_web, status=400, **question).headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("name", ["start", "end", "position", "query"])
+def test_half_of_a_surrogate_pair(shared_web, name):
+    """Text that UTF-8 cannot encode, from an escape in JSON, is refused."""
+    body = json.dumps({"query": ALL} | {name: "2026-03-01\ud800"})
+    answer = shared_web.post("/v1/query", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
 
 
 def test_pages(shop):
@@ -177,7 +186,7 @@ def test_tail_goes_on_where_it_was(shop):
         assert next(events(answer.iter_lines()))[1] == "m23"
     with web.stream("GET", "/v1/tail", params={"query": f"{ALL} LIMIT 4", "position": "head"}) as answer:
         assert [message for _, message in events(answer.iter_lines())] == ["m0", "m1", "m2", "m3"]
-    for wrong in ({}, {"query": "SHOW PARTITIONS"}, {"query": ALL, "position": "x y"}):
+    for wrong in ({}, {"query": "SHOW PARTITIONS"}, {"query": ALL, "position": "x y"}, {"query": ALL, "position": ""}):
         assert web.get("/v1/tail", params=wrong).status_code == 400
 
 
