@@ -23,6 +23,10 @@ _COMMON = (
     r"(?P<status>[0-9]{3}) (?P<bytes>[0-9]+|-)"
 )
 _COMBINED = rf'{_COMMON} "(?P<referer>{_QUOTED})" "(?P<agent>{_QUOTED})"?'
+_PAIR = rf'[^\s=]*(?:=(?:"{_QUOTED}"\S*|[^\s"]\S*)?)?'
+_ESCAPE = re.compile(r"\\(?:u(?P<digits>[0-9a-fA-F]{4})|(?P<letter>.))", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+"""The escapes of JSON, with which writers of logfmt quote values."""
 WEB_FIELDS = ("client", "user", "method", "path", "protocol", "referer", "agent")
 WEB_COLUMNS = {"status": "integer", "bytes": "integer"}
 
@@ -100,9 +104,9 @@ def _present(texts: pa.Array) -> pa.Array:
 
 
 def _of_logfmt(wanted: Sequence[str], time: str) -> Parser:
-    """Parse key=value and key="quoted value", in any order."""
+    """Parse key=value and key="quoted value", in any order. A quoted value is skipped whole, as it may contain `x=1`."""
     patterns = {
-        name: rf'(?:^|\s){re.escape(name)}=(?:"(?P<quoted>{_QUOTED})"|(?P<plain>[^\s"]*))'
+        name: rf'^(?:{_PAIR}\s+)*?{re.escape(name)}=(?:"(?P<quoted>{_QUOTED})"|(?P<plain>[^\s"]*))'
         for name in dict.fromkeys([*wanted, time])
     }
 
@@ -124,8 +128,17 @@ def _unescaped(texts: pa.Array) -> pa.Array:
     escaped = pc.match_substring(texts, "\\")
     if not escaped.true_count:
         return texts
-    plain = [re.sub(r"\\(.)", r"\1", text) for text in texts.filter(escaped).to_pylist()]
+    plain = [_ESCAPE.sub(_escaped, text) for text in texts.filter(escaped).to_pylist()]
     return pc.replace_with_mask(texts, escaped, pa.array(plain, texts.type))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """The character that an escape represents; an unknown escape is its character."""
+    digits = found["digits"]
+    if digits is None:
+        return _ESCAPES.get(found["letter"], found["letter"])
+    code = int(digits, 16)
+    return found[0] if 0xD800 <= code < 0xE000 else chr(code)
 
 
 # ------------------------------------------------------------ JSON

@@ -1009,6 +1009,26 @@ def test_logfmt_lines(rig):
     assert row["timestamp"].isoformat() == "2026-03-01T08:00:00+00:00"
 
 
+@pytest.mark.parametrize(("line", "took"), [
+    ('msg="retry took=99 now" took=5', 5), ('msg="took=99"', None), ('a="\\\\" took=5', 5), ("a= took=5", 5),
+    ('size=5" took=5', 5), ('a="x"b took=5', 5), ("  took=5", 5), ("took took=5", 5), ('a="not closed took=5', None),
+])  # fmt: skip
+def test_a_quoted_value_that_looks_like_another(rig, line, took):
+    """A value is never taken from within another value in quotes."""
+    assert _only(rig, line, format="logfmt", columns={"took": "number"}).get("took") == took
+
+
+@pytest.mark.parametrize(("written", "text"), [
+    (r"a\nb\tc\r", "a\nb\tc\r"), (r"\u00e9\u001b[0m", "é\x1b[0m"), (r"C:\\new\\x", r"C:\new\x"), (r"\q\ux", "qux"),
+    (r"\ud800", r"\ud800"),
+])  # fmt: skip
+def test_escapes_of_logfmt(rig, written, text):
+    """Escapes in quoted values are those of JSON."""
+    line = f'level=info msg="{written}"'
+    row = _only(rig, line, format="logfmt", fields=("msg",))
+    assert (row["data"], row["fields"]["msg"]) == (line.encode(), text)
+
+
 def test_values_that_are_not_of_the_column(rig):
     """Values that do not fit a typed column are kept as text, and so is a tag that was shortened."""
     row = _only(
