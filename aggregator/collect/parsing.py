@@ -67,26 +67,42 @@ def _of_regex(pattern: str, time: str) -> Parser:
     """Parse with a regular expression. The group named by `time` is the time, msg the message, others are parts."""
 
     def parse(lines: pa.Array) -> Parsed:
-        groups = pc.extract_regex(_readable(lines), pattern)
+        groups = _groups(lines, pattern)
         failed = pc.is_null(groups)
-        parts = {}
+        messages, parts = lines, {}
         for place, group in enumerate(groups.type):
-            texts = as_text(groups.field(place).filter(pc.is_valid(groups))) if failed.true_count else None
-            texts = as_text(groups.field(place)) if texts is None else _spread(texts, failed)
-            parts[group.name] = _present(texts)
-        message = parts.pop("msg", None)
-        messages = lines if message is None else pc.if_else(failed, lines, as_binary(message.fill_null("")))
+            found = groups.field(place)
+            if failed.true_count:
+                found = _spread(found.filter(pc.is_valid(groups)), failed)
+            if group.name == "msg":
+                messages = pc.if_else(failed, lines, found)
+            else:
+                parts[group.name] = _present(as_text(found))
         return Parsed(messages, parts.pop(time, None), parts, failed)
 
     return parse
 
 
-def _readable(lines: pa.Array) -> pa.Array:
-    """Lines as text or, if some are not UTF-8, as bytes, each of which RE2 treats as a character."""
-    try:
-        return lines.cast(pa.string())
-    except pa.ArrowInvalid:
-        return lines
+def _groups(lines: pa.Array, pattern: str) -> pa.StructArray:
+    """The groups of a pattern, as bytes; null for lines that do not match.
+
+    In a line that is not UTF-8, each byte is a character, as RE2 would not match broken ones; in all others, none is.
+    """
+    texts = as_text(lines)
+    broken = pc.not_equal(as_binary(texts), lines)
+    if not broken.true_count:
+        return _in_bytes(pc.extract_regex(texts, pattern))
+    parts = [
+        _in_bytes(pc.extract_regex(texts.filter(pc.invert(broken)), pattern)),
+        _in_bytes(pc.extract_regex(lines.filter(broken), pattern)),
+    ]
+    order = np.argsort(broken.to_numpy(zero_copy_only=False), kind="stable")
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(order)))
+
+
+def _in_bytes(groups: pa.StructArray) -> pa.StructArray:
+    fields = [as_binary(groups.field(place)) for place in range(groups.type.num_fields)]
+    return pa.StructArray.from_arrays(fields, [field.name for field in groups.type], mask=pc.is_null(groups))
 
 
 def _spread(texts: pa.Array, failed: pa.Array) -> pa.Array:
@@ -104,7 +120,7 @@ def _present(texts: pa.Array) -> pa.Array:
 
 
 def _of_logfmt(wanted: Sequence[str], time: str) -> Parser:
-    """Parse key=value and key="quoted value", in any order. A quoted value is skipped whole, as it may contain `x=1`."""
+    """Parse key=value and key="quoted value", in any order; never a pair within a quoted value."""
     patterns = {
         name: rf'^(?:{_PAIR}\s+)*?{re.escape(name)}=(?:"(?P<quoted>{_QUOTED})"|(?P<plain>[^\s"]*))'
         for name in dict.fromkeys([*wanted, time])

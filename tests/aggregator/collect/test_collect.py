@@ -1009,6 +1009,19 @@ def test_logfmt_lines(rig):
     assert row["timestamp"].isoformat() == "2026-03-01T08:00:00+00:00"
 
 
+def test_a_line_that_is_not_utf8_among_others(rig):
+    """Such a line does not change how others match; its own message keeps its bytes, and a dash."""
+    rig.files.update(format="regex", pattern=r"^(?P<who>.) (?P<msg>.*)$")
+    rig.write("a.log", b"\xc3\xa9 one\n\xff two \xfe\nz -\n\xc3\xa9\xc3\xa9 no\n")
+    rig.collect()
+    with rig.open() as catalog:
+        rows = catalog.query("SELECT").to_table().to_pylist()
+    assert {row["data"]: dict(row["fields"]) for row in rows} == {
+        b"one": {"who": "é"}, b"two \xfe": {"who": "\ufffd"}, b"-": {"who": "z"},
+        b"\xc3\xa9\xc3\xa9 no": {"parse_error": "regex"},
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("line", "took"), [
     ('msg="retry took=99 now" took=5', 5), ('msg="took=99"', None), ('a="\\\\" took=5', 5), ("a= took=5", 5),
     ('size=5" took=5', 5), ('a="x"b took=5', 5), ("  took=5", 5), ("took took=5", 5), ('a="not closed took=5', None),
