@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Self
 
 import numpy as np
@@ -194,8 +195,10 @@ def _all_vars(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:
     if columns.extra is not None:
         parts.append(_mapped(batch.column(columns.extra)))
     there = [part.cast(pa.large_string()) for part in parts if part is not None]
-    if len(there) < 2:  # with a single array, Arrow omits the nulls
-        return there[0] if there else pa.scalar("")
+    if not there:
+        return pa.scalar("")
+    some = reduce(pc.or_, [pc.is_valid(part) for part in there])
+    there[0] = pc.if_else(some, there[0], "")  # Arrow omits rows that are null everywhere
     return pc.binary_join_element_wise(*there, pa.scalar(",", pa.large_string()), null_handling="skip")
 
 

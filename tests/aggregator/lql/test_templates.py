@@ -68,6 +68,25 @@ def test_fields_in_a_map():
     assert Template.compile("{vars}").render(batch, columns)[0].as_py().endswith(",q=x,who=other")
 
 
+@pytest.mark.parametrize("names", [["space", "status", "who"], ["space", "more"], ["space"], ["status"], []])
+def test_records_without_tags_and_fields(names):
+    """A record of the stream without tags that has no fields prints nothing in their place."""
+    batch = pa.record_batch({
+        "timestamp": BATCH["timestamp"], "data": BATCH["data"], "space": ["{}", "{}", "{app=db}"],
+        "status": pa.array([None, 5, None], pa.int64()), "who": pa.nulls(3, pa.string()),
+        "more": pa.array([None, [], [("q", "x")]], pa.map_(pa.string(), pa.string())),
+    }).select(["timestamp", "data", *names])  # fmt: skip
+    columns = Columns(
+        batch.schema, tags="space" if "space" in names else None, extra="more" if "more" in names else None
+    )
+    found = ["", "status=5" if "status" in names else "", "app=db" if "space" in names else ""]
+    found[2] += ",q=x" if "more" in names else ""
+    assert Template.compile("{vars}").render(batch, columns).to_pylist() == found
+    messages = ["one", 'say "hi"\n', ""]
+    expected = [f"{text} {message}" for text, message in zip(found, messages, strict=True)]
+    assert Template.compile("{vars} {msg}").render(batch, columns).to_pylist() == expected
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [("{msg", "character 1"), ("a{b}", "placeholder {b}"), ("{}}{", "character 4"), ("{ts.format(%Q)}", "strftime"),
