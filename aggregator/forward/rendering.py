@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import socket
 from collections.abc import Callable, Mapping
@@ -37,13 +38,13 @@ def lines(batch: pa.RecordBatch, columns: Columns, template: Template) -> pa.Arr
 def json_lines(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     """Render each record as a line of JSON: ts, msg, tags, and fields if it has any. Binary, one per record.
 
-    Bytes that are not UTF-8 become {"base64": "…"}, as in other output of events.
+    Bytes that are not UTF-8 become {"base64": "…"}, NaN and infinities null, as in other output of events.
     """
     heads = _JSON.render(batch, columns)
     messages = fragments(_messages(batch, columns)).cast(pa.large_string())
     tags = by_stream(batch, columns, lambda tags: json.dumps(tags.as_dict(), ensure_ascii=False))
     rest = [
-        "}\n" if not held else f',"fields":{json.dumps(held, ensure_ascii=False, default=str)}}}\n'
+        "}\n" if not held else f',"fields":{json.dumps(_for_json(held), ensure_ascii=False, default=str)}}}\n'
         for held in fields_of(batch, columns)
     ]
     return _binary(_joined(heads, messages, ',"tags":', tags, pa.array(rest, pa.large_string())))
@@ -66,6 +67,13 @@ def fields_of(batch: pa.RecordBatch, columns: Columns) -> list[dict[str, object]
         for row, held in enumerate(batch.column(columns.extra).to_pylist()):
             found[row].update(held or ())
     return found
+
+
+def _for_json(held: Mapping[str, object]) -> dict[str, object]:
+    """Fields with null in place of NaN and infinities, which JSON lacks."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in held.items()
+    }
 
 
 def _messages(batch: pa.RecordBatch, columns: Columns) -> pa.Array:

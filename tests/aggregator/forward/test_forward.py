@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import socket
 import socketserver
 import ssl
@@ -99,6 +100,24 @@ def test_odd_values_are_no_end(catalog, tmp_path):
     assert (odd["fields"]["nanos"], odd["fields"]["far"]) == ("2017-07-14T02:40:00.000001Z", str(2**62))
     assert ("2147483647" in odd["fields"]["days"], "1970-01-01" in odd["fields"]["zoned"]) == (True, True)
     assert (behind["msg"], other["fields"]["days"]) == ("behind", "a text")
+
+
+def test_numbers_that_json_lacks(catalog, tmp_path):
+    """NaN and infinities are sent as null, as in other JSON lines."""
+    values = [1.5, math.nan, math.inf, None]
+    catalog.write({"app": "odd"}, pa.table({"ts": [4, 5, 6, 7], "msg": ["odd"] * 4, "load": values, "n": [1] * 4}))
+    stream = io.BytesIO()
+    forward(catalog, tmp_path, made("stdout", stream), "SELECT FROM app = odd POSITION HEAD")
+    found = [json.loads(line, parse_constant=pytest.fail)["fields"] for line in stream.getvalue().splitlines()]
+    assert found == [{"load": 1.5, "n": 1}, {"load": None, "n": 1}, {"load": None, "n": 1}, {"n": 1}]
+
+
+def test_records_without_tags_by_a_format_string(catalog, tmp_path):
+    """A record without tags and fields is a line like others."""
+    catalog.write({}, [{"ts": 4, "msg": "bare"}, {"ts": 5, "msg": "with", "user": "ann"}])
+    stream = io.BytesIO()
+    forward(catalog, tmp_path, made("stdout", stream, "{vars}|{msg}"))
+    assert {b"|bare", b"user=ann|with"} <= set(stream.getvalue().splitlines())
 
 
 def test_a_position_that_cannot_be_noted(catalog, tmp_path, caplog):
