@@ -236,11 +236,18 @@ def _check_base64(text: bytes) -> None:
     """Refuse payloads {"base64": "…"} that are not base64, which would be stored as ordinary objects."""
     for number, line in enumerate(split_lines(text), 1):
         given = parse_object(line, number).get("data") if _BINARY_DATA.search(line) else None
-        if isinstance(given, dict) and set(given) == {"base64"} and isinstance(given["base64"], str):
-            try:
-                base64.b64decode(given["base64"], validate=True)
-            except (binascii.Error, ValueError):
-                raise InvalidEventError(f"line {number}: data is not base64") from None
+        if isinstance(given, dict):
+            _of_base64(given, f"line {number}: data")
+
+
+def _of_base64(given: dict[str, Any], what: str) -> Any:
+    """The bytes of {"base64": "…"}; other objects are unchanged. Raises InvalidEventError."""
+    if set(given) != {"base64"} or not isinstance(given["base64"], str):
+        return given
+    try:
+        return base64.b64decode(given["base64"], validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidEventError(f"{what} is not base64") from None
 
 
 # ------------------------------------------------------------ records of streams
@@ -276,6 +283,8 @@ def _records_in(text: bytes, names: Names, times: TimeReader) -> list[dict[str, 
                 record = _with_our_names(record, names)
             if "ts" in record:
                 record["ts"] = times.read(record["ts"], f"line {number}: {names.time or 'ts'}")
+            if isinstance(record.get("msg"), dict):
+                record["msg"] = _of_base64(record["msg"], f"line {number}: {names.message or 'msg'}")
             records.append(record)
     return records
 

@@ -63,6 +63,22 @@ def test_records_of_a_stream(shared):
     assert records(catalog, "one") == [(5, b"a", {"n": "1.5"}), (7, b"b", {"l": "[1]"}), (9, b"c", {})]
 
 
+def test_messages_that_are_not_text(shared):
+    """An answer's message in base64 is read as its bytes, under any name; what a forwarder sends is accepted."""
+    catalog, web = shared
+    post(web, "/v1/streams", b'{"ts": 0.000005, "msg": {"base64": "/w=="}}', tags="app=bytes")
+    post(
+        web,
+        "/v1/lines",
+        b'[{"at": 0.000006, "text": {"base64": ""}}]',
+        JSON_TYPE,
+        tags="app=bytes",
+        ts="at",
+        msg="text",
+    )
+    assert records(catalog, "bytes") == [(5, b"\xff", {}), (6, b"", {})]
+
+
 @pytest.mark.parametrize("path", ["/v1/streams", "/v1/lines"])
 def test_json(shared, path):
     """Outputs of shippers are accepted: an array or one object, with their names for time and message."""
@@ -181,6 +197,8 @@ def test_lines_of_text(shared):
     ("lines", b"5", JSON_TYPE, 400, {"tags": "a=b"}),
     ("streams", b'[{"msg": "x"}, 1]', JSON_TYPE, 400, {"tags": "app=wrong"}),
     ("streams", b'[{"at": "x"}]', JSON_TYPE, 400, {"tags": "app=wrong", "ts": "at"}),
+    ("streams", b'{"msg": {"base64": "!!"}}', NDJSON, 400, {"tags": "app=wrong"}),
+    ("streams", b'{"msg": {"base64": "eA==", "a": 1}}', NDJSON, 400, {"tags": "app=wrong"}),
 ])  # fmt: skip
 def test_wrong_records(shared, path, body, media, status, parameters):
     """A body that cannot be stored is refused, and nothing of it is kept."""
