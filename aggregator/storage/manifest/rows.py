@@ -140,7 +140,8 @@ def delete_topic(db: sqlite3.Connection, number: int, sealed: Mapping[int, int],
         db.execute(f"DELETE FROM {table} WHERE {mine}", (number,))  # noqa: S608  constant
     for table in ("streams", "schemas"):
         db.execute(f"DELETE FROM {table} WHERE topic = ?", (number,))  # noqa: S608  constant
-    db.execute("UPDATE partitions SET name = CAST(number AS TEXT), reserved_index = 0 WHERE topic = ?", (number,))
+    for name in ("CAST(x'ff' AS TEXT) || number", "CAST(number AS TEXT)"):  # first one that no other partition can have
+        db.execute(f"UPDATE partitions SET name = {name}, reserved_index = 0 WHERE topic = ?", (number,))  # noqa: S608
     db.executemany("UPDATE partitions SET sealed_index = ? WHERE number = ?", [(end, n) for n, end in sealed.items()])
     db.execute(
         "UPDATE topics SET name = '', indexes = '[]', roll = ?, retention = ?, deleted = 1 WHERE number = ?",
