@@ -25,3 +25,14 @@ def test_a_topic_with_numbered_partitions(tmp_path, names):
         assert (catalog.topics(), catalog.problems(), catalog.verify()) == ((), [], [])
         catalog.create_topic("clicks").append([{"space": "ada", "timestamp": 1}], partition="1")
         assert catalog.topic("clicks").partitions == ("1",)
+
+
+def test_renaming_beside_a_topic_named_like_a_number(tmp_path):
+    """While it gets another name, a topic has one that no other topic can have."""
+    with aggregator.open(tmp_path) as catalog:
+        catalog.create_topic("clicks")
+        others = [f"\0{number}" for number in range(3)]
+        for name in others:
+            catalog.create_topic(name)
+        assert catalog.rename_topic("clicks", "views").name == "views"
+        assert sorted(catalog.topics()) == [*others, "views"]

@@ -244,8 +244,8 @@ class Manifest(Transactions):
     def rename_topics(self, names: Mapping[int, str]) -> int:
         """Rename topics, by number, in one transaction; return the number of the change. Raises TopicExistsError."""
         with self.writing("topic") as db:
-            for number in names:  # so that two can swap names
-                db.execute("UPDATE topics SET name = '' || char(0) || number WHERE number = ?", (number,))
+            for number in names:  # so that two can swap names; no other topic's name is not UTF-8
+                db.execute("UPDATE topics SET name = CAST(x'ff' AS TEXT) || number WHERE number = ?", (number,))
             for number, name in names.items():
                 self._check_name(db, name)
                 db.execute("UPDATE topics SET name = ? WHERE number = ?", (name, number))
