@@ -17,6 +17,10 @@ BATCH_ROWS = 65_536
 MOST_KEPT = 1_000
 """The most rows of a result that is cached."""
 
+_LACKING = ("UHUGEINT", "TIME WITH TIME ZONE")
+"""Types that Arrow lacks: DuckDB exports the upper half of the first as negative numbers, the second without its zone.
+"""
+
 
 class Bound(NamedTuple):
     """A statement with resolved tables and columns, and the connection that it uses exclusively until it is done."""
@@ -33,7 +37,7 @@ class Bound(NamedTuple):
         """Return its rows as a lazy relation for Arrow. Raises UsageError for a column that Arrow cannot represent."""
         relation = self.connection.sql(self.text, params=self.parameters)
         for name, kind in zip(relation.columns, relation.types, strict=True):
-            if "UHUGEINT" in str(kind):  # DuckDB exports the upper half as negative numbers
+            if any(lacking in str(kind) for lacking in _LACKING):
                 raise UsageError(
                     f"column {name!r} is {kind}, which Arrow does not have", hint="cast it first, for example to text"
                 )

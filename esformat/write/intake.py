@@ -88,16 +88,21 @@ def _table_errors(table: Any) -> Iterator[None]:
         ) from error
 
 
+_LACKING = ("UHUGEINT", "TIME WITH TIME ZONE")
+"""Types of DuckDB, or parts of types, that Arrow does not have."""
+
+
 def _check_kinds(kinds: Any) -> None:
     """Refuse column types that Arrow does not have, because the stream would contain something else:
 
     - an Object of Polars, in which it stores UUIDs: an address
     - a period of pandas: a count of months, or of another unit, since 1970
-    - DuckDB's largest UHUGEINT: -1
+    - DuckDB's largest UHUGEINT: -1; its times with a zone: without it
     """
     for name, kind in kinds.items():
         text = str(kind)
-        if text in ("Object", "Int128", "UInt128") or text.startswith("period[") or "UHUGEINT" in text:
+        lacking = text in ("Object", "Int128", "UInt128") or text.startswith("period[")
+        if lacking or any(part in text for part in _LACKING):
             raise InvalidEventError(
                 f"column {name!r} is {kind}, which Arrow does not have", hint="cast it first, for example to text"
             )

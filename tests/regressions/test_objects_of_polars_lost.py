@@ -20,6 +20,7 @@ FRAMES = {
     "Int128": pl.DataFrame({**EVENT, "id": pl.Series("id", [1], pl.Int128)}),
     r"period\[M\]": pd.DataFrame({**EVENT, "id": pd.period_range("2026-01", periods=1, freq="M")}),
     "UHUGEINT": duckdb.sql(f"SELECT 'a' AS space, 1 AS timestamp, {2**128 - 1}::UHUGEINT AS id"),
+    "TIME WITH TIME ZONE": duckdb.sql("SELECT 'a' AS space, 1 AS timestamp, TIMETZ '12:00:00+02' AS id"),
     r"UHUGEINT\[\]": duckdb.sql("SELECT 'a' AS space, 1 AS timestamp, [1::UHUGEINT] AS id"),
 }
 

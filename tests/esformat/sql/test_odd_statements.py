@@ -104,6 +104,20 @@ def test_a_pivot_without_its_values(tmp_path):
 
 
 @pytest.mark.parametrize("ask", [lambda rows: rows.to_table(), lambda rows: rows.schema], ids=["table", "schema"])
+@pytest.mark.parametrize("value", ["TIMETZ '12:00:00+02'", "[TIMETZ '12:00:00+02']", "{'at': TIMETZ '12:00:00+02'}"])
+def test_times_that_arrow_does_not_have(tmp_path, ask, value):
+    """Times with a zone, which DuckDB passes to Arrow without it, are right as Python rows and refused for Arrow."""
+    with esformat.create(tmp_path / "x.esdb") as writer:
+        writer.add("a", timestamp=1)
+    with esformat.open(tmp_path / "x.esdb") as segment:
+        rows = segment.sql(f"SELECT {value} AS n FROM events")
+        assert "seconds=7200" in repr(rows.fetchall())
+        with pytest.raises(esformat.UsageError, match=r"TIME WITH TIME ZONE.*, which Arrow does not have"):
+            ask(rows)
+        assert segment.sql("SELECT timestamp, timestamp::TIMESTAMP::TIME AS t FROM events").to_table().num_rows == 1
+
+
+@pytest.mark.parametrize("ask", [lambda rows: rows.to_table(), lambda rows: rows.schema], ids=["table", "schema"])
 def test_numbers_that_arrow_does_not_have(tmp_path, ask):
     """The largest UHUGEINT, which DuckDB passes to Arrow as -1, is right as Python rows and refused for Arrow."""
     with esformat.create(tmp_path / "x.esdb") as writer:
