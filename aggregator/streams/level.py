@@ -225,7 +225,8 @@ def _in_json(messages: pa.Array) -> pa.Array:
 
 def _in_logfmt(messages: pa.Array) -> pa.Array:
     pair = pc.extract_regex(messages, b"(?s)" + _LOGFMT.pattern)
-    return _known(pc.if_else(pc.equal(pair.field("quoted"), b""), pair.field("plain"), pair.field("quoted")))
+    words = pc.if_else(pc.equal(pair.field("quoted"), b""), pair.field("plain"), pair.field("quoted"))
+    return _known(pc.if_else(pc.match_substring_regex(messages, r"^\s*\{"), None, words))  # JSON, even if broken
 
 
 def _in_klog(messages: pa.Array) -> pa.Array:

@@ -74,6 +74,7 @@ MESSAGES = [
     (b"level=ERROR", "error"), (b"compression level=9 done", None), (b"mylevel=error x", None), (b"level=hard", None),
     (b"E0102 15:04:05.123456    1234 file.go:12] msg", "error"), (b"I1131 00:00:00.0 x level=error", "info"),
     (b"E0102 is no klog", None), (b"W0102 15:04", None), (b"an error level was seen", None), (b"", None),
+    (b'{"a": {"level": "x"}} level=error', None), (b' {a} level=error', None), (b'{"b": 1} lvl="warn"', None),
     (b"\xff level=error \xff", "error"), (b'{"level": "error", "x": "\xff"}', "error"),
     (b"level=" * 20_000, None), (b'{"level":' * 5_000, None), (b'{"' * 20_000 + b'level"', None),
 ]  # fmt: skip
@@ -85,6 +86,13 @@ def test_messages(message, level):
     began = time.thread_time()
     assert level_in(message) == level
     assert time.thread_time() - began < 0.5
+
+
+def test_messages_at_once():
+    """The levels of all these messages together are the same."""
+    messages = [(message, level) for message, level in MESSAGES if len(message) < 1_000]
+    made = with_levels(pa.array([message for message, _ in messages], pa.binary()), {})
+    assert made["level"].to_pylist() == [level for _, level in messages]
 
 
 PARTS = st.sampled_from([None, "error", "WARN", "hard", "3", "30", ""])
