@@ -430,14 +430,14 @@ class TemplateRows(TemplateColumns):  # type: ignore[misc]  # the class is impor
                 i += count
                 passed = places[i - 1] + 1
                 continue
-            for i in range(i, i + count):
-                offsets[i] = cython.cast(cython.int, at)
-                self._pass_over(work, passed, places[i])
-                passed = places[i] + 1
+            for k in range(i, i + count):
+                offsets[k] = cython.cast(cython.int, at)
+                self._pass_over(work, passed, places[k])
+                passed = places[k] + 1
                 at = self._row(columns, work, t, out, at, room)
                 if at < 0:
                     return at
-            i += 1
+            i += count
         offsets[n] = cython.cast(cython.int, at)
         return at
 
