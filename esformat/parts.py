@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from esformat.write.intake import EventRows, check_table, to_arrow
     from esformat.write.lossless import are_misread, array_of, first_cut
     from esformat.write.messages import message_writer
-    from esformat.write.ordered_pieces import ordered_pieces, pieces_of
+    from esformat.write.ordered_pieces import ordered_pieces, pieces_of, rows_of
     from esformat.write.plain_array import IMPOSSIBLE_HINT, impossible_value, plain_array
 else:
     __getattr__, __dir__ = lazily(
@@ -78,7 +78,7 @@ else:
             "esformat.base.launch": "hide_pandas launch",
             "esformat.format.layout": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
             "esformat.base.notebook": "html_facts html_time",
-            "esformat.write.ordered_pieces": "ordered_pieces pieces_of",
+            "esformat.write.ordered_pieces": "ordered_pieces pieces_of rows_of",
             "esformat.write.plain_array": "IMPOSSIBLE_HINT impossible_value plain_array",
             "esformat.base.quantity": "parse_duration parse_size",
             "esformat.read.payload_columns": "with_fields",
@@ -160,6 +160,7 @@ __all__ = [
     "pieces_of",
     "plain_array",
     "release_unused",
+    "rows_of",
     "rows_of_batch",
     "scan_rows",
     "short_array",

@@ -22,6 +22,7 @@ from aggregator.read.view import Keep, View
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.row_indexes import rows_near
 from esformat import Event, parts
+from esformat.parts import rows_of
 
 I64 = npt.NDArray[np.int64]
 WINDOW_ROWS = 1 << 18
@@ -195,17 +196,18 @@ def _ordered(
     """
     if not batches:
         return []
-    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    batches.clear()
-    indexes = numbers(batch, RECORD_INDEX)
-    keys = indexes if view.by == RECORD_INDEX else numbers(batch, view.by)
+    indexes = np.concatenate([numbers(batch, RECORD_INDEX) for batch in batches])
+    keys = indexes
+    if view.by != RECORD_INDEX:
+        keys = np.concatenate([numbers(batch, view.by) for batch in batches])
     order = sort_order(keys, None, indexes, reverse=view.query.reverse)
     inside = np.ones(len(keys), np.bool_) if span is None else (keys >= span[0]) & (keys <= span[1])
     count = int(np.count_nonzero(inside))
     if order is not None:
-        batch = batch.take(pa.array(order if count == len(batch) else order[inside[order]]))
-    elif count < len(batch):  # in order: the rows are contiguous
-        batch = batch.slice(int(np.argmax(inside)), count)
+        batch = rows_of(batches, order if count == len(keys) else order[inside[order]])
+    else:  # the rows are contiguous
+        batch = pa.concat_batches(batches).slice(int(np.argmax(inside)) if count else 0, count)
+    batches.clear()
     window.resize(batch.nbytes)
     return [batch]
 

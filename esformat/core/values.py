@@ -7,10 +7,16 @@ import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.esformat.core.caches import Shelf
+from cython.cimports.esformat.core.fetching import fetch_early
+from cython.cimports.libc.stdlib import free, malloc
 from cython.cimports.libc.string import memcpy
 
 _MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)  # largest int32
 _SLACK = cython.declare(cython.Py_ssize_t, 32)  # bytes copied at a time, however short a value is
+_ABSENT = cython.declare(cython.Py_ssize_t, -1)
+_TOO_LONG = cython.declare(cython.Py_ssize_t, -2)
+_Source = cython.struct(begin=cython.p_const_uchar, size=cython.longlong)
+"""Where a value is in memory, and its size."""
 
 
 def total(lengths: bytes, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.Py_ssize_t:
@@ -413,3 +419,99 @@ def _gather_long(
             if ends[i + 1] > ends[i]:
                 memcpy(out + ends[i], cython.address(data[edges[codes[i]]]), ends[i + 1] - ends[i])
     return offsets, gathered
+
+
+def take_values(
+    order: cython.const[cython.longlong][::1], parts: list[tuple[Any, Any]], allocate: Any
+) -> tuple[Any, Any]:
+    """The values with these numbers, counted across some arrays, in this order: buffers as those of `gather`.
+
+    parts: the edges of each array's values (one more than values), and the bytes that they refer to. Raises IndexError
+    for a number without a value, ValueError for a value outside of its bytes, OverflowError if the values take more
+    than 2 GiB.
+    """
+    n: cython.Py_ssize_t = order.shape[0]
+    count: cython.Py_ssize_t = 0
+    for part in parts:
+        count += max(0, len(part[0]) - 1)
+    offsets: Any = allocate(4 * (n + 1))
+    ends: cython.p_int = cython.cast(cython.p_int, _memory(offsets, 4 * (n + 1)))
+    sources = cython.cast(cython.pointer(_Source), malloc(max(count, 1) * cython.sizeof(_Source)))
+    if sources == cython.NULL:
+        raise MemoryError
+    try:
+        count = 0
+        for part in parts:
+            count += _read_sources(part[0], part[1], sources + count)
+        end: cython.Py_ssize_t = _measure_values(order, sources, count, ends)
+        if end == _ABSENT:
+            raise IndexError("there is no value with such a number")
+        if end == _TOO_LONG:
+            raise OverflowError("the values of rows take more than 2 GiB")
+        taken: Any = allocate(end)
+        if end:
+            _copy_values(order, sources, ends, _memory(taken, end))
+        return offsets, taken
+    finally:
+        free(sources)
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _read_sources(
+    edges: cython.const[cython.int][::1], data: cython.const[cython.uchar][::1], out: cython.pointer(_Source)
+) -> cython.Py_ssize_t:
+    """Where each value of an array begins in memory, and its size. Returns the number of values."""
+    count: cython.Py_ssize_t = edges.shape[0] - 1
+    i: cython.Py_ssize_t
+    last: cython.int = 0
+    begin: cython.p_const_uchar = cython.address(data[0]) if data.shape[0] else cython.NULL
+    for i in range(count):
+        if edges[i] < last or edges[i + 1] < edges[i] or edges[i + 1] > data.shape[0]:
+            raise ValueError("the bytes of values end early")
+        last = edges[i]
+        out[i].begin = begin + last
+        out[i].size = edges[i + 1] - last
+    return max(count, 0)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _measure_values(
+    order: cython.const[cython.longlong][::1],
+    sources: cython.pointer(_Source),
+    count: cython.Py_ssize_t,
+    ends: cython.p_int,
+) -> cython.Py_ssize_t:
+    """Write the offsets of the values, and return the last; or _ABSENT, or _TOO_LONG."""
+    at: cython.Py_ssize_t = 0
+    i: cython.Py_ssize_t
+    with cython.nogil:
+        for i in range(order.shape[0]):
+            ends[i] = cython.cast(cython.int, at)
+            if not 0 <= order[i] < count:
+                return _ABSENT
+            at += sources[order[i]].size
+            if at > _MOST:
+                return _TOO_LONG
+        ends[order.shape[0]] = cython.cast(cython.int, at)
+    return at
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _copy_values(
+    order: cython.const[cython.longlong][::1],
+    sources: cython.pointer(_Source),
+    ends: cython.p_int,
+    out: cython.p_char,
+) -> cython.void:
+    """Copy the values to the offsets that `_measure_values` wrote; the numbers must not have changed since."""
+    i: cython.Py_ssize_t
+    n: cython.Py_ssize_t = order.shape[0]
+    with cython.nogil:
+        for i in range(n):
+            if i + 16 < n:
+                fetch_early(sources[order[i + 16]].begin)
+                fetch_early(sources[order[i + 16]].begin + 64)
+            memcpy(out + ends[i], sources[order[i]].begin, ends[i + 1] - ends[i])

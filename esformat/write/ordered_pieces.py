@@ -7,14 +7,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
-from esformat.format.arrays import slices_mislead
+from esformat.core.values import take_values
+from esformat.format.arrays import bitmap, slices_mislead
 
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 8 << 20
 """Most rows and bytes of a piece, except for a single larger row."""
 
 I64 = npt.NDArray[np.int64]
+_NO_EDGES = np.zeros(1, np.int32)
 
 
 def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -47,8 +50,38 @@ def ordered_pieces(batches: Sequence[pa.RecordBatch], order: I64) -> Iterator[pa
         if len(wanted) > 1 and sum(part.nbytes for part in parts) > 2 * PIECE_BYTES:
             waiting += [wanted[len(wanted) // 2 :], wanted[: len(wanted) // 2]]
             continue
-        one = len(parts) == 1 and not slices_mislead(parts[0].schema)
-        yield (parts[0] if one else pa.concat_batches(parts)).take(pa.array(places))
+        yield rows_of(parts, places)
+
+
+def rows_of(batches: Sequence[pa.RecordBatch], order: I64) -> pa.RecordBatch:
+    """The rows with these numbers, counted across all batches, in this order. Texts are copied once, not twice as by
+    concatenating the batches and Arrow's `take`.
+    """
+    order = np.ascontiguousarray(order)  # a reversed one is not
+    places = pa.array(order)
+    columns: list[pa.Array] = []
+    for field in batches[0].schema:
+        chunks = [batch.column(len(columns)) for batch in batches]
+        if pt.is_string(field.type) or pt.is_binary(field.type):
+            columns.append(_texts_of(chunks, order))
+        else:
+            one = len(chunks) == 1 and not slices_mislead(pa.schema([field]))
+            columns.append((chunks[0] if one else pa.concat_arrays(chunks)).take(places))
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+
+
+def _texts_of(chunks: Sequence[pa.Array], order: I64) -> pa.Array:
+    """The texts, or bytes, with these numbers, counted across all chunks."""
+    parts = []
+    for chunk in chunks:
+        _, edges, data = chunk.buffers()
+        edges = np.frombuffer(edges, np.int32, len(chunk) + 1, 4 * chunk.offset) if len(chunk) else _NO_EDGES
+        parts.append((edges, np.frombuffer(data or b"", np.uint8)))
+    valid = None
+    if any(chunk.null_count for chunk in chunks):
+        valid = np.concatenate([chunk.is_valid().to_numpy(zero_copy_only=False) for chunk in chunks])[order]
+    buffers = take_values(order, parts, pa.allocate_buffer)
+    return pa.Array.from_buffers(chunks[0].type, len(order), [bitmap(valid), *buffers])
 
 
 def _piece_rows(rows: int, size: int) -> int:
