@@ -106,7 +106,7 @@ clean:  ## Remove the environment and everything generated.
 
 # A stamp is newer than pyproject.toml exactly when the environment holds what it asks for, and newer than the core's
 # sources when that is compiled from them.
-$(VENV)/%.stamp: pyproject.toml .ci/backend.py .ci/requirements.py $(wildcard esformat/core/*.py esformat/core/*.pxd)
+$(VENV)/%.stamp: pyproject.toml .ci/backend.py .ci/compiling.py .ci/requirements.py $(wildcard esformat/core/*.py esformat/core/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "esformat needs Python 3.11 or newer; try: make PYTHON=python3.11")'
 	@test -x $(BIN)/pip || { echo "Creating $(VENV) ..."; $(PYTHON) -m venv --upgrade-deps $(VENV) > /dev/null; }
 	@echo "Installing esformat and what '$*' needs into $(VENV), once$(SIZE_$*) ..."
