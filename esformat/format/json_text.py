@@ -2,7 +2,7 @@
 
 JSON has no bytes, no NaN and only one kind of number. Bytes are written as text if they are UTF-8, else as `{"base64":
 "…"}`. NaN and infinities become null. Floats keep their point (1.0). Times are ISO 8601 text, in UTC if they have a
-time zone; times beyond any calendar are numbers in their unit.
+time zone; times beyond any calendar, or beyond the end of the day, are numbers in their unit.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _ESCAPED = r'["\\\x00-\x1f]'
 _NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas, a fifth of a command's start-up time
 _CALENDAR_S = 900_000_000_000  # the years up to 30,489, before and after 1970: Arrow writes later times wrongly
 _LIMITS = {"day": _CALENDAR_S // 86_400, "s": _CALENDAR_S, "ms": _CALENDAR_S * 10**3, "us": _CALENDAR_S * 10**6}
+_PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SHORT_ESCAPES = {0x08: r"\b", 0x09: r"\t", 0x0A: r"\n", 0x0C: r"\f", 0x0D: r"\r"}
 
 
@@ -144,10 +145,14 @@ def _iso(column: pa.Array) -> pa.StringArray:
     if zoned:
         written = _enclosed("", written, "Z")
     number = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    limit = _LIMITS.get(_unit(column.type))
-    if limit is None or (number.type.bit_width == 32 and limit >= 1 << 31):
+    if pa.types.is_time(column.type):  # DuckDB has 24:00, for which Arrow writes an error message
+        least, most = 0, 86_400 * _PER_S[column.type.unit] - 1
+    else:
+        most = _LIMITS.get(_unit(column.type), 1 << 63)
+        least = -most
+    if most >= 1 << (number.type.bit_width - 1):
         return written
-    strange = pc.or_(pc.greater(number, limit), pc.less(number, -limit))
+    strange = pc.or_(pc.greater(number, most), pc.less(number, least))
     return pc.if_else(strange, number.cast(pa.string()), written) if pc.any(strange).as_py() else written
 
 

@@ -32,6 +32,11 @@ CASES = [
     (pa.array([b"\xff\xfe"], pa.binary(2)), ['{"base64":"//4="}']),
     (pa.array([date(2006, 4, 7)]), ['"2006-04-07"']),
     (pa.array([time(1, 2, 3)]), ['"01:02:03.000000"']),
+    (
+        pa.array([0, 86_399, 86_400, -1]).cast(pa.int32()).view(pa.time32("s")),
+        ['"00:00:00"', '"23:59:59"', '"86400"', '"-1"'],
+    ),
+    (pa.array([86_400 * 10**9, None]).view(pa.time64("ns")), ['"86400000000000"', "null"]),
     (pa.array([datetime(2006, 4, 7)], pa.timestamp("s")), ['"2006-04-07T00:00:00"']),
     (pa.array([0], pa.timestamp("us", "Europe/Stockholm")), ['"1970-01-01T00:00:00.000000Z"']),
     (pa.array([-1], pa.timestamp("ns", "UTC")), ['"1969-12-31T23:59:59.999999999Z"']),
