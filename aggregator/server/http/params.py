@@ -19,7 +19,7 @@ from aggregator.server.http.body import read_plain
 from esformat import InvalidEventError
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
-_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
+_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
 class Params:
@@ -42,7 +42,7 @@ class Params:
 
     def flag(self, name: str) -> bool:
         """Return true or false; false if it is absent."""
-        given = self._given.get(name, "").lower()
+        given = self._given.get(name, "false").lower()
         if given not in (*_TRUE, *_FALSE):
             raise wrong(f"{name} is {given[:40]!r}", "expected true or false")
         return given in _TRUE

@@ -218,6 +218,7 @@ def test_questions(topic):
 
 @pytest.mark.parametrize(("path", "status"), [
     ("/events?limit=x", 400), ("/events?limt=1", 400), ("/events?start=gestern", 400), ("/events?reverse=2", 400),
+    ("/events?reverse=", 400), ("/partitions/0/records?reverse", 400),
     ("/events?columns=none", 400), ("/events?limit=1&limit=2", 400), ("/index/nothing?value=1", 404),
     ("/index/type?value=1&type=number", 400), ("/index/type?value=x&type=integer", 400),
     ("/index/type", 400), ("/events?space_base64=eA==", 409), ("/../nothing/events", 404),
