@@ -300,11 +300,14 @@ def alter_topic(
 
 
 def _policies(**given: Roll | Retention | Mapping[str, Any] | None) -> dict[str, Any]:
-    return {
-        name: policy.to_json() if isinstance(policy, Roll | Retention) else dict(policy)
-        for name, policy in given.items()
-        if policy is not None
-    }
+    """The policies that are not None, for JSON. The server refuses what is neither an object nor a mapping."""
+    made: dict[str, Any] = {name: policy for name, policy in given.items() if policy is not None}
+    for name, policy in made.items():
+        if isinstance(policy, Roll | Retention):
+            made[name] = policy.to_json()
+        elif isinstance(policy, Mapping):
+            made[name] = dict(policy)
+    return made
 
 
 def rename_topic(name: str, new_name: str) -> Call:

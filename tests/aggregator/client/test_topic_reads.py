@@ -44,6 +44,11 @@ def test_policies_as_objects(catalog, client):
     assert catalog.topic("web").retention == Retention(bytes=1 << 30, segments=5)
     client.alter_topic("web", retention=Retention())
     assert catalog.topic("web").retention == Retention()
+    for wrong in ("x", 5, [1]):
+        with pytest.raises(InvalidRequestError, match="roll must be an object"):
+            client.alter_topic("web", roll=wrong)
+        with pytest.raises(InvalidRequestError, match="retention must be an object"):
+            client.create_topic("other", retention=wrong)
 
 
 def test_streams(catalog, client):
