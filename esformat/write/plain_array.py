@@ -22,8 +22,8 @@ from esformat.format.schema import normalise_type
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-IMPOSSIBLE_HINT = "store the column in another type, such as timestamp, duration or int64"
-_IMPOSSIBLE = re.compile(r"olumn (\d+): .*((?:date64|time32|time64)\[.*)")
+IMPOSSIBLE_HINT = "store the column in another type, such as timestamp, duration, int64 or text"
+_IMPOSSIBLE = re.compile(r"olumn (\d+): .*((?:date64|time32|time64)\[.*|Decimal value .*)")
 
 
 def plain_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -269,8 +269,9 @@ def plain_column(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> Any:
 
 
 def impossible_value(error: ValueError, names: Sequence[str]) -> str | None:
-    """The column and value if Arrow's validation found a date or time that its type does not allow, as some programs
-    write them: 24:00, or a date64 within a day. None if the data is broken. names: of the columns.
+    """The column and value if Arrow's validation found a value that its type does not allow, as some programs write
+    them: the time 24:00, a date64 within a day, DuckDB's HUGEINT of 39 digits. None if the data is broken. names: of
+    the columns.
     """
     found = _IMPOSSIBLE.search(str(error))
     return f"column {names[int(found[1])]!r}: {found[2]}" if found else None

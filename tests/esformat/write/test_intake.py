@@ -10,6 +10,7 @@ import struct
 import uuid
 from decimal import Decimal
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -141,6 +142,14 @@ IMPOSSIBLE = [
     (pa.time32("ms"), 24 * HOUR_MS, "time32[ms] 86400000 is not within"),
     (pa.time64("us"), -1, "time64[us] -1 is not within"),
 ]
+
+
+def test_numbers_with_more_digits_than_their_type():
+    """DuckDB's HUGEINT of 39 digits, which it exports as a decimal of 38, is named; it is no damage."""
+    table = duckdb.sql(f"SELECT 'a' AS space, 1::BIGINT AS timestamp, {2**127 - 1}::HUGEINT AS v").to_arrow_table()
+    with pytest.raises(InvalidEventError, match=f"column 'v': Decimal value {2**127 - 1} does not fit") as refused:
+        check_table(table, SCHEMA)
+    assert "or text" in refused.value.hint
 
 
 @pytest.mark.parametrize(("kind", "value", "why"), IMPOSSIBLE)
