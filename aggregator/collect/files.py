@@ -128,7 +128,10 @@ def why_unreadable(path: str, start: bytes) -> str | None:
 
 def why_failed(error: Exception) -> str:
     """Return in words why reading a file raised this error."""
-    return _CUT_OFF if isinstance(error, EOFError) else str(error)
+    if isinstance(error, EOFError):
+        return _CUT_OFF
+    damaged = isinstance(error, gzip.BadGzipFile | zlib.error)
+    return f"its compressed data is damaged: {error}" if damaged else str(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,24 +268,27 @@ class OpenFiles:
         """Find the file at a path; None if it cannot be read. on_unreadable: called with the path and the reason if the
         file will stay unreadable until somebody changes it.
         """
+        why: str | None = None
         try:
             if not Path(path).is_file():
                 return None
             with Path(path).open("rb") as file:
                 status = os.fstat(file.fileno())
-                contents = gzip.GzipFile(fileobj=file) if is_compressed(path) else file
-                start = contents.read(SAMPLE_BYTES)
-                if contents is not file and not status.st_size:  # being written: it has no gzip header yet
+                if is_compressed(path) and not status.st_size:  # being written: it has no gzip header yet
                     return None
-        except (PermissionError, gzip.BadGzipFile) as error:
-            if on_unreadable is not None:
-                on_unreadable(path, _DENIED if isinstance(error, PermissionError) else _NO_GZIP)
-            return None
-        except (EOFError, zlib.error) as error:  # perhaps a copy that is being compressed
-            if on_unreadable is not None:
-                on_unreadable(path, why_failed(error))
-            return None
+                if is_compressed(path) and file.peek(2)[:2] != _COMPRESSED[0][:2]:
+                    why = _NO_GZIP
+                else:
+                    start = (gzip.GzipFile(fileobj=file) if is_compressed(path) else file).read(SAMPLE_BYTES)
+        except PermissionError:
+            why = _DENIED
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:  # perhaps a copy that is being compressed
+            why = why_failed(error)
         except OSError:  # gone again
+            return None
+        if why is not None:
+            if on_unreadable is not None:
+                on_unreadable(path, why)
             return None
         stamp = status.st_size, status.st_mtime_ns
         return Found(_itself(path), (status.st_dev, status.st_ino), stamp, start, path)

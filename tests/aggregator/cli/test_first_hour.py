@@ -93,3 +93,15 @@ def test_compressed_files_that_are_cut_off(command, logs, caplog, line_count, ke
     (logs / "old.log.gz").write_bytes(packed)
     again = command(*words)
     assert (again.status, again.text) == (0, f"{2 * line_count:,} lines\n")
+
+
+@pytest.mark.parametrize("line_count", [2, 10_000])
+@pytest.mark.parametrize("damage", ["checksum", "size", "rest"])
+def test_compressed_files_that_are_damaged(command, logs, caplog, line_count, damage):
+    """A .gz file whose checksum or size is wrong, or that has other bytes after its end, is damaged, however short."""
+    packed = gzip.compress(b"".join(b"%d %s\n" % (at, LINES.encode()) for at in range(line_count)))
+    made = {"checksum": packed[:-8] + bytes(4) + packed[-4:], "size": packed[:-4] + bytes(4), "rest": packed + b"rest"}
+    (logs / "old.log.gz").write_bytes(made[damage])
+    result = command("collect", "--path", "logs/old*", "--into", "data", "--once", "--compressed", "once")
+    assert (result.status, result.text) == (1, "0 lines, 1 file not read\n")
+    assert "its compressed data is damaged: " in caplog.text
