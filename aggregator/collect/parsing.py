@@ -24,7 +24,9 @@ _COMMON = (
 )
 _COMBINED = rf'{_COMMON} "(?P<referer>{_QUOTED})" "(?P<agent>{_QUOTED})"?'
 _PAIR = rf'[^\s=]*(?:=(?:"{_QUOTED}"\S*|[^\s"]\S*)?)?'
-_ESCAPE = re.compile(r"\\(?:u(?P<digits>[0-9a-fA-F]{4})|(?P<letter>.))", re.DOTALL)
+_ESCAPE = re.compile(
+    r"(?P<code>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4})|\\(?P<letter>.)", re.DOTALL
+)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 """The escapes of JSON, with which writers of logfmt quote values."""
 WEB_FIELDS = ("client", "user", "method", "path", "protocol", "referer", "agent")
@@ -150,11 +152,10 @@ def _unescaped(texts: pa.Array) -> pa.Array:
 
 def _escaped(found: re.Match[str]) -> str:
     """The character that an escape represents; an unknown escape is its character."""
-    digits = found["digits"]
-    if digits is None:
+    if found["code"] is None:
         return _ESCAPES.get(found["letter"], found["letter"])
-    code = int(digits, 16)
-    return found[0] if 0xD800 <= code < 0xE000 else chr(code)
+    text: str = json.loads(f'"{found["code"]}"')
+    return found[0] if "\ud800" <= text < "\ue000" else text
 
 
 # ------------------------------------------------------------ JSON

@@ -1033,7 +1033,7 @@ def test_a_quoted_value_that_looks_like_another(rig, line, took):
 
 @pytest.mark.parametrize(("written", "text"), [
     (r"a\nb\tc\r", "a\nb\tc\r"), (r"\u00e9\u001b[0m", "é\x1b[0m"), (r"C:\\new\\x", r"C:\new\x"), (r"\q\ux", "qux"),
-    (r"\ud800", r"\ud800"),
+    (r"\ud800", r"\ud800"), (r"\uD83d\ude00\uDE00", "😀" r"\uDE00"), (r"\\ud83d\ude00", r"\ud83d\ude00"),
 ])  # fmt: skip
 def test_escapes_of_logfmt(rig, written, text):
     """Escapes in quoted values are those of JSON."""
