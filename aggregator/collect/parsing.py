@@ -23,7 +23,7 @@ _COMMON = (
     r"(?P<status>[0-9]{3}) (?P<bytes>[0-9]+|-)"
 )
 _COMBINED = rf'{_COMMON} "(?P<referer>{_QUOTED})" "(?P<agent>{_QUOTED})"?'
-_PAIR = rf'[^\s=]*(?:=(?:"{_QUOTED}"\S*|[^\s"]\S*)?)?'
+_PAIR = rf'(?:"{_QUOTED}"|[^\s="])?[^\s=]*(?:=(?:"{_QUOTED}"\S*|[^\s"]\S*)?)?'
 _ESCAPE = re.compile(
     r"(?P<code>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4})|\\(?P<letter>.)", re.DOTALL
 )

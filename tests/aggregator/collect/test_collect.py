@@ -1025,6 +1025,7 @@ def test_a_line_that_is_not_utf8_among_others(rig):
 @pytest.mark.parametrize(("line", "took"), [
     ('msg="retry took=99 now" took=5', 5), ('msg="took=99"', None), ('a="\\\\" took=5', 5), ("a= took=5", 5),
     ('size=5" took=5', 5), ('a="x"b took=5', 5), ("  took=5", 5), ("took took=5", 5), ('a="not closed took=5', None),
+    ('I0102 x.go:1] "retry took=99 now" took=5', 5), ('msg= "retry took=99 now" took=5', 5), ('"a b"=x took=5', 5),
 ])  # fmt: skip
 def test_a_quoted_value_that_looks_like_another(rig, line, took):
     """A value is never taken from within another value in quotes."""
