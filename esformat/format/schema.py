@@ -272,6 +272,15 @@ def _bounded(size: Any) -> int:
     return size
 
 
+def lacks_arrow_type(kind: Any) -> bool:
+    """Whether DuckDB hands values of its type, or parts of them, to Arrow as something else: the largest UHUGEINT as
+    -1, times with a zone without it, BIT, BIGNUM and VARIANT as the bytes that it has in memory.
+    """
+    if kind.id in ("list", "array", "struct", "tuple", "map", "union"):
+        return any(lacks_arrow_type(part) for name, part in kind.children if name != "size" or kind.id != "array")
+    return kind.id in ("uhugeint", "time with time zone", "bit", "bignum", "variant")
+
+
 def normalise_type(kind: pa.DataType) -> pa.DataType:
     """The logical type that is stored for `kind`: dictionaries, run-end encodings, views and extension types become
     plain types, decimals of fewer than 128 bits become decimals of 128 bits.

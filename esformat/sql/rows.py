@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from esformat.errors import UsageError
+from esformat.format.schema import lacks_arrow_type
 from esformat.sql.answer import RowAnswer
 from esformat.sql.errors import translated_errors
 from esformat.sql.watch import Watch
@@ -16,10 +17,6 @@ from esformat.sql.watch import Watch
 BATCH_ROWS = 65_536
 MOST_KEPT = 1_000
 """The most rows of a result that is cached."""
-
-_LACKING = ("UHUGEINT", "TIME WITH TIME ZONE")
-"""Types that Arrow lacks: DuckDB exports the upper half of the first as negative numbers, the second without its zone.
-"""
 
 
 class Bound(NamedTuple):
@@ -37,7 +34,7 @@ class Bound(NamedTuple):
         """Return its rows as a lazy relation for Arrow. Raises UsageError for a column that Arrow cannot represent."""
         relation = self.connection.sql(self.text, params=self.parameters)
         for name, kind in zip(relation.columns, relation.types, strict=True):
-            if any(lacking in str(kind) for lacking in _LACKING):
+            if lacks_arrow_type(kind):
                 raise UsageError(
                     f"column {name!r} is {kind}, which Arrow does not have", hint="cast it first, for example to text"
                 )

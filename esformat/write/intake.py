@@ -15,7 +15,15 @@ import pyarrow.types as pt
 from esformat.errors import InvalidEventError
 from esformat.event import to_microseconds
 from esformat.format.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
-from esformat.format.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, Field, check_names, normalise_type
+from esformat.format.schema import (
+    DATA_COLUMN,
+    KEY_COLUMNS,
+    EventSchema,
+    Field,
+    check_names,
+    lacks_arrow_type,
+    normalise_type,
+)
 from esformat.write.lossless import array_of, losing
 from esformat.write.plain_array import IMPOSSIBLE_HINT, impossible_value, plain_column
 
@@ -88,21 +96,17 @@ def _table_errors(table: Any) -> Iterator[None]:
         ) from error
 
 
-_LACKING = ("UHUGEINT", "TIME WITH TIME ZONE")
-"""Types of DuckDB, or parts of types, that Arrow does not have."""
-
-
 def _check_kinds(kinds: Any) -> None:
     """Refuse column types that Arrow does not have, because the stream would contain something else:
 
     - an Object of Polars, in which it stores UUIDs: an address
     - a period of pandas: a count of months, or of another unit, since 1970
-    - DuckDB's largest UHUGEINT: -1; its times with a zone: without it
+    - some types of DuckDB: see `lacks_arrow_type`
     """
     for name, kind in kinds.items():
         text = str(kind)
         lacking = text in ("Object", "Int128", "UInt128") or text.startswith("period[")
-        if lacking or any(part in text for part in _LACKING):
+        if lacking or (hasattr(kind, "id") and lacks_arrow_type(kind)):
             raise InvalidEventError(
                 f"column {name!r} is {kind}, which Arrow does not have", hint="cast it first, for example to text"
             )

@@ -21,6 +21,7 @@ FRAMES = {
     r"period\[M\]": pd.DataFrame({**EVENT, "id": pd.period_range("2026-01", periods=1, freq="M")}),
     "UHUGEINT": duckdb.sql(f"SELECT 'a' AS space, 1 AS timestamp, {2**128 - 1}::UHUGEINT AS id"),
     "TIME WITH TIME ZONE": duckdb.sql("SELECT 'a' AS space, 1 AS timestamp, TIMETZ '12:00:00+02' AS id"),
+    r"BIT\[\]": duckdb.sql("SELECT 'a' AS space, 1 AS timestamp, ['101'::BIT] AS id"),
     r"UHUGEINT\[\]": duckdb.sql("SELECT 'a' AS space, 1 AS timestamp, [1::UHUGEINT] AS id"),
 }
 

@@ -104,7 +104,10 @@ def test_a_pivot_without_its_values(tmp_path):
 
 
 @pytest.mark.parametrize("ask", [lambda rows: rows.to_table(), lambda rows: rows.schema], ids=["table", "schema"])
-@pytest.mark.parametrize("value", ["TIMETZ '12:00:00+02'", "[TIMETZ '12:00:00+02']", "{'at': TIMETZ '12:00:00+02'}"])
+@pytest.mark.parametrize(
+    "value",
+    ["TIMETZ '12:00:00+02'", "[TIMETZ '12:00:00+02']", "{'at': TIMETZ '12:00:00+02'}", "(TIMETZ '12:00:00+02', 1)"],
+)
 def test_times_that_arrow_does_not_have(tmp_path, ask, value):
     """Times with a zone, which DuckDB passes to Arrow without it, are right as Python rows and refused for Arrow."""
     with esformat.create(tmp_path / "x.esdb") as writer:
@@ -115,6 +118,34 @@ def test_times_that_arrow_does_not_have(tmp_path, ask, value):
         with pytest.raises(esformat.UsageError, match=r"TIME WITH TIME ZONE.*, which Arrow does not have"):
             ask(rows)
         assert segment.sql("SELECT timestamp, timestamp::TIMESTAMP::TIME AS t FROM events").to_table().num_rows == 1
+
+
+@pytest.mark.parametrize(("value", "expected"), [
+    ("'101'::BIT", "101"), ("['101'::BIT]", ["101"]), ("[['101'::BIT]]::BIT[][1]", (["101"],)),
+    ("12345678901234567890123456789012345678901::BIGNUM", "12345678901234567890123456789012345678901"),
+    ("1::VARIANT", 1),
+])  # fmt: skip
+def test_values_of_which_arrow_gets_the_bytes_in_memory(tmp_path, value, expected):
+    """Bit strings, numbers of any size and variants, of which DuckDB passes its own bytes to Arrow, are refused."""
+    with esformat.create(tmp_path / "x.esdb") as writer:
+        writer.add("a", timestamp=1)
+    with esformat.open(tmp_path / "x.esdb") as segment:
+        rows = segment.sql(f"SELECT {value} AS n FROM events")
+        assert rows.fetchall() == [(expected,)]
+        with pytest.raises(esformat.UsageError, match="which Arrow does not have; cast it first"):
+            rows.to_table()
+
+
+@pytest.mark.parametrize("value", [
+    "'x'::ENUM('x', 'UHUGEINT')", "{'TIME WITH TIME ZONE': 'x'}", "{'UHUGEINT': {'size': 'x'}}",
+    "['x', 'x']::VARCHAR[2]",
+])  # fmt: skip
+def test_names_like_types_that_arrow_does_not_have(tmp_path, value):
+    """A value or a field that has the name of such a type is none."""
+    with esformat.create(tmp_path / "x.esdb") as writer:
+        writer.add("a", timestamp=1)
+    with esformat.open(tmp_path / "x.esdb") as segment:
+        assert "x" in str(segment.sql(f"SELECT {value} AS n FROM events").to_table()["n"][0])
 
 
 @pytest.mark.parametrize("ask", [lambda rows: rows.to_table(), lambda rows: rows.schema], ids=["table", "schema"])
