@@ -43,10 +43,7 @@ def json_lines(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     heads = _JSON.render(batch, columns)
     messages = fragments(_messages(batch, columns)).cast(pa.large_string())
     tags = by_stream(batch, columns, lambda tags: json.dumps(tags.as_dict(), ensure_ascii=False))
-    rest = [
-        "}\n" if not held else f',"fields":{json.dumps(_for_json(held), ensure_ascii=False, default=str)}}}\n'
-        for held in fields_of(batch, columns)
-    ]
+    rest = ["}\n" if held is None else f',"fields":{held}}}\n' for held in fields_as_json(batch, columns)]
     return _binary(_joined(heads, messages, ',"tags":', tags, pa.array(rest, pa.large_string())))
 
 
@@ -69,11 +66,18 @@ def fields_of(batch: pa.RecordBatch, columns: Columns) -> list[dict[str, object]
     return found
 
 
-def _for_json(held: Mapping[str, object]) -> dict[str, object]:
-    """Fields with null in place of NaN and infinities, which JSON lacks."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in held.items()
-    }
+def fields_as_json(batch: pa.RecordBatch, columns: Columns) -> list[str | None]:
+    """The fields of each record as a JSON object, with null for NaN and infinities; None if it has none."""
+    return [
+        json.dumps({name: _for_json(value) for name, value in held.items()}, ensure_ascii=False, default=str)
+        if held
+        else None
+        for held in fields_of(batch, columns)
+    ]
+
+
+def _for_json(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _messages(batch: pa.RecordBatch, columns: Columns) -> pa.Array:

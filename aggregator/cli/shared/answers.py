@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -181,8 +180,7 @@ def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     from aggregator.lql.parse.columns import as_text, decoded
     from esformat.parts import as_text as shown
 
-    found = forward.fields_of(batch, forward.columns_of(batch))
-    fields = [json.dumps(held, ensure_ascii=False, default=str) if held else None for held in found]
+    fields = forward.fields_as_json(batch, forward.columns_of(batch))
     arrays = [
         batch.column("timestamp"),
         as_text(batch.column("space")).cast(pa.string()),

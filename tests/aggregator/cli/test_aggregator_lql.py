@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pty
 import select
@@ -70,6 +71,14 @@ def test_query_formats(command, streams):
     assert command("query", "data", "SHOW PARTITIONS").rows[0]["records"] == 2
     assert "total records: 3" in command("query", "data", "SHOW PARTITIONS", "--format", "table").text
     assert command("query", "data", "-", stdin=b"SELECT COUNT").rows == [{"count": 3}]
+
+
+def test_numbers_that_json_lacks(command, streams, tmp_path):
+    """NaN is null in each format that shows fields as JSON."""
+    with aggregator.open(tmp_path / "data", durability="none") as catalog:
+        catalog.write({"app": "odd"}, pa.table({"ts": [9], "msg": ["x"], "load": [math.nan]}))
+    for format_, shown in (("csv", '{""load"": null}'), ("table", '{"load": null}'), ("jsonl", '{"load": null}')):
+        assert shown in command("query", "data", "SELECT FROM app = odd", "--format", format_).text
 
 
 def test_statements_that_match_no_stream(command, streams):
