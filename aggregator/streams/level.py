@@ -155,7 +155,7 @@ def level_in(message: bytes) -> str | None:
     """The level in a message of a common format: JSON, logfmt, klog's. Words in sentences do not count."""
     if message[:1] in (b"I", b"W", b"E", b"F") and (klog := _KLOG.match(message)):
         return _LETTERS[klog[1].decode().lower()]
-    hinted = b"evel" in message or b"everity" in message or b"lvl" in message or b'"@l"' in message
+    hinted = b"evel" in message or b"everity" in message or b"lvl" in message or b"@l" in message
     if not hinted or len(message) > _MOST_BYTES:
         return None
     if message.lstrip()[:1] != b"{":
