@@ -86,11 +86,13 @@ def as_text(array: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(type_):
         return _iso(array)
     try:
-        return array.cast(pa.string())
+        if not pa.types.is_date(type_):  # Arrow writes an error message for dates beyond any calendar
+            return array.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs, maps
-        from esformat.parts import as_text as json_text  # here: rarely needed
+        pass
+    from esformat.parts import as_text as json_text  # here: rarely needed
 
-        return json_text(array)
+    return json_text(array)
 
 
 def value_type(type_: pa.DataType) -> pa.DataType:

@@ -91,8 +91,13 @@ def _floats(array: pa.Array) -> list[Any]:
 
 
 def _moments(array: pa.Array) -> list[Any]:
-    """Format times with the fewest groups of three fractional digits; years of more than four digits have a +."""
+    """Format times with the fewest groups of three fractional digits; years of more than four digits have a +. Times
+    beyond any calendar, for which Arrow writes an error message, are numbers.
+    """
+    number = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
     found = array.cast(pa.string())
+    plain = array.view(pa.timestamp(array.type.unit)).cast(pa.string()) if pt.is_timestamp(array.type) else found
+    found = pc.if_else(pc.starts_with(plain, "<"), number.cast(pa.string()), found)
     for _ in range(3):
         found = pc.replace_substring_regex(found, r"(\.(?:\d{3})*)000(Z|[+-]\d\d:?\d\d)?$", r"\1\2")
     found = pc.replace_substring_regex(found, r"\.(Z|[+-]\d\d:?\d\d)?$", r"\1")

@@ -202,3 +202,17 @@ def test_json_reads_back(texts):
     batch = pa.record_batch({"timestamp": pa.nulls(len(texts), pa.int64()), "data": pa.array(texts, pa.string())})
     printed = Template.compile("{msg.json()}").render(batch, Columns(batch.schema, tags=None)).to_pylist()
     assert [json.loads(text) for text in printed] == texts
+
+
+def test_times_beyond_any_calendar():
+    """Times and dates for which Arrow writes wrong years, or an error message, are plain numbers."""
+    batch = pa.record_batch({
+        "timestamp": pa.array([1 << 60, 0, -(1 << 60)]).view(pa.timestamp("us")), "data": [b""] * 3,
+        "at": pa.array([1 << 60, None, 0]).view(pa.timestamp("us", "UTC")),
+        "day": pa.array([0, None, 2**31 - 1], pa.int32()).view(pa.date32()),
+    })  # fmt: skip
+    texts = Template.compile("{ts} {ts.format(2006)} {vars}").render(batch, Columns(batch.schema)).to_pylist()
+    far = 1 << 60
+    assert texts[0] == f"{far} {far} at={far},day=1970-01-01"
+    assert texts[1].startswith("1970-01-01T00:00:00Z 1970 ")
+    assert texts[2].startswith(f"-{far} -{far} at=1970-01-01T00:00:00Z,day={2**31 - 1}")

@@ -33,6 +33,12 @@ AS_PLATEAU = {
     "labels": (pa.array(["a", "b", "a", None], pa.large_string()).dictionary_encode(), ["a", "b", "a", None]),
 }  # fmt: skip
 BEYOND_PLATEAU = {
+    "times beyond any calendar": (pa.array([1 << 60, 0, None]).view(pa.timestamp("us")),
+                                  [str(1 << 60), "1970-01-01 00:00:00", None]),
+    "times with a zone beyond any calendar": (pa.array([1 << 60, 0]).view(pa.timestamp("us", "UTC")),
+                                              [str(1 << 60), "1970-01-01 00:00:00Z"]),
+    "dates beyond any calendar": (pa.array([2**31 - 1, 0], pa.int32()).view(pa.date32()),
+                                  [str(2**31 - 1), "1970-01-01"]),
     "labels of times": (pa.array([1500, 0, 1500], MOMENT).dictionary_encode(),
                         ["1970-01-01 00:00:01.500", "1970-01-01 00:00:00", "1970-01-01 00:00:01.500"]),
     "maps": (pa.array([[("a", 1500)], None, []], pa.map_(pa.string(), MOMENT)),
