@@ -16,7 +16,7 @@ import pyarrow as pa
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from aggregator.server.bodies.shared.media import quality_of
+from aggregator.server.bodies.shared.media import listed, quality_of
 
 CODINGS = ("zstd", "gzip")
 """Supported codings, in order of preference if the client has none."""
@@ -90,7 +90,7 @@ class Compression:
         self._open: set[_Answer] = set()  # compressed and streamed ones; belongs to the event loop's thread
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        accepted = Headers(scope=scope).get("accept-encoding", "") if scope["type"] == "http" else ""
+        accepted = listed(Headers(scope=scope), "accept-encoding") if scope["type"] == "http" else ""
         if choose(accepted) is None or scope["method"] == "HEAD":
             await self._app(scope, receive, send)
             return

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES, OUTPUTS, PARQUET, choose
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, LINES, OUTPUTS, PARQUET, choose, listed
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.control.open_responses import EndSignal, OpenResponses
 from aggregator.server.control.thread_pools import WorkPool
@@ -48,7 +48,7 @@ class Batches(Protocol):
 
 def media_for(request: Request, offered: Sequence[str] = OUTPUTS) -> str:
     """Return the media type that the client prefers for the response. Raises ProblemError (406)."""
-    media = choose(request.headers.get("accept"), offered)
+    media = choose(listed(request.headers, "accept"), offered)
     if media is None:
         raise ProblemError(
             406, "not-acceptable", "no media type in Accept is available", f"accept one of {', '.join(offered)}"

@@ -13,9 +13,9 @@ RECORDS = "application/json; format=pandas-records"
 """Content type of JSON responses."""
 
 
-def media_type(accept: str | None) -> str | None:
+def media_type(accept: str) -> str | None:
     """Return the response format for an Accept header: ARROW_FILE or JSON; None if the client accepts neither."""
-    if accept is None or not accept.strip():
+    if not accept.strip():
         return JSON
     for entry in accept.lower().split(","):
         kind, *parameters = (part.strip() for part in entry.split(";"))

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from aggregator.server.bodies.shared.media import JSON, choose
+from aggregator.server.bodies.shared.media import JSON, choose, listed
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import json_response
 from aggregator.server.context import Context
@@ -77,7 +77,7 @@ def _files() -> dict[str, _File]:
     },
 )
 async def page(index: _File, request: Request) -> Response:
-    if choose(request.headers.get("accept"), (JSON, HTML)) == HTML:
+    if choose(listed(request.headers, "accept"), (JSON, HTML)) == HTML:
         return _answer(index, request)
     return await about(request)
 

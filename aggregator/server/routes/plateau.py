@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator import Receipt, Topic
+from aggregator.server.bodies.shared.media import listed
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import BINARY, PLATEAU_ERROR, by_name, json_response, ref
 from aggregator.server.context import Context
@@ -216,11 +217,14 @@ def _span(start: int, end: int) -> dict[str, int]:
 
 
 def _media(request: Request) -> str:
-    media = media_type(request.headers.get("accept"))
+    given = listed(request.headers, "accept")
+    media = media_type(given)
     if media is None:
-        given = request.headers.get("accept", "")[:100]
         raise ProblemError(
-            400, "not-acceptable", f"cannot emit requested '{given}' Accept format", f"accept {ARROW_FILE} or {JSON}"
+            400,
+            "not-acceptable",
+            f"cannot emit requested '{given[:100]}' Accept format",
+            f"accept {ARROW_FILE} or {JSON}",
         )
     return media
 

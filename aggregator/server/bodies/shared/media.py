@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from email.message import Message
 
+from starlette.datastructures import Headers
+
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 ARROW_FILE = "application/vnd.apache.arrow.file"
 LINES = "application/x-ndjson"
@@ -47,22 +49,28 @@ def is_utf8(content_type: str | None) -> bool:
     return (header.get_content_charset() or "utf-8") in _UTF8
 
 
-def choose(accept: str | None, offered: Sequence[str]) -> str | None:
+def listed(headers: Headers, name: str) -> str:
+    """Return all members of a list header such as Accept, which may be sent in several lines; "" if it is absent."""
+    return ", ".join(headers.getlist(name))
+
+
+def choose(accept: str, offered: Sequence[str]) -> str | None:
     """Return the type of `offered` (the best first) that an Accept header prefers; None if it accepts none."""
-    if accept is None or not accept.strip():
+    if not accept.strip():
         return offered[0]
-    best: tuple[float, int] | None = None
-    chosen = None
+    wanted: dict[str, float] = {}
     for part in accept.split(","):
         name, *parameters = part.split(";")
-        quality = quality_of(parameters)
-        wanted = media_of(name)
-        for place, media in enumerate(offered):
-            if wanted in (media, "*/*", media.split("/", 1)[0] + "/*"):
-                rank = (quality, -place if "*" in wanted else 1)
-                if quality > 0 and (best is None or rank > best):
-                    best, chosen = rank, media
-    return chosen
+        wanted.setdefault(media_of(name), quality_of(parameters))
+
+    def rank(media: str) -> tuple[float, int, int]:
+        """The quality of the most specific range, then whether it names the type, then its place."""
+        ranges = (media, media.split("/", 1)[0] + "/*", "*/*")
+        found = next((name for name in ranges if name in wanted), None)
+        return (0.0, 0, 0) if found is None else (wanted[found], found == media, -[*wanted].index(found))
+
+    best = max(offered, key=rank)
+    return best if rank(best)[0] > 0 else None
 
 
 def quality_of(parameters: Sequence[str]) -> float:

@@ -57,8 +57,10 @@ def test_types_that_the_topic_has():
 
 
 @pytest.mark.parametrize(("accept", "chosen"), [
-    (None, LINES), ("*/*", LINES), ("text/*", CSV), ("text/csv;q=0.5, application/jsonl;q=0.9", LINES),
+    ("*/*", LINES), ("text/*", CSV), ("text/csv;q=0.5, application/jsonl;q=0.9", LINES),
     ("image/png", None), ("text/csv, */*;q=0.1", CSV), ("text/csv;q=0", None), ("text/csv;q=x", None), ("", LINES),
+    ("application/x-ndjson;q=0, */*", CSV), ("*/*, application/x-ndjson;q=0.1", CSV), ("text/csv, application/*", CSV),
+    ("text/csv, application/x-ndjson", CSV), ("application/json, text/plain, */*", LINES),
 ])  # fmt: skip
 def test_accept(accept, chosen):
     """The accepted format with the highest preference is chosen."""

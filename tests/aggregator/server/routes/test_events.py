@@ -156,6 +156,8 @@ def test_any_format_out(topic):
     parquet = pyarrow.parquet.read_table(io.BytesIO(topic.get("/events", headers={"accept": PARQUET}).content))
     assert parquet.select(TABLE.column_names).cast(TABLE.schema).equals(TABLE)
     assert topic.get("/events", headers={"accept": "text/html"}).status_code == 406
+    several = [("accept", "text/html"), ("accept", "text/csv;q=0.9")]  # one list, as Go's `Header.Add` writes it
+    assert topic.get("/events", headers=several).content == csv.content
 
 
 def test_a_file_of_ours_out(topic, tmp_path):
