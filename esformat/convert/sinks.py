@@ -177,7 +177,7 @@ class _Parquet:
             raise UsageError(f"Parquet cannot hold {_described(odd)}", hint=_NO_PARQUET)
         try:
             self._writer = ParquetWriter(file, schema, compression="zstd")
-        except (pa.ArrowNotImplementedError, OSError) as error:  # OSError also for types, such as binary of length 0
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:  # OSError also for binary of length 0
             misfit = _misfit(schema)
             if misfit is None and isinstance(error, OSError):
                 raise
@@ -205,7 +205,7 @@ def _misfit(schema: pa.Schema) -> str | None:
     for field in schema:
         try:
             ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
-        except (pa.ArrowNotImplementedError, OSError):
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
             return _described(field)
     return None
 

@@ -69,6 +69,14 @@ def test_explain_is_text(esdb, activity):
     assert done.lines[-1] == "activity.esdb: 1 of 1 blocks, columns timestamp"
 
 
+def test_types_that_parquet_lacks(esdb):
+    """A column whose type Parquet lacks is named, whatever error its writer raises for it."""
+    for column in ("MAP {}", "INTERVAL 1 DAY"):
+        done = esdb("sql", f"SELECT {column} AS odd", "-o", "odd.parquet")
+        assert done.status == 2
+        assert "Parquet cannot hold the column 'odd' of type" in done.err
+
+
 def test_long_answers_in_a_table(esdb, activity):
     done = esdb("sql", "SELECT a.timestamp FROM 'activity.esdb' a, 'activity.esdb' b", "--format", "table")
     assert len(done.lines) == 53
