@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
+from aggregator.base.names import check_name
 from aggregator.client.http import arrow_stream
 from aggregator.client.http.errors import TruncatedAnswerError
 from aggregator.engine.ingest.event_table import as_arrow_or_rows, to_table
@@ -23,6 +24,10 @@ from esformat import UsageError
 from esformat.parts import KEY_COLUMNS, to_bound
 
 COMPRESSIONS = (None, "zstd", "gzip")
+_MOST_BYTES = 65_000
+"""Of a path with its parameters: httpx takes addresses of 65,536 characters."""
+_UNFIT = re.compile(r"\s|.*[\0-\x08\x0a-\x1f\x7f]", re.DOTALL)
+"""Matches a producer that HTTP refuses or changes: it removes a space at the beginning of a header."""
 _SELECT = re.compile(r"\s*select\b", re.IGNORECASE)
 _SELECT_RECORDS = re.compile(
     r"""\s*select\s*(?:$|[;"']|(?:from|range|where|position|order|offset|limit)\b)""", re.IGNORECASE
@@ -78,10 +83,19 @@ class Reply:
 
 
 def path(*parts: str, **parameters: Any) -> str:
-    """Return a path of quoted parts, with those parameters that are not None. Lists are joined by commas."""
-    segments = ["/" + (quote(part, safe="") if part not in (".", "..") else part.replace(".", "%2E")) for part in parts]
+    """Return a path of quoted parts, with those parameters that are not None. Lists are joined by commas.
+
+    Raises InvalidRequestError for text that is not Unicode, and for more than an address may have.
+    """
     given = [(name.rstrip("_"), _text(value)) for name, value in parameters.items() if value is not None]
-    return "".join(segments) + ("?" + urlencode(given, quote_via=quote) if given else "")
+    try:
+        quoted = [quote(part, safe="") if part not in (".", "..") else part.replace(".", "%2E") for part in parts]
+        made = "".join(f"/{part}" for part in quoted) + ("?" + urlencode(given, quote_via=quote) if given else "")
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(f"{error.object!r:.200} is not Unicode text") from None
+    if len(made) > _MOST_BYTES:
+        raise InvalidRequestError(f"{made[:40]}… has {len(made)} bytes, more than the {_MOST_BYTES} of an address")
+    return made
 
 
 def _text(value: Any) -> str | bytes:
@@ -136,6 +150,9 @@ def _post_table(
         raise InvalidRequestError("producer and sequence must be passed together", hint="pass both, or neither")
     headers = {"content-type": arrow_stream.MEDIA_TYPE, "accept": _JSON}
     if producer is not None:
+        check_name(producer, "producer")
+        if _UNFIT.match(producer):
+            raise InvalidRequestError(f"a header cannot have the producer {producer!r}", hint="choose another name")
         headers["idempotency-key"] = f"{producer}:{sequence}"
     body = _packed(arrow_stream.encode(table), compression)
     if compression is not None:

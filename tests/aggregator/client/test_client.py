@@ -174,6 +174,24 @@ def test_mistakes_are_not_tried_again(client):
     assert topic.scan().count() == 10
 
 
+def test_what_a_request_cannot_carry(client):
+    """Text that no address and no header can have is refused at once, as an error of this library."""
+    topic = client.topic("activity")
+    half, long = "\ud800", "\xe4" * 20_000
+    for ask in (
+        client.topic(half).scan().count, topic.scan(space=half).count, topic.scan(partition=half).count,
+        topic.scan_index("type", half).count, lambda: client.create_topic(half), topic.scan(space=long).count,
+    ):  # fmt: skip
+        with pytest.raises(InvalidRequestError):
+            ask()
+    for producer in (half, "", " a", "\u3000a", "a\nb", "a\0b", "a\x7f"):
+        with pytest.raises(InvalidRequestError):
+            topic.append(events(0, 1), producer=producer, sequence=1)
+    assert topic.scan().count() == 0
+    topic.append(events(0, 1), producer="a\t \xe4\u200d\xa0b", sequence=1)
+    assert topic.append(events(0, 1), producer="a\t \xe4\u200d\xa0b", sequence=1).duplicate
+
+
 def test_no_server():
     """Without a server, the client raises after its attempts; a wrong address raises immediately."""
     with Client("http://127.0.0.1:9", retry=Retry(attempts=3, first_s=0.001)) as client:
