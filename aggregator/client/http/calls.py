@@ -28,6 +28,7 @@ _MOST_BYTES = 65_000
 """Of a path with its parameters: httpx takes addresses of 65,536 characters."""
 _UNFIT = re.compile(r"\s|.*[\0-\x08\x0a-\x1f\x7f]", re.DOTALL)
 """Matches a producer that HTTP refuses or changes: it removes a space at the beginning of a header."""
+_SPECIAL = re.compile(r'[,"\r\n]')
 _SELECT = re.compile(r"\s*select\b", re.IGNORECASE)
 _SELECT_RECORDS = re.compile(
     r"""\s*select\s*(?:$|[;"']|(?:from|range|where|position|order|offset|limit)\b)""", re.IGNORECASE
@@ -83,7 +84,7 @@ class Reply:
 
 
 def path(*parts: str, **parameters: Any) -> str:
-    """Return a path of quoted parts, with those parameters that are not None. Lists are joined by commas.
+    """Return a path of quoted parts, with those parameters that are not None. Lists are a line of CSV.
 
     Raises InvalidRequestError for text that is not Unicode, and for more than an address may have.
     """
@@ -103,7 +104,11 @@ def _text(value: Any) -> str | bytes:
         return "true" if value else "false"
     if isinstance(value, bytes):
         return value
-    return ",".join(value) if isinstance(value, list | tuple) else str(value)
+    return ",".join(map(_field, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _field(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"' if _SPECIAL.search(name) else name
 
 
 # ------------------------------------------------------------ events

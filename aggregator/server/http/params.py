@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import csv
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -96,9 +97,14 @@ class Params:
         return given
 
     def names(self, name: str) -> list[str] | None:
-        """Return a list of comma-separated names; None if it is absent."""
+        """Return a list of names, separated and quoted as in CSV; None if it is absent."""
         given = self._given.get(name)
-        return None if given is None else [part for part in given.split(",") if part]
+        if given is None:
+            return None
+        try:
+            return [part for part in next(csv.reader([given])) if part]
+        except csv.Error as error:
+            raise wrong(f"{name} is {given[:40]!r}: {error}", 'quote such names as in CSV: "a,b"') from None
 
     def key(self, name: str, *, binary: bool) -> Any:
         """Return a space or grouping: text, or bytes for a topic with binary keys.

@@ -113,7 +113,7 @@ _QUESTION = (
     parameter("limit", "Largest number of events", kind="integer", minimum=0, maximum=2**63 - 1),
     parameter(
         "columns",
-        "Column names separated by commas; record_index and partition are available too",
+        "Column names separated by commas, quoted as in CSV; record_index and partition are available too",
         format="columns",
         minLength=1,
     ),

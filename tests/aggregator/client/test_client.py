@@ -71,6 +71,16 @@ def test_scans_answer_as_the_catalog(catalog, client):
         assert indexed[0].to_table().equals(indexed[1].to_table())
 
 
+def test_columns_with_any_name(catalog, client):
+    """A column is found by its name, whatever characters it has."""
+    here, there = catalog.topic("activity"), client.topic("activity")
+    names = ["a", "b", "a,b", '"a"', "a\nb", '",', "\r"]
+    here.append([{"space": "s", "timestamp": 1, **{name: name for name in names}}])
+    for asked in (names, ["a,b"], ['"a"', "timestamp"]):
+        assert there.scan(columns=asked).to_table().equals(here.scan(columns=asked).to_table())
+        assert there.read(columns=asked).to_table().equals(here.read(columns=asked).to_table())
+
+
 def test_an_index_of_several_types(catalog, client):
     """In an index of several types, a value finds all that reads show alike, in the client as in the catalog."""
     here, there = catalog.create_topic("mixed", indexes=["v"]), client.topic("mixed")
