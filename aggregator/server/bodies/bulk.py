@@ -19,7 +19,7 @@ from aggregator.server.bodies.formats import split_lines
 from aggregator.server.bodies.shared.elastic import error_body
 from aggregator.server.bodies.shared.records import TAGS_AND_RECORD, Outcome, Place, Refusal, free_name
 from aggregator.server.bodies.shared.refusals import Count, ignore
-from aggregator.server.bodies.shared.text_repair import read_json
+from aggregator.server.bodies.shared.text_repair import json_text, read_json
 from aggregator.server.bodies.shared.times import TimeReader
 from esformat import InvalidEventError
 
@@ -79,7 +79,14 @@ def read_actions(body: bytes, index: str | None) -> Iterator[Action]:
         if not isinstance(name, str) or not name:
             raise InvalidEventError(f"line {number}: the index is missing")
         given = options.get("_id")
-        yield Action(verb, name, None if given is None else str(given), document, number)
+        if isinstance(given, list | dict):
+            raise InvalidEventError(f"line {number}: _id is not a simple value")
+        yield Action(verb, name, _id_of(given), document, number)
+
+
+def _id_of(given: str | float | None) -> str | None:
+    """Return an id as text; one that is not text as JSON writes it, as Elasticsearch does."""
+    return given if given is None or isinstance(given, str) else json_text(given).decode()
 
 
 def _header(line: bytes, number: int) -> tuple[str, Mapping[str, Any]]:

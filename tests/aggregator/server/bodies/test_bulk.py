@@ -84,6 +84,13 @@ def test_documents(document, record):
     assert isinstance(found, Wrong) if record is None else found == ({"index": "a"}, record)
 
 
+@pytest.mark.parametrize(("given", "text"), [("a", "a"), (7, "7"), (1.5, "1.5"), (True, "true"), (None, None)])
+def test_ids(given, text):
+    """An id is text, or a value that is written as JSON writes it, as in Elasticsearch."""
+    (action,) = read_actions(json.dumps({"delete": {"_index": "a", "_id": given}}).encode(), None)
+    assert action.id == text
+
+
 def test_items_stand_for_themselves(web):
     """Items are stored or refused one by one; the answer has one entry for each, in order."""
     answer = post(
@@ -117,6 +124,7 @@ def test_items_stand_for_themselves(web):
 @pytest.mark.parametrize("lines", [
     ["junk", {"message": "x"}], [{"index": {}}, {"message": "x"}], [{"index": {"_index": "a"}}], [""], [],
     [{"index": {"_index": 5}}, {}], [{"index": 5}, {}], [{"stir": {}}, {}], ["[1]", {}], ["{}", {}],
+    [{"index": {"_index": "a", "_id": ["1"]}}, {}], [{"index": {"_index": "a", "_id": {}}}, {}],
     [{"attempts": 0, "index": {"_index": "a"}}, {}], [{"message": "x"}, {"message": "y"}],
 ])  # fmt: skip
 def test_bodies_that_make_no_sense(shared_web, lines):
