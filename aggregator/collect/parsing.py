@@ -122,9 +122,11 @@ def _present(texts: pa.Array) -> pa.Array:
 
 
 def _of_logfmt(wanted: Sequence[str], time: str) -> Parser:
-    """Parse key=value and key="quoted value", in any order; never a pair within a quoted value."""
+    """Parse key=value and key="quoted value", in any order; never a pair within a quoted value, which a missing
+    quote extends to the end of the line.
+    """
     patterns = {
-        name: rf'^(?:{_PAIR}\s+)*?{re.escape(name)}=(?:"(?P<quoted>{_QUOTED})"|(?P<plain>[^\s"]*))'
+        name: rf'^(?:{_PAIR}\s+)*?{re.escape(name)}=(?:"(?P<quoted>{_QUOTED}\\?)(?:"|$)|(?P<plain>[^\s"]*))'
         for name in dict.fromkeys([*wanted, time])
     }
 

@@ -1033,6 +1033,15 @@ def test_a_quoted_value_that_looks_like_another(rig, line, took):
 
 
 @pytest.mark.parametrize(("written", "text"), [
+    ('"no such file took=5', "no such file took=5"), (r'"a\"b\tc', 'a"b\tc'), ('"cut\\', "cut\\"), ('"', ""),
+])  # fmt: skip
+def test_a_quoted_value_that_does_not_end(rig, written, text):
+    """A value whose quote is not closed, as in a line that was cut off, goes to the end of the line."""
+    row = _only(rig, f"level=info msg={written}", format="logfmt", fields=("level", "msg", "took"))
+    assert row["fields"] == {"level": "info", "msg": text}
+
+
+@pytest.mark.parametrize(("written", "text"), [
     (r"a\nb\tc\r", "a\nb\tc\r"), (r"\u00e9\u001b[0m", "é\x1b[0m"), (r"C:\\new\\x", r"C:\new\x"), (r"\q\ux", "qux"),
     (r"\ud800", r"\ud800"), (r"\uD83d\ude00\uDE00", "😀" r"\uDE00"), (r"\\ud83d\ude00", r"\ud83d\ude00"),
 ])  # fmt: skip
