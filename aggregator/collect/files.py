@@ -30,6 +30,7 @@ Stamp = tuple[int, int]
 _COMPRESSED = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"\x04\x22\x4d\x18")
 _DENIED = "permission denied; let this user read it"
 _CUT_OFF = "its compressed data ends too early: it is cut off, or still being written"
+_GARBAGE = "the bytes after its compressed data are not gzip: cut them off"
 _NO_GZIP = "its name ends with .gz, but it is not a gzip file: rename it, or omit it with exclude"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -127,9 +128,11 @@ def why_unreadable(path: str, start: bytes) -> str | None:
 
 
 def why_failed(error: Exception) -> str:
-    """Return in words why reading a file raised this error."""
+    """Return in words why reading a file raised this error. A gzip file is one that begins as one."""
     if isinstance(error, EOFError):
         return _CUT_OFF
+    if isinstance(error, gzip.BadGzipFile) and str(error).startswith("Not a gzipped file"):
+        return _GARBAGE
     damaged = isinstance(error, gzip.BadGzipFile | zlib.error)
     return f"its compressed data is damaged: {error}" if damaged else str(error)
 

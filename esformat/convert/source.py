@@ -6,12 +6,14 @@ Handles opening, spooling and decompression; `formats` detects the format.
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import os
 import re
 import stat
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +35,13 @@ _MAGIC = re.compile(
     rb"|(?P<xz>\xfd7zXZ\x00)"
 )
 _MAGIC_STARTS = (b"\x1f\x8b\x08", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\x00")
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    zlib.error,
+    pa.ArrowException,
+    UnicodeDecodeError,
+)  # the last: names in binary formats
 _PEEK_BYTES = 10
 _SPOOL_CHUNK_BYTES = 1 << 20
 _READ_BYTES = 64 << 10
@@ -145,6 +154,9 @@ class Source:
             elif compression == "xz":
                 with _unpacked_xz(plain) as stream:
                     yield stream
+            elif compression == "gzip":  # Python's reader skips zeros after a member, as gzip(1) does
+                with gzip.GzipFile(fileobj=plain) as unpacked, pa.PythonFile(unpacked, mode="r") as stream:
+                    yield stream
             else:
                 with pa.CompressedInputStream(plain, compression) as stream:
                     yield stream
@@ -175,12 +187,12 @@ class Source:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Convert errors of Arrow and the operating system while this input is read to InputError."""
+        """Convert errors of Arrow, of gzip and of the operating system while this input is read to InputError."""
         try:
             yield
         except InputError:
             raise
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: names in binary formats
+        except _UNREADABLE as error:
             full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
             hint = (
                 "input that is read twice is copied to the temporary directory; TMPDIR chooses another"
@@ -332,6 +344,8 @@ def compression_of(start: bytes) -> str | None:
 
 def _cause(error: BaseException) -> str:
     """Describe an error briefly, without the path, which the message already contains."""
+    if isinstance(error, gzip.BadGzipFile) and str(error).startswith("Not a gzipped file"):  # it begins as one
+        return "the bytes after its compressed data are not gzip"
     if isinstance(error, OSError) and error.strerror and error.errno is not None:
         return os.strerror(error.errno).lower()
     return " ".join(str(error).split()) or type(error).__name__

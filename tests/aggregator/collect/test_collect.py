@@ -487,6 +487,24 @@ def test_another_file_that_begins_alike(rig, happens, begin):
     assert Counter(rig.messages()) == Counter([*banners, b"two", b"three", *([b"one"] if begin == "start" else [])])
 
 
+PACKED = gzip.compress(b"one\n")
+
+
+@pytest.mark.parametrize(("data", "why"), [
+    (PACKED + bytes(600), None), (PACKED + b"garbage", "the bytes after its compressed data are not gzip"),
+    (PACKED[:-8] + bytes(4) + PACKED[-4:], "CRC check failed"), (PACKED[:-3], "ends too early"),
+    (gzip.compress(b"x" * 5000) + b"garbage", "the bytes after its compressed data are not gzip"),
+], ids=["zeros", "garbage", "checksum", "cut off", "garbage after many bytes"])  # fmt: skip
+def test_gzip_files_that_do_not_end_well(rig, caplog, data, why):
+    """Zeros after a gzip file are ignored, as gzip(1) does; the report says what else is wrong with one."""
+    rig.files |= {"path": (str(rig.logs / "*"),), "compressed": "once"}
+    rig.write("a.log.gz", data)
+    assert rig.collect().counts.unread == (why is not None)
+    assert why is None or why in caplog.text
+    assert "not a gzip file" not in caplog.text
+    assert rig.messages() == ([b"one"] if why is None else [])
+
+
 def test_no_gzip_file_though_it_is_called_so(rig, caplog):
     """A .gz file that is not gzip is reported once and collected once it is; other files are collected meanwhile."""
     rig.files |= {"path": (str(rig.logs / "*"),), "compressed": "once"}

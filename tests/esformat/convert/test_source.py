@@ -106,7 +106,7 @@ def test_truncated(tmp_path, compression, keep):
         stored = compress(os.urandom(5000))
         path = tmp_path / "file"
         path.write_bytes(stored[: int(len(stored) * keep)])
-        with pytest.raises(InputError, match=r"file: cannot be read: .*[Tt]runcated"):
+        with pytest.raises(InputError, match=r"file: cannot be read: .*([Tt]runcated|file ended before)"):
             read(Source(str(path)))
 
 
@@ -123,10 +123,11 @@ def test_several_streams(tmp_path, compression):
             read(Source(str(path)))
 
 
-def test_zeros_in_xz(tmp_path):
-    """Streams of xz may be followed by zeros, any multiple of four."""
-    path = tmp_path / "file.xz"
-    stored = lzma.compress(DATA)
+@pytest.mark.parametrize("compress", [lzma.compress, gzip.compress])
+def test_zeros_after_a_stream(tmp_path, compress):
+    """Streams of xz and gzip may be followed by zeros; of xz, any multiple of four."""
+    path = tmp_path / "file"
+    stored = compress(DATA)
     path.write_bytes(stored + bytes(4) + stored + bytes(1 << 20))
     assert read(Source(str(path))) == DATA * 2
 
@@ -137,7 +138,7 @@ def test_damaged(tmp_path):
     stored[-8] ^= 1  # the checksum
     path = tmp_path / "file.gz"
     path.write_bytes(stored)
-    with pytest.raises(InputError, match=r"file\.gz: cannot be read: .*incorrect data check"):
+    with pytest.raises(InputError, match=r"file\.gz: cannot be read: .*CRC check failed"):
         read(Source(str(path)))
 
 
