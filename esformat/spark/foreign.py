@@ -50,7 +50,7 @@ class ForeignSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the plan."""
-        return spark_schema(_whole_microseconds(no_events(Reading.decode(self.options["reading"]).plan).schema))
+        return spark_schema(no_events(Reading.decode(self.options["reading"]).plan).schema, rounds=True)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the pieces with a schema."""
@@ -85,17 +85,3 @@ def pack(pieces: Sequence[Piece], tasks: int) -> list[tuple[Piece, ...]]:
             packed.append([piece])
             size = cost
     return [tuple(each) for each in packed]
-
-
-def _whole_microseconds(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with microseconds for nanoseconds, as Spark requires; values that would lose digits fail."""
-    fine = {"ns": "us"}
-    fields = []
-    for column in schema:
-        kind = column.type
-        if pa.types.is_timestamp(kind) and kind.unit in fine:
-            column = column.with_type(pa.timestamp("us", kind.tz))
-        elif pa.types.is_duration(kind) and kind.unit in fine:
-            column = column.with_type(pa.duration("us"))
-        fields.append(column)
-    return pa.schema(fields)

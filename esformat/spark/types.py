@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -39,40 +40,46 @@ _NOT_HELD = {
 }
 
 
-def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
+def spark_arrow_type(kind: pa.DataType, *, rounds: bool = False) -> pa.DataType:
     """Return the Arrow type in which Spark accepts values of `kind`. Raises UsageError if no type fits all of them.
 
-    Timestamps and durations in nanoseconds become int64, since Spark's own types have microseconds.
+    Timestamps and durations in nanoseconds become int64, since Spark's own types have microseconds. rounds: they become
+    Spark's own types, so that values which would lose digits do not fit.
     """
+    inner = partial(spark_arrow_type, rounds=rounds)
+    is_fine = not rounds and (pt.is_timestamp(kind) or pt.is_duration(kind)) and kind.unit == "ns"
     if kind in _SIGNED:
         return _SIGNED[kind]
     if pt.is_timestamp(kind):
-        return pa.int64() if kind.unit == "ns" else pa.timestamp("us", "UTC" if kind.tz else None)
+        return pa.int64() if is_fine else pa.timestamp("us", "UTC" if kind.tz else None)
     if pt.is_duration(kind):
-        return pa.int64() if kind.unit == "ns" else pa.duration("us")
+        return pa.int64() if is_fine else pa.duration("us")
     if pt.is_fixed_size_binary(kind):
         return pa.binary()
     if pt.is_decimal(kind) and kind.precision <= _MAX_DECIMAL_DIGITS:
         return pa.decimal128(kind.precision, kind.scale)
     if pt.is_map(kind):
-        key = pa.field("key", spark_arrow_type(kind.key_type), nullable=False)
-        return pa.map_(key, pa.field("value", spark_arrow_type(kind.item_type), kind.item_field.nullable))
+        key = pa.field("key", inner(kind.key_type), nullable=False)
+        return pa.map_(key, pa.field("value", inner(kind.item_type), kind.item_field.nullable))
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
-        return pa.list_(pa.field("element", spark_arrow_type(kind.value_type), kind.value_field.nullable))
+        return pa.list_(pa.field("element", inner(kind.value_type), kind.value_field.nullable))
     if pt.is_struct(kind):
-        return pa.struct([pa.field(f.name, spark_arrow_type(f.type), f.nullable) for f in kind])
+        return pa.struct([pa.field(f.name, inner(f.type), f.nullable) for f in kind])
     plain = pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_floating(kind) or pt.is_null(kind)
     if plain or kind in (pa.string(), pa.binary(), pa.date32(), pa.time64("ns")):
         return kind
     raise UsageError(f"Spark has no type for values of type {kind}")
 
 
-def spark_schema(arrow: pa.Schema) -> StructType:
-    """Return the Spark schema of a segment's columns. Raises UsageError with the column if Spark has no type for it."""
+def spark_schema(arrow: pa.Schema, *, rounds: bool = False) -> StructType:
+    """Return the Spark schema of a segment's columns. Raises UsageError with the column if Spark has no type for it.
+
+    rounds: as in `spark_arrow_type`.
+    """
     fields = []
     for column in arrow:
         try:
-            kind = spark_arrow_type(column.type)
+            kind = spark_arrow_type(column.type, rounds=rounds)
         except UsageError as error:
             raise UsageError(
                 f"column {column.name!r}: {error.message}", hint="leave it out with the option columns"
