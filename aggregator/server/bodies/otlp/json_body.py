@@ -30,12 +30,17 @@ _SEVERITY_NUMBERS: Mapping[str, int] = dict(SeverityNumber.items())
 _UINT64, _UINT32, _INT32, _INT64 = (0, 2**64), (0, 2**32), (-(2**31), 2**31), (-(2**63), 2**63)
 
 
-def records_in(found: Any, names: Container[str]) -> Iterator[TAGS_AND_RECORD]:
-    """Yield each record of a parsed request with its stream's tags. Raises ValueError, TypeError, InvalidEventError."""
-    for resource in _list(found, "resourceLogs", "resource_logs"):
+def records_in(found: Any, names: Container[str], at: list[int]) -> Iterator[TAGS_AND_RECORD]:
+    """Yield each record of a parsed request with its stream's tags. Raises ValueError, TypeError.
+
+    at: the indexes of the resource, scope and record that are being read, kept up to date.
+    """
+    for resource_index, resource in enumerate(_list(found, "resourceLogs", "resource_logs")):
+        at[:] = [resource_index]
         whole = _object(resource, "resource")
         tags, rest = split(_pairs(_list(whole, "attributes", "attributes"), 0), names)
-        for scope in _list(resource, "scopeLogs", "scope_logs"):
+        for scope_index, scope in enumerate(_list(resource, "scopeLogs", "scope_logs")):
+            at[1:] = [scope_index]
             lib = _object(scope, "scope")
             about: dict[str, Any] = {
                 "scope": _text(lib, "name", "name"),
@@ -47,7 +52,8 @@ def records_in(found: Any, names: Container[str]) -> Iterator[TAGS_AND_RECORD]:
             }
             common = {name: value for name, value in about.items() if value}
             shared = ("scope.", by_key(_pairs(_list(lib, "attributes", "attributes"), 0))), ("resource.", rest)
-            for record in _list(scope, "logRecords", "log_records"):
+            for record_index, record in enumerate(_list(scope, "logRecords", "log_records")):
+                at[2:] = [record_index]
                 made = _record(record, common)
                 add_shared(made, shared)
                 yield tags, made

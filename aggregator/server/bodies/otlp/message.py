@@ -40,6 +40,8 @@ from aggregator.server.bodies.shared.text_repair import escaped_message, read_js
 from aggregator.server.config.settings import OTLP_TAGS
 from esformat import InvalidEventError
 
+_LISTS = ("resourceLogs", "scopeLogs", "logRecords")
+
 
 def read_records(
     body: bytes, media: str, names: Container[str] = OTLP_TAGS, count: Count = ignore
@@ -49,17 +51,19 @@ def read_records(
     names: attributes of the resource that become tags. Text that is not UTF-8 is escaped, because some exporters do not
     check. Raises InvalidEventError.
     """
+    at: list[int] = []
     try:
         found, escaped = read_json(body) if media == JSON else _parsed(body)
         if escaped:
             count("text_escaped")
-        found_records = records_in(found, names) if media == JSON else _records(found, names)
+        found_records = records_in(found, names, at) if media == JSON else _records(found, names)
         records = list(islice(found_records, MAX_RECORDS + 1))
     except InvalidEventError:
         raise
     except (DecodeError, ValueError, TypeError, RecursionError) as error:
         why = " ".join(str(error).split())[:200]
-        raise InvalidEventError(f"the body is not an export request: {why}") from None
+        where = ".".join(f"{name}[{index}]" for name, index in zip(_LISTS, at, strict=False)) + ": " if at else ""
+        raise InvalidEventError(f"the body is not an export request: {where}{why}") from None
     check_records(len(records))
     return records
 

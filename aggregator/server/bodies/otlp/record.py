@@ -10,7 +10,6 @@ from typing import Any
 from aggregator.base.written_float import WrittenFloat
 from aggregator.server.bodies.shared.records import free_name
 from aggregator.server.bodies.shared.text_repair import json_text
-from esformat import InvalidEventError
 
 DEEPEST = 64
 """Limit on the depth of nested values."""
@@ -85,9 +84,9 @@ def add_shared(made: dict[str, Any], shared: Iterable[tuple[str, Mapping[str, An
 
 
 def check_depth(depth: int) -> None:
-    """Raise InvalidEventError if values nest too deeply."""
+    """Raise ValueError if values nest too deeply."""
     if depth > DEEPEST:
-        raise InvalidEventError(f"a value nests deeper than {DEEPEST} levels")
+        raise ValueError(f"a value nests deeper than {DEEPEST} levels")
 
 
 def plain(value: bytes | float) -> str | float:

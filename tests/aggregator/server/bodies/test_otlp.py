@@ -455,6 +455,27 @@ def test_json_values_of_the_wrong_kind(value):
             read_records(json.dumps(found).encode(), JSON)
 
 
+PLACES = {
+    r"resourceLogs is not a list": {"resourceLogs": 5},
+    r"resourceLogs\[1\]: expected an object": {"resourceLogs": [{}, 5]},
+    r"resourceLogs\[1\]\.scopeLogs\[1\]: logRecords is": {
+        "resourceLogs": [
+            {"scopeLogs": [{"logRecords": [{}]}]}, {"scopeLogs": [{"logRecords": [{}, {}]}, {"logRecords": 5}]}
+        ],
+    },
+    r"resourceLogs\[0\]\.scopeLogs\[1\]\.logRecords\[2\]: stringValue is": {
+        "resourceLogs": [{"scopeLogs": [{}, {"logRecords": [{}, {}, {"body": {"stringValue": 5}}]}]}],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_error_says_where_it_is(place):
+    """The error names the resource, scope and record, so that it can be found among many."""
+    with pytest.raises(InvalidEventError, match=f"not an export request: {place}"):
+        read_records(json.dumps(PLACES[place]).encode(), JSON)
+
+
 @pytest.mark.parametrize("value", ["/+8A", "_-8A", "/+8", "_-8=", "/+\r\n8A\n"])
 def test_bytes_in_json(value):
     """Base64 in either alphabet, with padding or not, and with line ends."""
