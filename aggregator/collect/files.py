@@ -210,10 +210,9 @@ def _goes_on(continues: bool | None, file: Found) -> bool:
 
 
 def _may_be_copy(file: Found, one: Tracked) -> bool:
-    """Whether `file` can be a copy of `one`. If few bytes are known to be equal, the paths must fit as well."""
-    if one.head.length == SAMPLE_BYTES:
-        return True
-    return file.path != one.path and (one.head.length >= DISTINCTIVE_BYTES or file.path.startswith(one.path))
+    """Whether `file` can be a copy of `one`. If few bytes are known to be equal, its path must extend the other's."""
+    longer = file.path != one.path and file.path.startswith(one.path)
+    return longer or one.head.length >= DISTINCTIVE_BYTES
 
 
 def _has_twin(file: Found, present: Iterable[Tracked], continues: Continues) -> bool:

@@ -487,6 +487,28 @@ def test_another_file_that_begins_alike(rig, happens, begin):
     assert Counter(rig.messages()) == Counter([*banners, b"two", b"three", *([b"one"] if begin == "start" else [])])
 
 
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("lines", [10, 200])
+def test_a_file_replaced_by_its_copy(rig, monkeypatch, lines, running):
+    """A file that an editor or rsync replaces by a copy of itself continues where it was; nothing is stored twice."""
+    monkeypatch.setattr(collector, "LOOK_S", 0.0)
+    written = b"".join(b"line %d\n" % number for number in range(lines))
+    rig.write("a.log", written)
+    made = Collector(rig.settings(), CatalogSink(rig.open(), "logs", "0", time.sleep), rig.root / "notes.json", int)
+    made.step()
+    if not running:
+        made._close()
+        made = Collector(rig.settings(), made._sink, rig.root / "notes.json", int)
+    (rig.logs / "copy").write_bytes(written)
+    (rig.logs / "copy").rename(rig.logs / "a.log")
+    made.step()
+    rig.write("a.log", b"more\n")
+    made.step()
+    made._close()
+    made._sink.close()
+    assert rig.messages() == sorted([*written.splitlines(), b"more"])
+
+
 PACKED = gzip.compress(b"one\n")
 
 
