@@ -16,8 +16,10 @@ class BuildExt(build_ext):  # type: ignore[misc]
     """Build the shared module, then all others at the same time."""
 
     def initialize_options(self) -> None:
-        """Set the options of Cython."""
+        """Set the options, whatever started the build: as many compilers as processors, no C beside the sources."""
         super().initialize_options()
+        self.parallel = True
+        self.cython_c_in_temp = True
         self.shared_utility_qualified_name = SHARED
 
     def build_extensions(self) -> None:

@@ -104,4 +104,6 @@ def test_compressed_files_that_are_damaged(command, logs, caplog, line_count, da
     (logs / "old.log.gz").write_bytes(made[damage])
     result = command("collect", "--path", "logs/old*", "--into", "data", "--once", "--compressed", "once")
     assert (result.status, result.text) == (1, "0 lines, 1 file not read\n")
-    assert ("bytes after its compressed data" if damage == "rest" else "its compressed data is damaged: ") in caplog.text
+    assert (
+        "bytes after its compressed data" if damage == "rest" else "its compressed data is damaged: "
+    ) in caplog.text
