@@ -115,7 +115,7 @@ def test_every_module_is_compiled():
     """pyproject.toml names each module of the core, because setuptools does not accept patterns there."""
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"]
     expected = [{"name": f"esformat.core.{name}", "sources": [f"esformat/core/{name}.py"]} for name in MODULES]
-    shared = {"name": "esformat.core.shared", "sources": ["esformat/core/shared.c"]}  # generated
+    shared = {"name": "esformat.core.shared", "sources": ["esformat/core/esformat.core.shared.c"]}  # generated
     assert sorted(named, key=lambda one: one["name"]) == sorted([*expected, shared], key=lambda one: one["name"])
 
 
