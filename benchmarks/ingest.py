@@ -287,7 +287,7 @@ def measure_planning(work: dict[str, Any]) -> dict[str, Any]:
         times.append((time.perf_counter() - begin) * 1000)
         assert infos[number] in found
         chosen.append(len(found))
-    large = SegmentTable(replace(info, signature=b"") for info in infos)  # segments of many spaces have none
+    large = SegmentTable(info._replace(signature=b"") for info in infos)  # segments of many spaces have none
     all_of_them = []
     for _ in range(50):
         begin = time.perf_counter()
