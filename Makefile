@@ -85,7 +85,9 @@ fuzz: $(VENV)/fuzz.stamp  ## A million foreign inputs for every reader, coverage
 asan: $(VENV)/dev.stamp  ## Damaged bytes against a core that checks every address it touches (needs gcc).
 	rm -f $(VENV)/*.stamp
 	CC=gcc CFLAGS='-fsanitize=address -O1 -g' LDFLAGS=-fsanitize=address $(PIP_INSTALL) --no-deps --editable .
-	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+	@# Without libstdc++, the exceptions of DuckDB end the process.
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 		$(BIN)/python -m pytest -q tests/spec tests/esformat/core tests/esformat/format tests/regressions
 
 soak: $(VENV)/dev.stamp  ## The full figures of docs/reliability.md (two hours or three).
