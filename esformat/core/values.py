@@ -432,17 +432,17 @@ def take_values(
     """
     n: cython.Py_ssize_t = order.shape[0]
     count: cython.Py_ssize_t = 0
+    room: cython.Py_ssize_t = 0
     for part in parts:
-        count += max(0, len(part[0]) - 1)
+        room += max(0, len(part[0]) - 1)
     offsets: Any = allocate(4 * (n + 1))
     ends: cython.p_int = cython.cast(cython.p_int, _memory(offsets, 4 * (n + 1)))
-    sources = cython.cast(cython.pointer(_Source), malloc(max(count, 1) * cython.sizeof(_Source)))
+    sources = cython.cast(cython.pointer(_Source), malloc(max(room, 1) * cython.sizeof(_Source)))
     if sources == cython.NULL:
         raise MemoryError
     try:
-        count = 0
         for part in parts:
-            count += _read_sources(part[0], part[1], sources + count)
+            count += _read_sources(part[0], part[1], sources + count, room - count)
         end: cython.Py_ssize_t = _measure_values(order, sources, count, ends)
         if end == _ABSENT:
             raise IndexError("there is no value with such a number")
@@ -459,13 +459,21 @@ def take_values(
 @cython.cfunc
 @cython.exceptval(-1)
 def _read_sources(
-    edges: cython.const[cython.int][::1], data: cython.const[cython.uchar][::1], out: cython.pointer(_Source)
+    edges: cython.const[cython.int][::1],
+    data: cython.const[cython.uchar][::1],
+    out: cython.pointer(_Source),
+    room: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Where each value of an array begins in memory, and its size. Returns the number of values."""
+    """Where each value of an array begins in memory, and its size. Returns the number of values.
+
+    room: of `out`; another thread may have changed the arrays since they were counted.
+    """
     count: cython.Py_ssize_t = edges.shape[0] - 1
     i: cython.Py_ssize_t
     last: cython.int = 0
     begin: cython.p_const_uchar = cython.address(data[0]) if data.shape[0] else cython.NULL
+    if count > room:
+        raise ValueError("there are more values than were counted")
     for i in range(count):
         if edges[i] < last or edges[i + 1] < edges[i] or edges[i + 1] > data.shape[0]:
             raise ValueError("the bytes of values end early")
