@@ -16,7 +16,7 @@ from cython.cimports.esformat.core.blocks import Chunks
 from cython.cimports.esformat.core.packs import FRONT_CODED, PackHead, end_of_texts, fill_numbers, read_pack_head
 
 from esformat.core.blocks import LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES, check_block_length, open_block
-from esformat.core.keys import read_keys
+from esformat.core.keys import Keys, read_keys
 from esformat.errors import CorruptSegmentError
 
 MOST_BLOCKS = 256  # of a leaf
@@ -158,6 +158,36 @@ class Leaf:
     def runs_of(self, space: bytes) -> tuple[int, int]:
         """The runs [first, last) of a space in this leaf; an empty range if it has none."""
         return self.spaces.places_of(space)
+
+    def runs_of_each(self, spaces: list[bytes]) -> list[tuple[int, int]]:
+        """The runs [first, last) of each of ascending spaces, without those that the leaf lacks.
+
+        Raises ValueError before `open_keys`.
+        """
+        held: Keys = self.spaces
+        if held is None:
+            raise ValueError("the keys of the leaf are not decoded")
+        first = cython.declare(cython.Py_ssize_t)
+        last = cython.declare(cython.Py_ssize_t)
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t = len(spaces)
+        middle: cython.Py_ssize_t
+        while low < high:  # find the first space that is not before the leaf's
+            middle = low + (high - low) // 2
+            if held._order(0, spaces[middle]) > 0:
+                low = middle + 1
+            else:
+                high = middle
+        found: list[tuple[int, int]] = []
+        space: bytes
+        for middle in range(low, len(spaces)):
+            space = spaces[middle]
+            if held._order(held._count - 1, space) < 0:
+                break
+            held._places(space, cython.address(first), cython.address(last))
+            if first < last:
+                found.append((first, last))
+        return found
 
     def block_of(self, row: cython.longlong) -> int:
         """The leaf's block that contains a row of the segment."""

@@ -350,6 +350,76 @@ def sum_runs(
                 steps[i] = cython.cast(cython.longlong, number)
 
 
+def sum_runs_at(
+    parts: list[tuple[Any, Pack]],
+    starts: cython.const[cython.longlong][::1],
+    bases: cython.const[cython.longlong][::1],
+    places: cython.const[cython.longlong][::1],
+    decompressor: Any,
+) -> Any:
+    """The sums that `join_many` and `sum_runs` give, at ascending places only, as an array of int64.
+
+    Of each run only the beginning is decoded, up to its last place. No run may continue in another pack. Raises
+    ValueError for other starts and places, and what the decompressor raises.
+    """
+    pack: Pack
+    runs: cython.Py_ssize_t = starts.shape[0]
+    count: cython.Py_ssize_t = places.shape[0]
+    if bases.shape[0] != runs or (count and (not runs or starts[0] or places[0] < 0)):
+        raise ValueError("the starts of runs do not fit")
+    found: array.array = array.clone(_LONGS, count, False)
+    scratch: array.array = array.clone(_LONGS, 0, False)
+    out: cython.p_longlong = found.data.as_longlongs
+    done: cython.Py_ssize_t = 0  # places
+    last: cython.Py_ssize_t
+    run: cython.Py_ssize_t = 0
+    first: cython.longlong = 0  # the first row of the pack
+    after: cython.longlong  # the row after a run
+    size: cython.longlong
+    i: cython.longlong
+    number: cython.ulonglong
+    for body, pack in parts:
+        if done < count and places[done] < first + pack.numbers:
+            view: cython.const[cython.uchar][::1] = body
+            rest, rest_at = _rest_of(body, pack, decompressor)
+            if len(scratch) < pack.numbers:
+                scratch = array.clone(_LONGS, pack.numbers, False)
+            steps: cython.longlong[::1] = scratch
+            while done < count and places[done] < first + pack.numbers:
+                while run + 1 < runs and starts[run + 1] <= places[done]:
+                    run += 1
+                after = starts[run + 1] if run + 1 < runs else first + pack.numbers
+                last = done
+                while last + 1 < count and places[last + 1] < after:
+                    last += 1
+                    if places[last] < places[last - 1]:
+                        raise ValueError("the places do not ascend")
+                size = places[last] + 1 - starts[run]
+                # Also refuses a run that begins in an earlier pack, and one that continues in a later one.
+                _join(view, pack, rest, rest_at, starts[run] - first, steps, 0, size)
+                number = cython.cast(cython.ulonglong, bases[run])
+                for i in range(size):
+                    number += cython.cast(cython.ulonglong, steps[i])
+                    while done <= last and places[done] == starts[run] + i:
+                        out[done] = cython.cast(cython.longlong, number)
+                        done += 1
+                if done <= last:
+                    raise ValueError("the places do not ascend")
+        first += pack.numbers
+    if done < count:
+        raise ValueError("fewer packed numbers than requested")
+    return found
+
+
+@cython.cfunc
+def _rest_of(body: Any, pack: Pack, decompressor: Any) -> tuple[Any, cython.Py_ssize_t]:
+    """The planes of a pack that are not raw, decompressed, and the byte at which they begin."""
+    size: cython.Py_ssize_t = 0 if pack.bits else (pack.width - pack.raw) * pack.numbers
+    if not size or (not pack.codec and pack.end - pack.stored_at == size):
+        return body, pack.stored_at
+    return decompressor.decompress(pack.codec, body[pack.stored_at : pack.end], size), 0
+
+
 MOST_COUNTED_COLUMNS = 16
 
 

@@ -439,6 +439,19 @@ class Root:
         self._leaves_of(space, cython.address(first), cython.address(last))
         return range(first, last)
 
+    def leaves_of_each(self, spaces: list[bytes]) -> list[int]:
+        """The leaves that can contain any of ascending spaces, ascending. Raises CorruptSegmentError."""
+        first = cython.declare(cython.Py_ssize_t)
+        last = cython.declare(cython.Py_ssize_t)
+        found: list[int] = []
+        listed: cython.Py_ssize_t = 0  # the leaves before this one
+        space: bytes
+        for space in spaces:
+            self._leaves_of(space, cython.address(first), cython.address(last))
+            found.extend(range(max(first, listed), last))
+            listed = max(listed, last)
+        return found
+
     def has_pages_for(self, space: bytes) -> bool:
         """Whether the leaves that can contain a space are known without reading a page."""
         first = cython.declare(cython.Py_ssize_t)

@@ -161,7 +161,14 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
     order of the file: by space, grouping and timestamp.
     """
 
-    def __init__(self, events: Events, filter: pc.Expression | None = None, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        events: Events,
+        filter: pc.Expression | None = None,
+        watch: Watch | None = None,
+        bounds: Bounds = UNBOUNDED,
+    ) -> None:
+        """bounds: from `exact_bounds`."""
         schema = events.arrow
         # For C++ code of pyarrow that bypasses Python: an empty source, so that it neither crashes nor returns rows.
         nowhere = ds.FileSystemDataset.from_paths(
@@ -172,6 +179,7 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         """The events that the dataset reads."""
         self._filter = filter
         self._watch = watch
+        self._bounds = bounds
 
     def __reduce__(self) -> Any:
         raise UsageError("a dataset of an open file cannot be pickled", hint="open the file in the other process")
@@ -192,22 +200,32 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         # For `write_dataset`, which takes only pyarrow's class. Not used otherwise: if a reader stops early, the
         # threads of pyarrow's scanner keep the process from ending.
         if columns is _NOT_SAID and filter is None and "use_threads" in options:
-            whole = EventScanner(self.events, None, self._filter, batch_size)
+            whole = self._scanner(None, None, batch_size)
             return ds.Scanner.from_batches(whole.to_reader(), batch_size=batch_size, **options)
-        columns = None if columns is _NOT_SAID else columns
-        return EventScanner(self.events, columns, self._with(filter), batch_size, self._watch)
+        return self._scanner(None if columns is _NOT_SAID else columns, filter, batch_size, self._watch)
+
+    def _scanner(self, columns: Any, filter: Any, batch_size: int, watch: Watch | None = None) -> EventScanner:
+        scanner = EventScanner(self.events, columns, self._with(filter), batch_size, watch)
+        return scanner.within(self._bounds) if self._bounds else scanner
 
     def watched(self, watch: Watch) -> EventDataset:
         """The same dataset, with an observer of its scans."""
-        return EventDataset(self.events, self._filter, watch)
+        return EventDataset(self.events, self._filter, watch, self._bounds)
 
     def reading(self, events: Events) -> EventDataset:
         """A dataset of other events, with the same filter and observer."""
-        return EventDataset(events, self._filter, self._watch)
+        return EventDataset(events, self._filter, self._watch, self._bounds)
 
     def filter(self, expression: pc.Expression) -> EventDataset:
         """The same dataset, restricted to events that satisfy an expression."""
-        return EventDataset(self.events, self._with(expression), self._watch)
+        return EventDataset(self.events, self._with(expression), self._watch, self._bounds)
+
+    def of_spaces(self, spaces: Sequence[str]) -> EventDataset:
+        """The same dataset, restricted to some spaces."""
+        bounds = self.exact_bounds([("space", "IN", spaces)])
+        if bounds is None:
+            return self.filter(pc.field("space").isin(pa.array(spaces, pa.string())))
+        return EventDataset(self.events, self._filter, self._watch, meet(self._bounds, bounds))
 
     def requiring(self, required_texts: RequiredTexts) -> EventDataset:
         """The same dataset, perhaps without some events whose value in a column contains no text of a list; the caller
@@ -222,11 +240,11 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
 
     def head(self, num_rows: int, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
         """The first rows. Reads no more than they need."""
-        return EventScanner(self.events, columns, self._with(filter), BATCH_ROWS).head(num_rows)
+        return self._scanner(columns, filter, BATCH_ROWS).head(num_rows)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
         """The number of rows that satisfy a filter; without a filter, from the metadata alone."""
-        return EventScanner(self.events, None, self._with(filter), BATCH_ROWS).count_rows()
+        return self._scanner(None, filter, BATCH_ROWS).count_rows()
 
     def exact_bounds(self, comparisons: Sequence[tuple[str, str, Any]]) -> Bounds | None:
         """The bounds of comparisons that must all hold, as in `bounded_by_all`; None if the bounds are not exact."""
@@ -242,9 +260,10 @@ class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         """The combinations of values of some columns, with their numbers of events in a column `count_name`.
 
         timed: with a column `timestamp`. A combination then has two rows: one for its latest event, and one for all
-        others, with the timestamp of the earliest. Returns None if codes do not suffice, or if there is a filter.
+        others, with the timestamp of the earliest. Returns None if codes do not suffice, or if rows are restricted.
         """
-        return None if self._filter is not None else self.events.tally(names, count_name, timed=timed)
+        restricted = self._filter is not None or self._bounds
+        return None if restricted else self.events.tally(names, count_name, timed=timed)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[EventFragment]:
         """The whole dataset as one fragment, for engines that scan fragments from Python, such as DataFusion."""
@@ -387,7 +406,7 @@ class EventScanner:
         """The number of rows; without a filter, from the metadata alone."""
         if self._is_whole:
             return self._events.num_events
-        counted = EventScanner(self._events, [], self._requested, self._batch_size)
+        counted = EventScanner(self._events, [], self._requested, self._batch_size).within(self._bounds)
         return sum(len(batch) for batch in counted.to_batches())
 
     @property

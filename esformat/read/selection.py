@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -146,7 +145,7 @@ def _row_spans(reader: Reader, query: Query, spaces: Domain | None, groupings: D
 def _leaves(root: Root, spaces: Domain | None, keys: list[bytes] | None) -> Iterable[int]:
     """The leaves that can contain the spaces, ascending."""
     if keys is not None:
-        return sorted({number for key in keys for number in root.leaves_of(key)})
+        return root.leaves_of_each(keys)
     if spaces is None:
         return range(len(root))
     first = 0 if spaces.low is None else root.leaves_of(spaces.low).start
@@ -155,13 +154,10 @@ def _leaves(root: Root, spaces: Domain | None, keys: list[bytes] | None) -> Iter
 
 def _runs(leaf: Leaf, spaces: Domain | None, keys: list[bytes] | None) -> Iterator[tuple[int, int]]:
     """Runs [first, last) of a leaf whose spaces are within bounds, ascending."""
-    held = leaf.spaces
     if keys is not None:
-        for key in keys[bisect_left(keys, held[0]) : bisect_right(keys, held[-1])]:
-            first, last = leaf.runs_of(key)
-            if first < last:
-                yield first, last
+        yield from leaf.runs_of_each(keys)
         return
+    held = leaf.spaces
     first = 0 if spaces is None or spaces.low is None else held.places_of(spaces.low)[0]
     last = len(held) if spaces is None or spaces.high is None else held.places_of(spaces.high)[0]
     if first < last:

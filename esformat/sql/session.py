@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from esformat.base.forked import unlock_in_forks
 from esformat.errors import UsageError
@@ -251,7 +250,7 @@ class Session:
             return _Analysis(text, (), None, columns, None)
 
         def ask(other: str) -> list[tuple[Any, ...]]:
-            return connection.sql(other).fetchall()
+            return connection.execute(other).fetchall()
 
         only_ours = tree is not None and _is_ours(tree, watch.tables)
         rewrite = None if tree is None else rewritten(connection, tree, watch.tables, columns, ask)
@@ -314,12 +313,12 @@ def _apply_rewrite(
         connection.register(NAME, summary)
         watch.counted(rewrite.of, summary.num_rows, tallied=rewrite.summary.tallied)
     if rewrite.spaces is not None or rewrite.required_texts:
-        spaces = rewrite.spaces(lambda other: connection.sql(other).fetchall()) if rewrite.spaces else None
+        spaces = rewrite.spaces(lambda other: connection.execute(other).fetchall()) if rewrite.spaces else None
         dataset = table_of(rewrite.of).dataset(dictionaries=True)
         if rewrite.required_texts:
             dataset = dataset.requiring(rewrite.required_texts)
         if spaces is not None:
-            dataset = dataset.filter(pc.field("space").isin(pa.array(spaces, pa.string())))
+            dataset = dataset.of_spaces(spaces)
         connection.register(rewrite.of, scanned(dataset.watched(watch.of(rewrite.of))))
     return rewrite.text
 

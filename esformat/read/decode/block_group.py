@@ -29,7 +29,7 @@ from esformat.core.blocks import (
 )
 from esformat.core.events import Columns
 from esformat.core.leaves import BlockSlice, Leaf, row_starts, rows_within, run_starts
-from esformat.core.numbers import sum_runs
+from esformat.core.numbers import sum_runs, sum_runs_at
 from esformat.core.runs import runs_at
 from esformat.core.searching import codes_that_may
 from esformat.errors import CorruptSegmentError
@@ -241,8 +241,12 @@ class BlockGroup:
 
     def times_at(self, places: I64 | None) -> I64:
         """Timestamps of the rows at `places`, µs."""
-        times = self.timestamps()
-        return times if places is None else times[places]
+        if places is None or self._times is not None:
+            times = self.timestamps()
+            return times if places is None else times[places]
+        starts, _, bases = self._run_starts()
+        packs = packs_of(self.blocks, TIMESTAMPS_CHUNK, 0)
+        return np.asarray(sum_runs_at(packs, starts, bases, places, self._reader.thread_context().plain))
 
     def _run_starts(self) -> tuple[Any, Any, Any]:
         """Rows at which a run or a block begins, the run there, and the block's base."""
@@ -295,11 +299,11 @@ class BlockGroup:
             return Values(self._run_keys(name)).taken(run_of, self.texts)
         if len(run_of) <= FEW_KEYS and self.texts is TextForm.PLAIN:
             return pa.array(self._few_keys(name, run_of), kind)
-        keys = self._run_keys(name)
         if self.texts is TextForm.DICTIONARIES and name == "space" and len(run_of):
-            first, last = int(run_of[0]), int(run_of[-1]) + 1
-            if last - first <= len(run_of):  # else the dictionary would be longer than the column
-                return Values(keys.slice(first, last - first)).taken(run_of - first, self.texts)
+            begins = np.diff(run_of, prepend=run_of[0]) != 0  # of rows of another run; they ascend
+            begins[0] = True
+            return Values(self._run_keys(name, run_of[begins])).taken(np.cumsum(begins) - 1, self.texts)
+        keys = self._run_keys(name)
         if len(run_of) and run_of[0] == run_of[-1]:  # they ascend
             key = keys[int(run_of[0])].as_py()
             return repeated_key(key if isinstance(key, bytes) else key.encode(), kind, len(run_of))
@@ -319,9 +323,11 @@ class BlockGroup:
     def _keys_of_leaves(self, name: str) -> list[Any]:
         return [leaf.spaces if name == "space" else leaf.groupings for leaf in self._leaves()]
 
-    def _run_keys(self, name: str) -> pa.Array:
-        """The keys of all runs of the group's leaves."""
+    def _run_keys(self, name: str, runs: I64 | None = None) -> pa.Array:
+        """The keys of runs of the group's leaves, by default of all."""
         keys = pa.concat_arrays(list(map(keys_array, self._keys_of_leaves(name))))
+        if runs is not None and len(runs) < len(keys):
+            keys = keys.take(pa.array(runs))
         try:
             return keys.cast(self._reader.schema.key_type)
         except pa.ArrowInvalid as error:

@@ -25,9 +25,10 @@ from esformat.core.numbers import (
     read_numbers,
     read_pack,
     sum_runs,
+    sum_runs_at,
 )
 from esformat.errors import CorruptSegmentError
-from esformat.format.codec import Codec, make_compressor
+from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.packing import encode_ints
 
 RAW = make_compressor(Codec.NONE)
@@ -158,6 +159,61 @@ def test_runs_outside(starts):
         sum_runs(np.zeros(3, np.int64), np.array(starts, np.int64), np.zeros(len(starts), np.int64))
     with pytest.raises(ValueError, match="starts of runs"):
         sum_runs(np.zeros(3, np.int64), np.zeros(1, np.int64), np.zeros(2, np.int64))
+
+
+STEPS = st.lists(int64s | st.integers(0, 99), min_size=1, max_size=6)
+
+
+@examples(200)
+@given(
+    st.lists(st.lists(st.tuples(int64s, STEPS), min_size=1, max_size=4), max_size=4),
+    st.sampled_from([Codec.NONE, Codec.ZSTD]),
+    st.data(),
+)
+def test_sums_of_runs_at_some_places(packs, codec, data):
+    """They are those of all numbers, whether packs are bits or planes, compressed or not; places may repeat."""
+    steps = [[step for _, run in runs for step in run] for runs in packs]
+    parts = []
+    for numbers in steps:
+        body = memoryview(b"before" + encode_ints(np.array(numbers, np.int64), make_compressor(codec), raw=0))
+        parts.append((body, read_pack(body, 6, len(numbers))))
+    runs = [run for runs in packs for run in runs]
+    sizes = [len(run) for _, run in runs]
+    starts, bases = np.cumsum([0, *sizes])[:-1], np.array([base for base, _ in runs], np.int64)
+    count = sum(sizes)
+    places = sorted(data.draw(st.lists(st.integers(0, count - 1), max_size=12))) if count else []
+    whole = np.array([step for numbers in steps for step in numbers], np.int64)
+    sum_runs(whole, starts, bases)
+    found = sum_runs_at(parts, starts, bases, np.array(places, np.int64), Decompressor())
+    assert list(found) == whole[np.array(places, np.int64)].tolist()
+
+
+TWO_PACKS = [(memoryview(BIT_BODY), read_pack(BIT_BODY, 0, 3))] * 2
+
+
+@pytest.mark.parametrize(
+    ("starts", "bases", "places"),
+    [
+        ([0, 3], 1, [0]),  # fewer bases
+        ([], 0, [0]),
+        ([1, 3], 2, [1]),
+        ([0, 3], 2, [-1]),
+        ([0, 3], 2, [2, 6]),  # beyond the last number
+        ([0, 3], 2, [1 << 62]),
+        ([0, 3], 2, [2, 1]),
+        ([0, 3], 2, [4, 1]),
+        ([0], 1, [2, 3]),  # a run in two packs
+        ([0], 1, [4]),
+        ([0, 2], 2, [4]),
+        ([0, 4], 2, [1, 3]),
+        ([0, 4], 2, [3]),
+    ],
+)
+def test_places_and_runs_outside(starts, bases, places):
+    """Places that do not ascend or are beyond the numbers, and runs across packs, are refused."""
+    starts, places = np.array(starts, np.int64), np.array(places, np.int64)
+    with pytest.raises(ValueError, match=r"runs do not fit|ascend|packed numbers"):
+        sum_runs_at(TWO_PACKS, starts, np.zeros(bases, np.int64), places, Decompressor())
 
 
 @examples(100)

@@ -236,6 +236,8 @@ def _check_leaves(root: Root, entries: list[LeafEntry]) -> None:
         assert list(root.leaves_of(space)) == [*before[-1:], *named]
         assert root.leaves_before(space) == len(before)
         assert root.has_pages_for(space)
+    some = sorted({*firsts[::3], *firsts[1:2], b"", b"a", b"\xff\xff\xff"})
+    assert root.leaves_of_each(some) == sorted({number for space in some for number in root.leaves_of(space)})
     rows = list(accumulate((entry.rows for entry in entries), initial=0))
     blocks = list(accumulate((entry.blocks for entry in entries), initial=0))
     assert (root.events, root.data_blocks) == (rows[-1], blocks[-1])
@@ -325,6 +327,30 @@ def test_first_and_later_looks_for_a_space_agree(keys, data):
     expected = [run for run, space in enumerate(spaces) if space == wanted]
     for _ in range(4):
         assert list(range(*leaf.runs_of(wanted))) == expected
+
+
+@examples(60)
+@given(
+    st.lists(st.tuples(st.binary(max_size=2), st.binary(max_size=1)), min_size=1, max_size=12, unique=True),
+    st.sets(st.binary(max_size=2)).map(sorted),
+    st.data(),
+)
+def test_runs_of_many_spaces(keys, others, data):
+    """They are the runs of each, in order, without those of spaces that the leaf lacks."""
+    keys = sorted(keys)
+    wanted = sorted({*others, *data.draw(st.sets(st.sampled_from([space for space, _ in keys])))})
+    stored = encode_leaf(runs_of(keys, [1] * len(keys)), [BlockSpan(len(keys), 100, 1, 0, 0)], WRITE)
+    leaf = leaf_of(stored)
+    each = [leaf.runs_of(space) for space in wanted]
+    assert leaf.runs_of_each(wanted) == [(first, last) for first, last in each if first < last]
+
+
+def test_runs_of_many_spaces_need_keys():
+    """A leaf whose keys are not decoded refuses to look for spaces."""
+    stored = encode_leaf(runs_of([(b"a", b"")], [1]), [BlockSpan(1, 100, 1, 0, 0)], WRITE)
+    leaf = open_leaf(decode_block(stored, BlockKind.DIRECTORY, None, 99), 0, 0, 16, READ, keys=False)
+    with pytest.raises(ValueError, match="not decoded"):
+        leaf.runs_of_each([b"a"])
 
 
 @examples(150)

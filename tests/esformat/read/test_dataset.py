@@ -127,6 +127,12 @@ def test_filter_is_pyarrows(data, recording):
                 given = coded.to_table(columns=names, filter=filter)
                 assert given.schema.equals(coded.scanner(columns=names).projected_schema)
                 assert without_dictionaries(given).equals(expected) or (names == [] and len(given) == len(expected))
+                spaces = data.draw(st.lists(st.sampled_from(table["space"].to_pylist()))) if len(table) else []
+                within = coded.of_spaces(spaces).filter(filter)
+                expected = everything.to_table(filter=SPACE.isin(pa.array(spaces, table["space"].type)) & filter)
+                assert without_dictionaries(within.to_table()).equals(expected)
+                assert without_dictionaries(within.head(2)).equals(expected.slice(0, 2))
+                assert within.count_rows() == len(expected)
 
 
 def without_dictionaries(table: pa.Table) -> pa.Table:
@@ -157,6 +163,8 @@ def test_text_in_dictionaries(tmp_path):
         dictionaries = {field.name for field in coded.schema if pa.types.is_dictionary(field.type)}
         assert dictionaries == {"space", "few"}
         assert without_dictionaries(coded.to_table()).equals(segment.scan().to_table())
+        assert coded.tally(["few"], "count") is not None
+        assert coded.of_spaces(["customer-7"]).tally(["few"], "count") is None
         kinds = {None if few is None else few.as_py() for few in coded.to_table()["few"].chunk(0).dictionary}
         assert None not in kinds
         with duckdb.connect() as connection:
