@@ -122,19 +122,6 @@ class BytesNode:
         at, ends = self.at, self._ends
         return self.body[at + ends[first - 1] if first else at : at + ends[last - 1]]
 
-    def all_values(self, context: DecodeContext) -> tuple[npt.NDArray[Any], bytes]:
-        """The lengths of all values and their concatenated bytes; null slots are empty."""
-        lengths = self.all_lengths(context)
-        sizes = frame_sizes(lengths, self.rows)
-        if len(sizes) <= FEW_FRAMES:
-            decompress = self.decompressor(context).decompress
-            stored = zip(self.stored_frames(range(len(sizes))), sizes.tolist(), strict=True)
-            return lengths, b"".join([decompress(self.codec, frame, size) for frame, size in stored])
-        out = np.empty(int(sizes.sum()), np.uint8)  # not zeroed: lengths that are merely claimed cost no memory
-        run = self.body[self.at : self.end]
-        self.decompressor(context).decompress_run(self.codec, run, self.table, sizes.tolist(), out.data)
-        return lengths, out.tobytes()
-
     def values(self, low: int, high: int, context: DecodeContext, frames: Cache) -> list[bytes | None]:
         """Values [low, high) as Python bytes. Decompresses only frames that contain them and are not in `frames`."""
         rows = self.rows

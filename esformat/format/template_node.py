@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from esformat.core.bytes_nodes import read_values
 from esformat.core.caches import Cache
 from esformat.core.numbers import read_numbers
 from esformat.core.rendering import MOST_NODE_BYTES, TemplateRows
@@ -201,7 +202,7 @@ class TemplateNode:
         variables = frozenset[int]().union(*(strings.get(code, ()) for code in np.unique(codes).tolist()))
         shown = (column for column in self.template_rows.columns if column[0] in variables)
         return all(
-            are_plain(*_strings(self._string_node(variable, at, count, context), 0, count, context, None))
+            are_plain(*self._strings_from(variable, at, count, 0, count, context, None))
             for variable, at, count in shown
         )
 
@@ -210,9 +211,20 @@ class TemplateNode:
     ) -> list[Any]:
         """The strings that these rows need."""
         return [
-            (variable, first, *_strings(self._string_node(variable, at, count, context), first, last, context, frames))
+            (variable, first, *self._strings_from(variable, at, count, first, last, context, frames))
             for variable, at, count, first, last in rows.needed(low, high, context.plain)
         ]
+
+    def _strings_from(
+        self, variable: int, at: int, count: int, first: int, last: int, context: DecodeContext, frames: Cache | None
+    ) -> tuple[Any, bytes]:
+        """Values [first, last) of a variable with `count` strings: their edges, and the bytes that these refer to."""
+        if first == 0 and last == count:
+            edges, text, _ = read_values(self._body, at, count, context.plain, context.framed)
+            return edges, text
+        assert frames is not None, "only all values are decoded without a cache"
+        offsets, text = self._string_node(variable, at, count, context).offsets_and_bytes(first, last, context, frames)
+        return np.frombuffer(offsets, np.int32).astype(np.int64), text
 
     def _string_node(self, variable: int, at: int, count: int, context: DecodeContext) -> BytesNode:
         node = self._strings.get(variable)
@@ -274,18 +286,6 @@ def rendered(parts: Sequence[Decoded]) -> tuple[npt.NDArray[np.int32], pa.Buffer
 
 def _broken(error: Exception) -> CorruptSegmentError:
     return CorruptSegmentError(f"a node of templates breaks the format: {error}")
-
-
-def _strings(node: BytesNode, first: int, last: int, context: DecodeContext, frames: Cache | None) -> tuple[I64, bytes]:
-    """Values [first, last) of a node: their edges, and the bytes that these refer to."""
-    if first == 0 and last == node.count:
-        lengths, text = node.all_values(context)
-        edges = np.zeros(last + 1, np.int64)
-        np.cumsum(lengths, out=edges[1:])
-        return edges, text
-    assert frames is not None, "only all values are decoded without a cache"
-    offsets, text = node.offsets_and_bytes(first, last, context, frames)
-    return np.frombuffer(offsets, np.int32).astype(np.int64), text
 
 
 def text_array(

@@ -105,8 +105,11 @@ def _with_bits(value: _Value | None) -> int:
     return UNKNOWN if value is None else value.kind | (WITH_STRINGS if value.strings else 0)
 
 
-def are_plain(edges: npt.NDArray[np.int64], text: bytes) -> bool:
-    """Whether texts can be copied unescaped into JSON strings. Text i is text[edges[i]:edges[i + 1]]."""
+def are_plain(edges: Sequence[int] | npt.NDArray[np.int64], text: bytes) -> bool:
+    """Whether texts can be copied unescaped into JSON strings. Text i is text[edges[i]:edges[i + 1]].
+
+    edges: an array of int64.
+    """
     if bool(_SPECIAL[np.frombuffer(text, np.uint8, int(edges[-1] - edges[0]), int(edges[0]))].any()):
         return False
     if text.isascii():
