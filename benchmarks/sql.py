@@ -155,8 +155,8 @@ class Asked:
         with esformat.create(folder / "events.esdb", indexes=["type", "country"], memory="1GiB") as writer:
             for batch in table.to_batches(PIECE_ROWS):
                 writer.add_table(pa.Table.from_batches([batch]))
-        order = pc.sort_indices(table, [("space", "ascending"), ("timestamp", "ascending")])
         self.segment = esformat.open(folder / "events.esdb")
+        ordered = self.segment.dataset().to_table(columns=table.schema.names).cast(table.schema)
         self.values = values(table, folder)
         self.sizes = {OURS: (folder / "events.esdb").stat().st_size / len(table)}
         self.connections: dict[str, duckdb.DuckDBPyConnection] = {}
@@ -169,7 +169,7 @@ class Asked:
             keys = ["space", "type", "country"]
             with pq.ParquetWriter(path, table.schema, compression="zstd", use_dictionary=keys) as parquet:
                 for at in range(0, len(table), PIECE_ROWS):
-                    parquet.write_table(table.take(order.slice(at, PIECE_ROWS)), row_group_size=rows)
+                    parquet.write_table(ordered.slice(at, PIECE_ROWS), row_group_size=rows)
             self.sizes[name] = path.stat().st_size / len(table)
             self.connections[name] = self._connected(path)
             self.ways["DuckDB", name] = lambda question, name=name: self._by_duckdb(name, question)

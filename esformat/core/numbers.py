@@ -7,7 +7,6 @@ planes that are not raw, compressed. `esformat/format/packing.py` writes them.
 """
 
 import array as arrays
-from collections.abc import Sequence
 from typing import Any
 
 import cython
@@ -418,75 +417,6 @@ def _rest_of(body: Any, pack: Pack, decompressor: Any) -> tuple[Any, cython.Py_s
     if not size or (not pack.codec and pack.end - pack.stored_at == size):
         return body, pack.stored_at
     return decompressor.decompress(pack.codec, body[pack.stored_at : pack.end], size), 0
-
-
-MOST_COUNTED_COLUMNS = 16
-
-
-def count_codes(
-    rows: cython.Py_ssize_t,
-    codes: Sequence[Any],
-    sizes: Sequence[int],
-    times: cython.const[cython.longlong][::1],
-    counts: cython.longlong[::1],
-    lows: cython.longlong[::1],
-    highs: cython.longlong[::1],
-) -> None:
-    """Count the rows with each combination of codes in `counts`, initially zeros, and track the smallest and largest of
-    their times.
-
-    codes: for each of at most MOST_COUNTED_COLUMNS columns, the codes of all rows, as bytes or int64. sizes: how many
-    codes each column has; the last column varies fastest in `counts`. times: one for each row; or empty, then lows and
-    highs stay unchanged. Raises ValueError if lengths do not fit; CorruptSegmentError for other codes.
-    """
-    columns: cython.Py_ssize_t = len(codes)
-    short = cython.declare(cython.p_const_uchar[16])
-    long = cython.declare(cython.pointer(cython.const[cython.longlong])[16])
-    limits = cython.declare(cython.longlong[16])
-    short_codes: cython.const[cython.uchar][::1]
-    long_codes: cython.const[cython.longlong][::1]
-    size: cython.Py_ssize_t = counts.shape[0]
-    places: cython.longlong = 1
-    timed: cython.bint = times.shape[0] > 0
-    if columns > MOST_COUNTED_COLUMNS or columns != len(sizes):
-        raise ValueError("the number of columns does not fit")
-    if lows.shape[0] != size or highs.shape[0] != size or (timed and times.shape[0] != rows) or not size:
-        raise ValueError("the lengths do not fit")
-    i: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    for k in range(columns):
-        limits[k] = sizes[k]
-        if not 0 < limits[k] <= size or len(codes[k]) != rows:
-            raise ValueError("the lengths do not fit")
-        places *= limits[k]  # at most size, below, times size: no overflow
-        if places > size:
-            raise ValueError("the lengths do not fit")
-        short[k] = cython.NULL
-        if rows and memoryview(codes[k]).itemsize == 1:
-            short_codes = codes[k]
-            short[k] = cython.address(short_codes[0])
-        elif rows:
-            long_codes = codes[k]
-            long[k] = cython.address(long_codes[0])
-    place: cython.longlong
-    code: cython.longlong
-    time: cython.longlong
-    with cython.nogil:
-        for i in range(rows):
-            place = 0
-            for k in range(columns):
-                code = short[k][i] if short[k] != cython.NULL else long[k][i]
-                if not 0 <= code < limits[k]:
-                    with cython.gil:
-                        raise CorruptSegmentError("a code has no value in the column's dictionary")
-                place = place * limits[k] + code
-            if timed:
-                time = times[i]
-                if not counts[place] or time < lows[place]:
-                    lows[place] = time
-                if not counts[place] or time > highs[place]:
-                    highs[place] = time
-            counts[place] += 1
 
 
 def count_by_width(

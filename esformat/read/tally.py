@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
 
-from esformat.core.leaves import BlockSlice
-from esformat.core.numbers import MOST_COUNTED_COLUMNS, count_codes
+from esformat.core.leaves import BlockSlice, row_starts
+from esformat.core.tallies import MOST_COMBINATIONS, MOST_COUNTED_COLUMNS, count_codes, extend_times
 from esformat.format.arrays import Values, numbers_array
 from esformat.format.data_block import I64
 from esformat.format.schema import TIMESTAMP_TYPE
@@ -20,9 +20,6 @@ from esformat.read.blocks.reader import Reader
 from esformat.read.decode.block_group import BlockGroup
 from esformat.read.scan import THREADS
 from esformat.read.selection import select
-
-MOST_COMBINATIONS = 1 << 13
-"""Maximum number of combinations of the values of all columns, whether or not an event has them."""
 
 GROUP_BLOCKS = 72
 """Data blocks that are read and counted together."""
@@ -34,7 +31,12 @@ FEW_ROWS = 1 << 14
 """A file without codes and with no more events is returned event by event: with few events, writers create no codes."""
 
 Counts = tuple[I64, I64, I64]
-"""For each combination: its number of events, their earliest timestamp and their latest, µs."""
+"""For each combination: its number of events, their earliest timestamp and their latest, µs (or the opposite extremes
+of int64, if there are none or times are not wanted).
+"""
+
+
+_FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class NotCodedError(Exception):
@@ -54,7 +56,7 @@ def tally(reader: Reader, names: Sequence[str], count_name: str, *, timed: bool)
     counted: dict[int, Counts] = {}
     try:
         with reader.named:
-            for number, mine in _counted(reader, names, timed=timed):
+            for number, mine in _counted(reader, names, counted, timed=timed):
                 counted[number] = _joined(counted[number], mine) if number in counted else mine
             tables = [_table(reader, names, number, mine, count_name, timed=timed) for number, mine in counted.items()]
     except NotCodedError:
@@ -74,8 +76,13 @@ def _schema(reader: Reader, names: Sequence[str], count_name: str, *, timed: boo
     return columns.append(pa.field(count_name, pa.int64()))
 
 
-def _counted(reader: Reader, names: Sequence[str], *, timed: bool) -> Iterator[tuple[int, Counts]]:
-    """Counts of groups of blocks, each with the number of the dictionary that its codes refer to."""
+def _counted(
+    reader: Reader, names: Sequence[str], before: Mapping[int, Counts], *, timed: bool
+) -> Iterator[tuple[int, Counts]]:
+    """Counts of groups of blocks, each with the number of the dictionary that its codes refer to.
+
+    before: those of earlier groups together, whose times need not be read again.
+    """
     chunks = reader.schema.chunks([*names, "timestamp"] if timed else names)
 
     def read(parts: list[BlockSlice]) -> list[tuple[int, Counts]]:
@@ -83,7 +90,8 @@ def _counted(reader: Reader, names: Sequence[str], *, timed: bool) -> Iterator[t
         blocks.chunks = chunks
         if len(parts) > 1 and len({block.dictionary for block in blocks.blocks}) > 1:
             return [found for part in parts for found in read([part])]
-        return [(blocks.blocks[0].dictionary, _counts(reader, blocks, names, timed=timed))]
+        number = blocks.blocks[0].dictionary
+        return [(number, _counts(reader, blocks, names, parts if timed else (), before.get(number)))]
 
     groups = _groups(reader)
     few = list(islice(groups, FEW_GROUPS))
@@ -120,7 +128,14 @@ def _dictionaries(reader: Reader, names: Sequence[str], number: int) -> list[Val
     return known
 
 
-def _counts(reader: Reader, blocks: BlockGroup, names: Sequence[str], *, timed: bool) -> Counts:
+def _counts(
+    reader: Reader, blocks: BlockGroup, names: Sequence[str], timed: Sequence[BlockSlice], before: Counts | None
+) -> Counts:
+    """Counts of a group of blocks.
+
+    timed: its slices if times are wanted. Times are decoded only of blocks whose smallest or largest is beyond the
+    times in `before` of a combination that the block has.
+    """
     dictionaries = _dictionaries(reader, names, blocks.blocks[0].dictionary)
     codes = []
     for name in names:
@@ -129,19 +144,27 @@ def _counts(reader: Reader, blocks: BlockGroup, names: Sequence[str], *, timed: 
             raise NotCodedError
         codes.append(found)
     sizes = list(map(len, dictionaries))
-    counts, lows, highs = (np.zeros(math.prod(sizes), np.int64) for _ in range(3))
-    count_codes(
-        blocks.row_count, codes, sizes, blocks.timestamps() if timed else np.empty(0, np.int64), counts, lows, highs
-    )
+    combinations = math.prod(sizes)
+    counts = np.zeros(combinations, np.int64)
+    lows = np.full(combinations, _LAST) if before is None else before[1].copy()
+    highs = np.full(combinations, _FIRST) if before is None else before[2].copy()
+    if not timed:
+        count_codes(blocks.row_count, codes, sizes, counts)
+        return counts, lows, highs
+    rows, starts = row_starts(timed)
+    extremes = np.array([(part.min_timestamp, part.max_timestamp) for part in timed]).T.copy()
+    beyond = count_codes(blocks.row_count, codes, sizes, counts, (starts, *extremes), lows, highs)
+    if beyond:
+        if len(beyond) < len(blocks):
+            spans = [slice(starts[block], starts[block] + rows[block]) for block in beyond]
+            codes = [np.concatenate([each[span] for span in spans]) for each in codes]
+        extend_times(codes, sizes, blocks.some(beyond).timestamps(), lows, highs)
     return counts, lows, highs
 
 
 def _joined(one: Counts, other: Counts) -> Counts:
     """Add two counts."""
-    (counts, lows, highs), (more, low, high) = one, other
-    lows = np.where(counts == 0, low, np.where(more == 0, lows, np.minimum(lows, low)))
-    highs = np.where(counts == 0, high, np.where(more == 0, highs, np.maximum(highs, high)))
-    return counts + more, lows, highs
+    return one[0] + other[0], np.minimum(one[1], other[1]), np.maximum(one[2], other[2])
 
 
 def _table(

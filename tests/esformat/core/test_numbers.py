@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import struct
 from functools import partial
 from itertools import accumulate
@@ -15,9 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from esformat.core.numbers import (
-    MOST_COUNTED_COLUMNS,
     count_by_width,
-    count_codes,
     join_planes,
     pack_bits,
     read_columns,
@@ -32,7 +28,6 @@ from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.packing import encode_ints
 
 RAW = make_compressor(Codec.NONE)
-NO_TIMES = np.empty(0, np.int64)
 int64s = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
@@ -248,50 +243,6 @@ def test_packs_cut_short(read):
     for at, count in ((-1, 3), (1 << 62, 3), (0, -1), (0, 1 << 62), (0, 5)):
         with pytest.raises(CorruptSegmentError):
             read(body, at, count, plain=None)
-
-
-@examples(100)
-@given(st.data(), st.lists(st.integers(1, 4), max_size=3), st.booleans())
-def test_codes_are_counted(data, sizes, timed):
-    """The rows of each combination of codes are counted, with their first and last time."""
-    row = st.tuples(st.tuples(*(st.integers(0, size - 1) for size in sizes)), int64s)
-    rows = data.draw(st.lists(row, max_size=30))
-    kinds = [data.draw(st.sampled_from([np.uint8, np.int64])) for _ in sizes]
-    codes = [np.array([row[k] for row, _ in rows], kind) for k, kind in enumerate(kinds)]
-    times = np.array([time for _, time in rows if timed], np.int64)
-    counts, lows, highs = (np.zeros(math.prod(sizes), np.int64) for _ in range(3))
-    count_codes(len(rows), codes, sizes, times, counts, lows, highs)
-    of = [[time for row, time in rows if row == each] for each in itertools.product(*map(range, sizes))]
-    assert counts.tolist() == list(map(len, of))
-    assert lows.tolist() == [min(each, default=0) if timed else 0 for each in of]
-    assert highs.tolist() == [max(each, default=0) if timed else 0 for each in of]
-
-
-def test_codes_out_of_bounds():
-    """Codes that a column does not have, and arrays of lengths that do not fit, are refused."""
-    three = [np.zeros(3, np.int64) for _ in range(3)]
-    for code in (-1, 3, 1 << 62, -(1 << 63)):
-        with pytest.raises(CorruptSegmentError, match="no value in the column's dictionary"):
-            count_codes(2, [np.array([0, code])], [3], NO_TIMES, *three)
-    with pytest.raises(CorruptSegmentError, match="no value in the column's dictionary"):
-        count_codes(1, [np.array([3], np.uint8)], [3], NO_TIMES, *three)
-    one = np.zeros(1, np.uint8)
-    for codes, sizes, times, lengths in (
-        ([one], [3], np.zeros(2, np.int64), (3, 3, 3)),
-        ([one], [3], NO_TIMES, (3, 2, 3)),
-        ([one], [3], NO_TIMES, (3, 3, 4)),
-        ([one], [4], NO_TIMES, (3, 3, 3)),
-        ([one], [0], NO_TIMES, (3, 3, 3)),
-        ([one], [-1], NO_TIMES, (3, 3, 3)),
-        ([one, one], [2, 2], NO_TIMES, (3, 3, 3)),
-        ([one, np.zeros(2, np.uint8)], [1, 1], NO_TIMES, (3, 3, 3)),
-        ([one], [1, 1], NO_TIMES, (3, 3, 3)),
-        ([np.zeros(2, np.uint8)], [1], NO_TIMES, (3, 3, 3)),
-        ([], [], NO_TIMES, (0, 0, 0)),
-        ([one] * (MOST_COUNTED_COLUMNS + 1), [1] * (MOST_COUNTED_COLUMNS + 1), NO_TIMES, (3, 3, 3)),
-    ):
-        with pytest.raises(ValueError, match="not fit"):
-            count_codes(1, codes, sizes, times, *(np.zeros(size, np.int64) for size in lengths))
 
 
 @examples(300)
