@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 
@@ -56,7 +56,7 @@ def tally(reader: Reader, names: Sequence[str], count_name: str, *, timed: bool)
     counted: dict[int, Counts] = {}
     try:
         with reader.named:
-            for number, mine in _counted(reader, names, counted, timed=timed):
+            for number, mine in _counted(reader, names, timed=timed):
                 counted[number] = _joined(counted[number], mine) if number in counted else mine
             tables = [_table(reader, names, number, mine, count_name, timed=timed) for number, mine in counted.items()]
     except NotCodedError:
@@ -76,14 +76,10 @@ def _schema(reader: Reader, names: Sequence[str], count_name: str, *, timed: boo
     return columns.append(pa.field(count_name, pa.int64()))
 
 
-def _counted(
-    reader: Reader, names: Sequence[str], before: Mapping[int, Counts], *, timed: bool
-) -> Iterator[tuple[int, Counts]]:
-    """Counts of groups of blocks, each with the number of the dictionary that its codes refer to.
-
-    before: those of earlier groups together, whose times need not be read again.
-    """
-    chunks = reader.schema.chunks([*names, "timestamp"] if timed else names)
+def _counted(reader: Reader, names: Sequence[str], *, timed: bool) -> Iterator[tuple[int, Counts]]:
+    """Counts of groups of blocks, each with the number of the dictionary that its codes refer to."""
+    known: dict[int, Counts] = {}  # by dictionary: the counts of a group, with the extreme times of those before it
+    chunks = reader.schema.chunks(names)
 
     def read(parts: list[BlockSlice]) -> list[tuple[int, Counts]]:
         blocks = BlockGroup(reader, parts)
@@ -91,13 +87,15 @@ def _counted(
         if len(parts) > 1 and len({block.dictionary for block in blocks.blocks}) > 1:
             return [found for part in parts for found in read([part])]
         number = blocks.blocks[0].dictionary
-        return [(number, _counts(reader, blocks, names, parts if timed else (), before.get(number)))]
+        known[number] = found = _counts(reader, blocks, names, parts if timed else (), known.get(number))
+        return [(number, found)]
 
     groups = _groups(reader)
     few = list(islice(groups, FEW_GROUPS))
     if len(few) < FEW_GROUPS:
         yield from chain.from_iterable(map(read, few))
         return
+    yield from read(few.pop(0))  # first: it spares most others from decoding times
     with ThreadPoolExecutor(THREADS, thread_name_prefix="esformat-tally") as pool:
         try:
             for found in pool.map(read, chain(few, groups)):
@@ -133,8 +131,8 @@ def _counts(
 ) -> Counts:
     """Counts of a group of blocks.
 
-    timed: its slices if times are wanted. Times are decoded only of blocks whose smallest or largest is beyond the
-    times in `before` of a combination that the block has.
+    timed: its slices if times are wanted. They are read only of blocks whose smallest or largest time is beyond those
+    in `before` of a combination that the block has.
     """
     dictionaries = _dictionaries(reader, names, blocks.blocks[0].dictionary)
     codes = []
@@ -158,7 +156,9 @@ def _counts(
         if len(beyond) < len(blocks):
             spans = [slice(starts[block], starts[block] + rows[block]) for block in beyond]
             codes = [np.concatenate([each[span] for span in spans]) for each in codes]
-        extend_times(codes, sizes, blocks.some(beyond).timestamps(), lows, highs)
+        others = BlockGroup(reader, [timed[block] for block in beyond])
+        others.chunks = reader.schema.chunks(["timestamp"])
+        extend_times(codes, sizes, others.timestamps(), lows, highs)
     return counts, lows, highs
 
 

@@ -191,18 +191,13 @@ class BlockGroup:
         numbers = shares.nonzero()[0].tolist()
         if len(numbers) == len(self):
             return self, places
-        group = self.some(numbers)
-        if self._times is not None:
-            group._times = self._times[np.repeat(shares > 0, self._counts)]
-        return group, places - np.repeat(self._starts[numbers] - group._starts, shares[numbers])
-
-    def some(self, numbers: Sequence[int]) -> BlockGroup:
-        """A group of some of the blocks, by their ascending numbers in this one."""
         read = self._read
         blocks = None if read is None else [read[n] for n in numbers]
         group = type(self)(self._reader, [self._parts[n] for n in numbers], blocks)
         group.texts, group.paths, group.chunks = self.texts, self.paths, self.chunks
-        return group
+        if self._times is not None:
+            group._times = self._times[np.repeat(shares > 0, self._counts)]
+        return group, places - np.repeat(self._starts[numbers] - group._starts, shares[numbers])
 
     @classmethod
     def joined(cls, groups: Sequence[tuple[BlockGroup, I64 | None]]) -> tuple[BlockGroup, I64]:
