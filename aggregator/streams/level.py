@@ -57,17 +57,24 @@ _MOST_BYTES = 65_536
 _IN_MESSAGES = ("level", "lvl", "severity", "loglevel", "log_level", "log.level", "levelname", "logLevel", "Level",
                 "Severity", "severity_text", "SeverityText", "@l")  # fmt: skip
 _NAME = b"(?:%b)" % "|".join(map(re.escape, _IN_MESSAGES)).encode()
-_JSON = re.compile(rb'^\s*\{[^{}\[\]]*?"' + _NAME + rb'"\s*:\s*"?(?P<value>[A-Za-z]{1,16}|\d{1,2})"?\s*[,}]')
+_SPACE = rb"[\t-\r ]"  # of ASCII: what \s matches differs between Python and Arrow
+_JSON = re.compile(
+    b"^" + _SPACE + rb'*\{[^{}\[\]]*?"' + _NAME + rb'"\s*:\s*"?(?P<value>[A-Za-z]{1,16}|\d{1,2})"?\s*[,}]'
+)
 """Matches a level before all nested objects and lists, so that no inner one is mistaken for it."""
 _LOGFMT = re.compile(
-    rb'^(?:[^"]|"(?:[^"\\]|\\.)*")*?(?:^|\s)'
+    rb'^(?:[^"]|"(?:[^"\\]|\\.)*")*?(?:^|'
+    + _SPACE
+    + b")"
     + _NAME
-    + rb'=(?:"(?P<quoted>[A-Za-z]{1,16})"|(?P<plain>[A-Za-z]{1,16}))(?:\s|$)',
+    + rb'=(?:"(?P<quoted>[A-Za-z]{1,16})"|(?P<plain>[A-Za-z]{1,16}))(?:'
+    + _SPACE
+    + b"|$)",
     re.DOTALL,
 )
 """Never matches a pair inside quotes."""
 _KLOG = re.compile(rb"(?P<letter>[IWEF])[01]\d[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d\.\d")
-_JSON_LINES = r'(?s)^\s*\{.*(?:evel|everity|lvl|@l|_text|evelname)"'
+_JSON_LINES = r'(?s)^[\t-\r ]*\{.*(?:evel|everity|lvl|@l|_text|evelname)"'
 _LOGFMT_LINES = r'(?:evel|everity|lvl|evelname|_text|erityText|@l)="?[A-Za-z]'
 _KLOG_LINES = r"^[IWEF][01]\d[0-3]\d [0-2]\d:"
 """Prefilters: every message with a readable level matches one of these patterns."""
@@ -226,7 +233,8 @@ def _in_json(messages: pa.Array) -> pa.Array:
 def _in_logfmt(messages: pa.Array) -> pa.Array:
     pair = pc.extract_regex(messages, b"(?s)" + _LOGFMT.pattern)
     words = pc.if_else(pc.equal(pair.field("quoted"), b""), pair.field("plain"), pair.field("quoted"))
-    return _known(pc.if_else(pc.match_substring_regex(messages, r"^\s*\{"), None, words))  # JSON, even if broken
+    is_json = pc.match_substring_regex(messages, b"^" + _SPACE + rb"*\{")  # even if broken
+    return _known(pc.if_else(is_json, None, words))
 
 
 def _in_klog(messages: pa.Array) -> pa.Array:

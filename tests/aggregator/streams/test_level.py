@@ -71,6 +71,7 @@ MESSAGES = [
     (b'{"a": "\n", "level":\n"error"}', "error"), (b'{"level": {"a": 1}}', None), (b'{"levels": "error"}', None),
     (b'time=x level=error msg="a b"', "error"), (b'msg="a level=error b" lvl="warn"', "warn"),
     (b'lvl="warn" a=b', "warn"),
+    (b"a\x0blevel=error\x0bb", "error"), (b'\x0b{"b": 1} lvl="warn"', None), (b"a\x1flevel=error", None),
     (b"level=ERROR", "error"), (b"@l=error x", "error"),
     (b"compression level=9 done", None), (b"mylevel=error x", None), (b"level=hard", None),
     (b"E0102 15:04:05.123456    1234 file.go:12] msg", "error"), (b"I1131 00:00:00.0 x level=error", "info"),
