@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -196,7 +197,17 @@ def _typed(texts: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
     found = pc.if_else(fits, texts, pa.scalar(None, pa.string())).cast(kind)
     if not pa.types.is_floating(kind):
         return found
-    return pc.if_else(pc.is_finite(found), found, pa.scalar(None, kind))  # 1e400 is beyond all floats
+    exact = pc.and_(pc.is_finite(found), _is_exact(texts, found))  # 1e400 is beyond all floats
+    return pc.if_else(exact, found, pa.scalar(None, kind))
+
+
+def _is_exact(texts: pa.Array, found: pa.Array) -> pa.Array:
+    """Whether floats equal their texts if these are integers; other numbers are rounded, as everywhere."""
+    long = np.asarray(pc.match_substring_regex(texts, r"^-?[0-9]{16,}$").fill_null(False))
+    exact = np.ones(len(texts), np.bool_)
+    for row in np.flatnonzero(long & np.isfinite(found.to_numpy(zero_copy_only=False))).tolist():
+        exact[row] = Decimal(texts[row].as_py()) == Decimal(found[row].as_py())
+    return pa.array(exact)
 
 
 def _is_in_int64(integers: pa.Array) -> pa.Array:

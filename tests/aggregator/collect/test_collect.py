@@ -1107,6 +1107,15 @@ def test_numbers_beyond_all_floats(rig):
     assert (row["a"], row["b"], row["fields"]) == (1e308, None, {"b": "-1e400"})
 
 
+@pytest.mark.parametrize("whole", [2**53 + 1, -(2**60) - 1, 10**40 + 1])
+def test_integers_that_no_float_holds(rig, whole):
+    """A column of numbers stores only integers that it holds exactly; others are kept as text."""
+    line = f'{{"a": {2**53}, "b": {whole}, "c": 100000000000000000000, "d": 1.5}}'
+    row = _only(rig, line, format="json", columns=dict.fromkeys("abcd", "number"))
+    assert (row["a"], row["b"], row["c"], row["d"]) == (2**53, None, 10**20, 1.5)
+    assert row["fields"] == {"b": str(whole)}
+
+
 def test_lines_by_a_pattern(rig):
     """A pattern's named groups become fields; a line without a match is a message with a field that says so."""
     row = _only(rig, "2026-03-01 08:00:05 E db: gone", format="regex", tags_from=("unit",),
