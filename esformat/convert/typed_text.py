@@ -20,7 +20,8 @@ from esformat.format.json_values import is_number_of
 from esformat.write.lossless import first_cut
 
 _BASE64 = b'{"base64":'  # as `json_text` writes it
-_BASE64_OBJECT = r'^[ \t\r\n]*\{[ \t\r\n]*"base64"[ \t\r\n]*:'
+_BASE64_NAME = "".join(rf"(?:{letter}|\\u{ord(letter):04x})" for letter in "base64")  # JSON may escape any letter
+_BASE64_OBJECT = rf'^[ \t\r\n]*\{{[ \t\r\n]*"{_BASE64_NAME}"[ \t\r\n]*:'
 _NANOSECONDS = re.compile(r"(.+\.[0-9]{6})([0-9]{3})(Z?)")
 _FAR_DATE = re.compile(r"([0-9]{5,9}|-[0-9]{4,9})(-[0-9]{2}-[0-9]{2}.*)")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")

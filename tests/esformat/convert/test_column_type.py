@@ -188,6 +188,7 @@ def test_bytes_in_base64():
 @pytest.mark.parametrize("cell", [
     b'{"base64":"/w=="}', b' {"base64":"/w=="}', b'{"base64":"/w=="}\n', b'\t{ "base64"\r\n: "/w==" } ',
     b' {"base64":"/w==", "x":1}', b' {"base64":"?"}', b'{"base64":"/w==","base64":"/w=="}', b' { "base64" : 1 }',
+    rb'{"base6\u0034":"/w=="}', rb'{"\u0062\u0061\u0073\u0065\u0036\u0034":"/w=="}', rb'{"base6\u0035":"/w=="}',
 ])  # fmt: skip
 def test_base64_in_a_cell_and_in_a_line(cell):
     """An object of base64 in a cell of CSV means the same as in a JSON line, with white space around and inside it."""
