@@ -16,8 +16,9 @@ from aggregator.server.context import Context
 from aggregator.server.control.body_room import BodyRoom
 
 ENCODINGS = ("gzip", "zstd", "deflate")
-_OTHER_NAMES = {"x-gzip": "gzip", "": "identity"}
 _PIECE = 1 << 20
+_PIECE_OF_STORED = 1 << 14  # small: what follows a gzip member in it is copied once per member
+_GZIP_BITS = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ async def read_body(request: Request, http: Http, *, may_be_empty: bool = False,
 
 
 async def _read(request: Request, http: Http, as_it_is: Container[str] = ()) -> Body:
-    named = request.headers.get("content-encoding", "identity").strip().lower()
-    encoding = "identity" if named in as_it_is else _OTHER_NAMES.get(named, named)
+    named = _named_encoding(request)
+    encoding = "identity" if named in as_it_is else named
     if encoding not in ("identity", *ENCODINGS):
         raise ProblemError(
             415,
@@ -82,6 +83,13 @@ async def _read(request: Request, http: Http, as_it_is: Container[str] = ()) -> 
     return Body(await request.body(), encoding, http.max_append_bytes, request.app.state.context.body_room)
 
 
+def _named_encoding(request: Request) -> str:
+    """Return the encodings that the headers list, without `identity`; "identity" if there is no other."""
+    listed = ",".join(request.headers.getlist("content-encoding")).lower().split(",")
+    named = [each.strip() for each in listed if each.strip() not in ("", "identity")]
+    return ", ".join("gzip" if each == "x-gzip" else each for each in named) or "identity"
+
+
 async def read_plain(request: Request, context: Context) -> bytes:
     """Return the decompressed body of a query or definition; it may be empty. Raises ProblemError: 415, 413, 400."""
     body = await _read(request, context.settings.http)
@@ -93,7 +101,7 @@ def decompress(stored: bytes, encoding: str, max_bytes: int) -> pa.Buffer:
     pieces: list[bytes] = []
     size = 0
     try:
-        for piece in _inflated(stored) if encoding == "deflate" else _decompressed(stored, encoding, max_bytes):
+        for piece in _unzstd(stored, max_bytes) if encoding == "zstd" else _inflated(stored, encoding):
             size += len(piece)
             if size > max_bytes:
                 raise ProblemError(
@@ -114,22 +122,36 @@ def decompress(stored: bytes, encoding: str, max_bytes: int) -> pa.Buffer:
     return pa.py_buffer(b"".join(pieces))
 
 
-def _decompressed(stored: bytes, encoding: str, max_bytes: int) -> Iterator[bytes]:
+def _unzstd(stored: bytes, max_bytes: int) -> Iterator[bytes]:
     room = bytearray(min(_PIECE, max_bytes + 1))  # if pyarrow's `read` fails, it leaks its buffer
-    with pa.CompressedInputStream(pa.BufferReader(stored), encoding) as stream:
+    with pa.CompressedInputStream(pa.BufferReader(stored), "zstd") as stream:
         while length := stream.readinto(room):
             yield bytes(memoryview(room)[:length])
 
 
-def _inflated(stored: bytes) -> Iterator[bytes]:
-    """Decompress `deflate`: zlib's format (RFC 9110), or the raw deflate that some senders use instead."""
+def _inflated(stored: bytes, encoding: str) -> Iterator[bytes]:
+    """Decompress gzip or deflate. Raises zlib.error.
+
+    gzip: one or more members; zeros after a member are padding, as for gzip(1). deflate: zlib's format (RFC 9110), or
+    the raw deflate that some senders use instead.
+    """
     is_zlib = len(stored) >= 2 and stored[0] & 15 == 8 and (stored[0] << 8 | stored[1]) % 31 == 0
-    inflate = zlib.decompressobj(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
-    piece = inflate.decompress(stored, _PIECE)
-    while piece:
-        yield piece
-        piece = inflate.decompress(inflate.unconsumed_tail, _PIECE)
+    bits = _GZIP_BITS if encoding == "gzip" else zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
+    inflate = zlib.decompressobj(bits)
+    for at in range(0, len(stored), _PIECE_OF_STORED):
+        rest = stored[at : at + _PIECE_OF_STORED]
+        while rest:
+            if inflate.eof and encoding == "deflate":
+                raise zlib.error("data follows its end")
+            if inflate.eof:
+                rest = rest.lstrip(b"\0")
+                inflate = zlib.decompressobj(bits) if rest else inflate
+                continue
+            piece = inflate.decompress(rest, _PIECE)
+            while piece:
+                yield piece
+                rest = inflate.unconsumed_tail
+                piece = b"" if inflate.eof else inflate.decompress(rest, _PIECE)
+            rest = inflate.unused_data
     if not inflate.eof:
         raise zlib.error("it is cut short")
-    if inflate.unused_data:
-        raise zlib.error("data follows its end")

@@ -24,6 +24,21 @@ def test_up_to_the_limit(encoding):
     assert refusal.value.problem.status == 413
 
 
+@pytest.mark.parametrize(
+    "more", [b"\0" * 100_000, STORED["gzip"], b"\0" * 512 + STORED["gzip"] + b"\0"], ids=["zeros", "member", "both"]
+)
+def test_after_the_end_of_gzip(more):
+    """More members are read, and zeros around them are padding, as in files."""
+    plain = gzip.decompress(STORED["gzip"] + more)
+    assert decompress(STORED["gzip"] + more, "gzip", len(plain)) == pa.py_buffer(plain)
+
+
+def test_other_bytes_after_the_end_of_gzip():
+    """Bytes that are neither a member nor padding are refused."""
+    with pytest.raises(ProblemError, match="the body is not gzip"):
+        decompress(STORED["gzip"] + b"\0\0x", "gzip", 1 << 30)
+
+
 @pytest.mark.parametrize("encoding", STORED)
 def test_broken_bodies_leave_no_memory_behind(encoding):
     """Memory of broken bodies is released, so that any number of them does no harm."""

@@ -248,6 +248,16 @@ def test_compressed_bodies(topic, encoding, squeeze):
         assert answer.status_code == status
 
 
+@pytest.mark.parametrize(("named", "status"), [
+    ("identity, gzip", 200), ("gzip,identity", 200), ("GZIP,", 200), ("gzip, gzip", 415), ("identity, br", 415),
+])  # fmt: skip
+def test_identity_is_no_encoding(topic, named, status):
+    """`identity` in a list of encodings changes nothing; several encodings are refused."""
+    answer = topic.post("/events", content=gzip.compress(LINES),
+                        headers={"content-type": "application/x-ndjson", "content-encoding": named})  # fmt: skip
+    assert answer.status_code == status, answer.text
+
+
 def test_keys(topic):
     """With a key a retry has no effect; other content with that key is refused."""
     first = append(topic, **{"idempotency-key": "web-1:17"}).json()
