@@ -12,6 +12,8 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 
+from aggregator.base.names import check_name
+from aggregator.model import DEFAULT_PARTITION
 from aggregator.server.bodies.formats import Names
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.times import TIME_UNITS, TimeReader
@@ -40,6 +42,10 @@ class Params:
     def text(self, name: str, default: str | None = None) -> str | None:
         """Return the text of a parameter."""
         return self._given.get(name, default)
+
+    def partition(self) -> str:
+        """Return the name of the partition to append to; "0" if it is absent. Raises InvalidRequestError if empty."""
+        return check_name(self._given.get("partition", DEFAULT_PARTITION), "partition")
 
     def flag(self, name: str) -> bool:
         """Return true or false; false if it is absent."""

@@ -164,7 +164,7 @@ async def _stored(
     params = Params(request, ["topic", "partition", *_IGNORED])
     topic = params.text("topic") or STREAMS_TOPIC
     request.state.access.require("write", topic)
-    target = Target(topic, params.text("partition") or "0", *idempotency_key(request))
+    target = Target(topic, params.partition(), *idempotency_key(request))
     body = await read_body(request, context.settings.http)
 
     def work() -> tuple[list[Action], list[Outcome | Wrong]]:

@@ -159,7 +159,7 @@ async def append_events(context: Context, request: Request) -> Response:
                 times=times,
             )
         )
-        return topic.append(events, params.text("partition", "0") or "", producer=producer, sequence=sequence)
+        return topic.append(events, params.partition(), producer=producer, sequence=sequence)
 
     return receipt_answer(await context.appends.run(store), times)
 

@@ -62,7 +62,7 @@ async def _stored(context: Context, request: Request) -> None:
     params = Params(request, ["topic", "partition"])
     topic = params.text("topic") or header(request, TENANT) or STREAMS_TOPIC
     request.state.access.require("write", topic)
-    target = Target(topic, params.text("partition") or "0", *idempotency_key(request))
+    target = Target(topic, params.partition(), *idempotency_key(request))
     as_json = media_of(request.headers.get("content-type")) == JSON
     snappy = not as_json and request.headers.get("content-encoding", "").strip().lower() == "snappy"
     most = context.settings.http.max_append_bytes

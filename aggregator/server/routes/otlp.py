@@ -83,7 +83,7 @@ async def _stored(context: Context, request: Request, media: str) -> bytes:
     params = Params(request, ["topic", "partition"])
     topic = params.text("topic") or STREAMS_TOPIC
     request.state.access.require("write", topic)
-    target = Target(topic, params.text("partition") or "0", *idempotency_key(request))
+    target = Target(topic, params.partition(), *idempotency_key(request))
     body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of no records
 
     def work() -> bytes:

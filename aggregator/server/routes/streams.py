@@ -121,7 +121,7 @@ async def _write(context: Context, request: Request, known: tuple[str, ...]) -> 
                 "otherwise a retry would store another record",
             )
         make_stream_topic(context.catalog, topic, context.settings)
-        partition = params.text("partition") or "0"
+        partition = params.partition()
         return context.catalog.write(names, records, topic, partition=partition, producer=producer, sequence=sequence)
 
     return receipt_answer(await context.appends.run(store), times)
@@ -184,7 +184,7 @@ async def append_cloud_events(context: Context, request: Request) -> Response:
                 with contextlib.suppress(TopicExistsError):
                     roll, retention = context.settings.roll, context.settings.retention
                     context.catalog.create_topic(name, indexes=INDEXES, roll=roll, retention=retention)
-            partition = params.text("partition") or "0"
+            partition = params.partition()
             return context.catalog.topic(name).append(events, partition, producer=producer, sequence=sequence)
 
     return receipt_answer(await context.appends.run(store))

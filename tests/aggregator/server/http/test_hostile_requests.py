@@ -106,3 +106,21 @@ def test_odd_names(web, name, other, parameters):
     ):
         answer = web.post(path, content=b"{}", headers={"content-type": "text/plain", "idempotency-key": column})
         assert answer.status_code < 500
+
+
+@pytest.mark.parametrize(("path", "media", "body"), [
+    ("/v1/streams?tags=a=b", "application/json", b'[{"msg": "x"}]'),
+    ("/v1/lines?tags=a=b", "text/plain", b"x\n"),
+    ("/v1/cloudevents", "application/cloudevents+json", b'{"specversion":"1.0","id":"1","source":"s","type":"t"}'),
+    ("/v1/logs", "application/json", b'{"resourceLogs": []}'),
+    ("/loki/api/v1/push", "application/json", b'{"streams": [{"stream": {"a": "b"}, "values": [["1", "x"]]}]}'),
+    ("/_bulk", "application/x-ndjson", b'{"index": {}}\n{"message": "x"}\n'),
+    ("/v1/topics/clicks/events", "application/json", b'{"space": "a", "timestamp": "2026-03-01"}'),
+])  # fmt: skip
+def test_an_empty_name_of_a_partition(web, path, media, body):
+    """An empty ?partition= is refused everywhere: it is probably a variable of the sender that is not set."""
+    web.put("/v1/topics/clicks").raise_for_status()
+    separator = "&" if "?" in path else "?"
+    answer = web.post(f"{path}{separator}partition=", content=body, headers={"content-type": media})
+    assert answer.status_code == 400
+    assert "a partition's name must not be empty" in answer.text
