@@ -102,6 +102,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
         middleware=[Middleware(Guard, context=context, methods=methods), Middleware(Compression)],
         exception_handlers={HTTPException: refuse},
     )
+    app.router.redirect_slashes = False  # a path with an empty name is wrong; a redirect would hide that
     app.state.context, app.state.routes = context, routes
     return app
 

@@ -124,3 +124,14 @@ def test_an_empty_name_of_a_partition(web, path, media, body):
     answer = web.post(f"{path}{separator}partition=", content=body, headers={"content-type": media})
     assert answer.status_code == 400
     assert "a partition's name must not be empty" in answer.text
+
+
+@pytest.mark.parametrize(("method", "path"), [
+    ("PUT", "/v1/topics/"), ("GET", "/v1/topics/"), ("DELETE", "/v1/topics/"), ("POST", "/v1/query/"),
+])  # fmt: skip
+def test_a_slash_at_the_end(web, method, path):
+    """A path that ends in an empty name is unknown; it is not redirected, which would lose the body of the answer."""
+    answer = web.request(method, path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["detail"]
