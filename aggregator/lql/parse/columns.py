@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.lql.text.layout import Layout
+from aggregator.lql.text.layout import MOST_US, Layout
 from aggregator.lql.text.predicate import as_string
+
+_MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +135,12 @@ def _is_ascii(texts: pa.Array) -> bool:
 
 
 def _iso(times: pa.Array) -> pa.Array:
-    """RFC 3339 with as many fraction digits as needed, up to microseconds; out-of-range times as plain numbers."""
-    try:
-        micros = times.cast(pa.timestamp("us"), safe=times.type.unit != "ns")
-    except pa.ArrowInvalid:
-        return times.cast(pa.int64()).cast(pa.string())
-    return Layout.rfc3339().render(micros.cast(pa.int64()))
+    """RFC 3339 with as many fraction digits as needed, up to microseconds; times beyond any calendar as numbers."""
+    numbers = times.cast(pa.int64())
+    if times.type.unit == "ns":
+        return Layout.rfc3339().render(times.cast(pa.timestamp("us"), safe=False).cast(pa.int64()))
+    size = _MICROS[times.type.unit]
+    near = pc.and_(pc.less_equal(numbers, MOST_US // size), pc.greater_equal(numbers, -MOST_US // size))
+    micros = pc.multiply(pc.if_else(near, numbers, pa.scalar(None, pa.int64())), size)
+    texts = Layout.rfc3339().render(micros)
+    return texts if pc.all(near).as_py() else pc.if_else(near, texts, numbers.cast(texts.type))

@@ -22,7 +22,8 @@ _GO = {
     "Z07:00:00": "Z", "Z070000": "Z", "Z07:00": "Z", "Z0700": "Z", "Z07": "Z", "-07:00:00": "+00:00:00",
     "-070000": "+000000", "-07:00": "+00:00", "-0700": "+0000", "-07": "+00",
 }  # fmt: skip
-_MOST_US = 900_000_000_000 * 1_000_000  # the years up to 30,489, before and after 1970
+MOST_US = 900_000_000_000 * 1_000_000  # the years up to 30,489, before and after 1970
+"""Times beyond are plain numbers: Arrow writes wrong years for them."""
 _UNPADDED = {"1": "%m", "2": "%d", "3": "%I", "4": "%M", "5": "%S"}
 _FRACTION = r"[.,](?:0+|9+)(?![0-9])"
 # As in Go: `Jan` and `Mon` are literal before a lower-case letter, and `_2006` is an underscore and a year.
@@ -88,7 +89,7 @@ class Layout:
         seconds, below = _split(micros)
         parts = [make(seconds, below) for make in self.makers]
         made = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "")
-        far = pc.or_(pc.greater(micros, _MOST_US), pc.less(micros, -_MOST_US))
+        far = pc.or_(pc.greater(micros, MOST_US), pc.less(micros, -MOST_US))
         return pc.if_else(far, micros.cast(made.type), made) if pc.any(far).as_py() else made
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 
+import pyarrow as pa
 import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aggregator.lql.parse.columns import as_text
 from aggregator.lql.text import times
 from aggregator.lql.text.quantity import format_length, parse_length_us, parse_number
 
@@ -161,3 +163,11 @@ def test_no_number(text):
     """A number that is not finite or cannot be compared is refused."""
     with pytest.raises(ValueError, match="invalid number"):
         parse_number(text)
+
+
+@pytest.mark.parametrize(("unit", "size"), [("s", 1), ("ms", 1000), ("us", 10**6)])
+def test_times_beyond_the_calendar(unit, size):
+    """Such a time is the number that its column has; other times of the column are written as usual."""
+    numbers = [5 * size, None, 2 * 10**12 * size, -(2**63)]
+    texts = as_text(pa.array(numbers, pa.timestamp(unit)))
+    assert texts.to_pylist() == ["1970-01-01T00:00:05Z", None, str(numbers[2]), str(numbers[3])]
