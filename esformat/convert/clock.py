@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.convert.arrays import Ints, Mask, ints
+from esformat.convert.arrays import Ints, Mask, ints, mask
 from esformat.convert.time_format import Parsed, TimeFormat
 from esformat.format import unix_time
 
@@ -68,6 +68,8 @@ class Clock:
 
     def read(self, column: pa.Array) -> Times:
         """Read `column`, of any type. Nulls and invalid times are not ok; `complaint` says why."""
+        if pa.types.is_timestamp(column.type) and column.type.unit == "us" and column.type.tz is not None:
+            return _as_stored(column)
         parsed = self._parse(column)
         micros, in_zone, repeated = self._localized(parsed)
         ok = parsed.ok & in_zone & (micros >= unix_time.FIRST_US) & (micros <= unix_time.LAST_US)
@@ -152,6 +154,12 @@ class Clock:
         repeated = first != _assume(civil, self.zone, "latest", "earliest")
         skipped = first != _assume(civil, self.zone, "earliest", "latest")
         return np.where(naive, first, parsed.micros), ~skipped, int(repeated.sum())
+
+
+def _as_stored(column: pa.TimestampArray) -> Times:
+    """Take times in the type that segments store as they are, even those outside the years 1 to 9999."""
+    micros = ints(column.cast(pa.int64()).fill_null(0))
+    return Times(micros, np.zeros_like(micros), mask(column.is_valid()), 0)
 
 
 def _assume(civil: pa.Array, zone: str, ambiguous: str, nonexistent: str) -> Ints:

@@ -172,10 +172,19 @@ def test_utc_by_any_name(zone):
     assert Clock(None, zone).zone is None
 
 
-@pytest.mark.parametrize("unit", ["s", "us"])
-def test_times_that_python_does_not_have(unit):
+def test_any_time_in_the_type_of_segments():
+    """Times in the type that segments store, as Parquet and Arrow files of ours have, are taken as they are."""
+    ends = [-(2**63), FIRST_US - 1, None, LAST_US + 1, 2**63 - 1]
+    for zone in ("UTC", "Europe/Stockholm"):
+        times = Clock(None, "+01:00").read(pa.array(ends, pa.timestamp("us", zone)))
+        assert times.ok.tolist() == [True, True, False, True, True]
+        assert times.timestamps().cast(pa.int64()).to_pylist() == [0 if end is None else end for end in ends]
+        assert not times.has_nanos
+
+
+def test_times_that_python_does_not_have():
     """The complaint shows a timestamp beyond the year 9999, which Python cannot represent."""
-    column = pa.array([2**62], pa.timestamp(unit, "UTC"))
+    column = pa.array([2**62], pa.timestamp("s", "UTC"))
     clock = Clock()
     assert not clock.read(column).ok[0]
     assert re.search(r"timestamp -?\d{5,}.* is outside the years 1 to 9999", clock.complaint(column[0]))
