@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from aggregator.lql import Columns, TagSet, Template
 from aggregator.lql.parse.columns import as_text, decoded, is_text
+from aggregator.lql.text.layout import MOST_US
 from aggregator.lql.text.predicate import as_binary
 from esformat.parts import fragments
 
@@ -40,11 +41,26 @@ def json_lines(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
 
     Bytes that are not UTF-8 become {"base64": "…"}, NaN and infinities null, as in other output of events.
     """
-    heads = _JSON.render(batch, columns)
+    heads = _heads(batch, columns)
     messages = fragments(_messages(batch, columns)).cast(pa.large_string())
     tags = by_stream(batch, columns, lambda tags: json.dumps(tags.as_dict(), ensure_ascii=False))
     rest = ["}\n" if held is None else f',"fields":{held}}}\n' for held in fields_as_json(batch, columns)]
     return _binary(_joined(heads, messages, ',"tags":', tags, pa.array(rest, pa.large_string())))
+
+
+def _heads(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    """The beginnings of lines up to the message.
+
+    Times beyond the calendar, which the template writes as numbers without a unit, have their date here, with years of
+    more digits than ISO 8601 allows.
+    """
+    heads = _JSON.render(batch, columns)
+    micros = np.asarray(batch.column(columns.timestamp).cast(pa.int64()))
+    far = (micros > MOST_US) | (micros < -MOST_US) & (micros > -(2**63))  # -2**63 has no date in NumPy
+    if not far.any():
+        return heads
+    times = pa.array(np.datetime_as_string(micros[far].astype("M8[us]")).tolist(), pa.large_string())
+    return pc.replace_with_mask(heads.cast(pa.large_string()), pa.array(far), _joined('{"ts":"', times, 'Z","msg":'))
 
 
 def fields_of(batch: pa.RecordBatch, columns: Columns) -> list[dict[str, object]]:

@@ -24,6 +24,8 @@ from aggregator.cli.events import forward as forward_command
 from aggregator.forward import Forwarder, Sender, columns_of, destinations, forwarder, make_destination
 from aggregator.forward.rendering import json_lines, lines, syslog_messages
 from aggregator.lql import Template
+from aggregator.server.bodies.shared.times import TimeReader
+from esformat import InvalidEventError
 
 
 @pytest.fixture
@@ -519,3 +521,19 @@ def test_bytes_that_are_not_text():
     assert [row.get("fields") for row in rows] == [{"raw": {"base64": "/g=="}}, {"raw": "x"}, None]
     assert lines(batch, columns, Template.compile("{msg}")).to_pylist() == [b"a\xff\n", b"b\n", b"\n"]
     assert b'raw="{\\"base64\\": \\"/g==\\"}"' in syslog_messages(batch, columns, Sender())[0].as_py()
+
+
+def test_times_beyond_the_calendar():
+    """They have a date, too, which a server refuses: it would take a plain number for nanoseconds of another year."""
+    batch = pa.record_batch({
+        "space": ["{app=web}"] * 4, "timestamp": pa.array([1, 10**18, 1 - 2**63, -(2**63)], pa.timestamp("us", "UTC")),
+        "data": [b"a"] * 4,
+    })  # fmt: skip
+    written = [json.loads(line)["ts"] for line in json_lines(batch, columns_of(batch)).to_pylist()]
+    assert written == [
+        "1970-01-01T00:00:00.000001Z", "33658-09-27T01:46:40.000000Z", "-290308-12-21T19:59:05.224193Z",
+        str(-(2**63)),
+    ]  # fmt: skip
+    for text in written[1:]:
+        with pytest.raises(InvalidEventError, match=r"ts: .* is neither ISO 8601"):
+            TimeReader().read(text, "ts")
