@@ -36,7 +36,7 @@ from aggregator.server.bodies.otlp.size import MAX_RECORDS, check_records, check
 from aggregator.server.bodies.shared.media import JSON, PROTOBUF
 from aggregator.server.bodies.shared.records import TAGS_AND_RECORD
 from aggregator.server.bodies.shared.refusals import Count, ignore
-from aggregator.server.bodies.shared.text_repair import escaped_message, read_json
+from aggregator.server.bodies.shared.text_repair import MalformedError, escaped_message, read_json
 from aggregator.server.config.settings import OTLP_TAGS
 from esformat import InvalidEventError
 
@@ -53,7 +53,7 @@ def read_records(
     """
     at: list[int] = []
     try:
-        found, escaped = read_json(body) if media == JSON else _parsed(body)
+        found, escaped = read_json(body) if media == JSON else _parsed(body, at)
         if escaped:
             count("text_escaped")
         found_records = records_in(found, names, at) if media == JSON else _records(found, names)
@@ -68,12 +68,17 @@ def read_records(
     return records
 
 
-def _parsed(body: bytes) -> tuple[ExportLogsServiceRequest, bool]:
+def _parsed(body: bytes, at: list[int]) -> tuple[ExportLogsServiceRequest, bool]:
+    """Return the request, and whether text in it was escaped. at: receives the place of a malformed message."""
     check_size(body)
     try:
         return ExportLogsServiceRequest.FromString(body), False
     except DecodeError:
-        escaped = escaped_message(memoryview(body), ExportLogsServiceRequest.DESCRIPTOR)
+        try:
+            escaped = escaped_message(memoryview(body), ExportLogsServiceRequest.DESCRIPTOR)
+        except MalformedError as error:
+            at[:] = [index for (name, index), known in zip(error.place, _LISTS, strict=False) if name == known]
+            raise
         if escaped == body:
             raise
         return ExportLogsServiceRequest.FromString(escaped), True

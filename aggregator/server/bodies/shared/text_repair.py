@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -124,10 +125,28 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
+class MalformedError(ValueError):
+    """A malformed protobuf message. place: the fields around the fault, each with its index among those of its name."""
+
+    def __init__(self, why: str, place: tuple[tuple[str, int], ...] = ()) -> None:
+        super().__init__(why)
+        self.place = place
+
+
 def escaped_message(body: memoryview, kind: Descriptor, depth: int = 0) -> bytes:
-    """Return a protobuf message with its texts escaped. Raises ValueError if it is malformed."""
+    """Return a protobuf message with its texts escaped. Raises MalformedError."""
     if depth > _DEEPEST:
-        raise ValueError(f"messages nest deeper than {_DEEPEST} levels")
+        raise MalformedError(f"messages nest deeper than {_DEEPEST} levels")
+    try:
+        return _escaped_fields(body, kind, depth)
+    except MalformedError:
+        raise
+    except ValueError as error:
+        raise MalformedError(str(error)) from None
+
+
+def _escaped_fields(body: memoryview, kind: Descriptor, depth: int) -> bytes:
+    counts: Counter[int] = Counter()
     made = bytearray()
     at = 0
     while at < len(body):
@@ -140,7 +159,9 @@ def escaped_message(body: memoryview, kind: Descriptor, depth: int = 0) -> bytes
             size, at = varint(body, at)
             inner, at = body[at : at + size], at + size
             whole = at <= len(body)  # a slice may be shorter than asked for
-            content = _content(inner, kind.fields_by_number.get(key >> 3), depth) if whole else None
+            field = kind.fields_by_number.get(key >> 3)
+            content = _content(inner, field, depth, counts[key >> 3]) if whole else None
+            counts[key >> 3] += 1
             if content is not None:
                 made += _written(key) + _written(len(content)) + content
                 continue
@@ -154,12 +175,15 @@ def escaped_message(body: memoryview, kind: Descriptor, depth: int = 0) -> bytes
     return bytes(made)
 
 
-def _content(inner: memoryview, field: FieldDescriptor | None, depth: int) -> bytes | None:
-    """Return the new content of a length-delimited field; None: unchanged."""
+def _content(inner: memoryview, field: FieldDescriptor | None, depth: int, index: int) -> bytes | None:
+    """Return the new content of a length-delimited field; None: unchanged. index: among the fields of its name."""
     if field is None:
         return None
     if field.message_type is not None:
-        return escaped_message(inner, field.message_type, depth + 1)
+        try:
+            return escaped_message(inner, field.message_type, depth + 1)
+        except MalformedError as error:
+            raise MalformedError(str(error), ((field.json_name, index), *error.place)) from None
     if field.type == field.TYPE_STRING:
         return bytes(inner).decode("utf-8", "backslashreplace").encode()
     return None

@@ -8,6 +8,7 @@ import copy
 import gzip
 import json
 import logging
+import re
 
 import orjson
 import pytest
@@ -474,6 +475,19 @@ def test_an_error_says_where_it_is(place):
     """The error names the resource, scope and record, so that it can be found among many."""
     with pytest.raises(InvalidEventError, match=f"not an export request: {place}"):
         read_records(json.dumps(PLACES[place]).encode(), JSON)
+
+
+@pytest.mark.parametrize(("place", "body"), [
+    ("resourceLogs[0]", field(1, field(1, b"\x07"))),
+    ("resourceLogs[1]", field(1, b"") + field(1, b"\x07")),
+    ("resourceLogs[1].scopeLogs[1]", field(1, b"") + field(1, field(2, b"") + field(2, field(1, b"\x07")))),
+    ("resourceLogs[0].scopeLogs[0].logRecords[2]",
+     field(1, field(2, field(2, b"") + field(2, b"") + field(2, field(5, field(1, b"x") + b"\x07"))))),
+])  # fmt: skip
+def test_an_error_in_protobuf_says_where_it_is(place, body):
+    """The error names the place as for JSON."""
+    with pytest.raises(InvalidEventError, match=re.escape(f"not an export request: {place}: invalid wire type 7")):
+        read_records(body, PROTOBUF)
 
 
 @pytest.mark.parametrize("value", ["/+8A", "_-8A", "/+8", "_-8=", "/+\r\n8A\n"])
