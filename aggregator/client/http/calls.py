@@ -95,7 +95,10 @@ def path(*parts: str, **parameters: Any) -> str:
     except UnicodeEncodeError as error:
         raise InvalidRequestError(f"{error.object!r:.200} is not Unicode text") from None
     if len(made) > _MOST_BYTES:
-        raise InvalidRequestError(f"{made[:40]}… has {len(made)} bytes, more than the {_MOST_BYTES} of an address")
+        raise InvalidRequestError(
+            f"{made[:40]}… has {len(made)} bytes, more than the {_MOST_BYTES} of an address",
+            hint="use sql() or query(), which send their text in a body",
+        )
     return made
 
 

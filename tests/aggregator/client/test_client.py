@@ -149,6 +149,17 @@ def test_binary_keys(catalog, client):
     assert topic.scan(space=b"\xff\0").to_table()["data"].to_pylist() == [b"x"]
 
 
+def test_a_space_longer_than_an_address(catalog, client):
+    """It cannot be scanned, but the error says what reads it: statements, which are sent in a body."""
+    space = "é" * 32_767
+    topic = client.topic("activity")
+    topic.append([{"space": space, "timestamp": 5}])
+    with pytest.raises(InvalidRequestError, match=r"more than the 65000 of an address; use sql\(\) or query\(\)"):
+        topic.scan(space=space).to_table()
+    (found,) = client.sql(f"SELECT count(*) AS n FROM activity WHERE space = '{space}'").to_table().to_pylist()
+    assert found == {"n": 1}
+
+
 def test_exactly_once_by_key(client):
     """A retried batch is recognised by its key; a different batch with the same key is refused."""
     topic = client.topic("activity")
