@@ -74,3 +74,28 @@ def test_values_that_no_type_holds_beside_the_others_are_refused(tmp_path, first
             topic.append(pa.table({"space": ["b"], "timestamp": [2], "v": second}))
         assert topic.scan().to_table()["v"].combine_chunks().equals(first)
         assert len(topic._topic.schemas) == 1
+
+
+LATER = [
+    (pa.array([1]), pa.array([0.5]), pa.array([BIG])),
+    (pa.array([1]), pa.array([0.5]), pa.array([BIG], pa.uint64())),
+    (pa.array([1], pa.duration("us")), pa.array([1], pa.duration("ns")), pa.array([2**62], pa.duration("us"))),
+    (pa.array([1], pa.timestamp("s")), pa.array([1], pa.timestamp("ns")), pa.array([2**40], pa.timestamp("s"))),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "third"), LATER, ids=[f"{c.type}" for _, _, c in LATER])
+def test_a_value_beyond_the_common_type_of_two_families(tmp_path, first, second, third):
+    """A value that fits the column's first type, but not the type in which all are read, is refused, also as a row."""
+    with aggregator.open(tmp_path) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(pa.table({"space": ["a"], "timestamp": [1], "v": first}))
+        topic.append(pa.table({"space": ["a"], "timestamp": [2], "v": second}))
+        before = topic.scan().to_table()
+        with pytest.raises(InvalidEventError, match="column 'v'"):
+            topic.append(pa.table({"space": ["b"], "timestamp": [3], "v": third}))
+        assert topic.scan().to_table().equals(before)
+        if pa.types.is_integer(third.type):
+            with pytest.raises(InvalidEventError, match="column 'v'"):
+                topic.append([{"space": "b", "timestamp": 3, "v": BIG}])
+            assert topic.scan().to_table().equals(before)

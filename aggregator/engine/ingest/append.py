@@ -381,12 +381,28 @@ class Ingest:
             try:
                 found = column_set.adapters[key] = self._make_adapter(topic, table, magnitudes)
             except InvalidEventError:
-                fitted = _fitted_by_value(topic, table)
+                fitted = self._fitted_by_value(topic, table)
                 if fitted is None:
                     raise
                 return fitted
         schema, adapter = found
         return schema, adapter.message(table)
+
+    def _fitted_by_value(self, topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, Message] | None:
+        """Fit a batch whose types no family accepts into a family that can store these values; None if there is none.
+
+        The values must also fit the type in which the column is read over all families.
+        """
+        for known in newest_of_families(list(topic.schemas.values())):
+            types = {field.name: field.type for field in known.schema.arrow}
+            if all(
+                name in types and rounds_nothing(types[name], kind) for name, kind in zip(*_columns(table), strict=True)
+            ):
+                with contextlib.suppress(InvalidEventError):
+                    cast = BatchAdapter(table.schema, known.schema).apply(table)
+                    schema = self.schema_for(topic, cast.schema, magnitudes_of(cast))
+                    return schema, BatchAdapter(cast.schema, schema.schema).message(cast)
+        return None
 
     def _column_set(self, topic: Topic, schema: pa.Schema) -> _ColumnSet:
         """The set for batches with these columns."""
@@ -432,18 +448,6 @@ class Ingest:
         with self._state.view_lock:
             self._state.add_schema(info)
         return info
-
-
-def _fitted_by_value(topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, Message] | None:
-    """Fit a batch whose types no family accepts into a family that can store these values; None if there is none."""
-    for known in newest_of_families(list(topic.schemas.values())):
-        types = {field.name: field.type for field in known.schema.arrow}
-        if all(
-            name in types and rounds_nothing(types[name], kind) for name, kind in zip(*_columns(table), strict=True)
-        ):
-            with contextlib.suppress(InvalidEventError):
-                return known, BatchAdapter(table.schema, known.schema).message(table)
-    return None
 
 
 def _columns(table: pa.Table | pa.RecordBatch) -> tuple[list[str], list[pa.DataType]]:
