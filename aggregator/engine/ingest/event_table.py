@@ -13,7 +13,16 @@ import pyarrow.types as pt
 from aggregator.base.common_type import Known, common_type, in_common_type, magnitudes_of, takes
 from aggregator.base.names import is_unicode
 from esformat import Event, InvalidEventError
-from esformat.parts import EventSchema, are_misread, array_of, first_cut, to_arrow, to_microseconds
+from esformat.parts import (
+    EventSchema,
+    are_misread,
+    array_of,
+    first_cut,
+    normalise_type,
+    plain_array,
+    to_arrow,
+    to_microseconds,
+)
 
 Rows = list[dict[str, Any]]
 
@@ -141,6 +150,7 @@ def _of_all_kinds(values: list[Any]) -> pa.Array | None:
     for row, value in enumerate(values):
         try:
             array = _inferred([value])
+            array = plain_array(array, normalise_type(array.type))  # a UUID is its bytes
         except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
             array = _as_json(value) if isinstance(value, dict | list) else None  # whose parts are of several kinds
             if array is None:

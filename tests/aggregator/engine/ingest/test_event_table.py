@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from decimal import Decimal
 
 import numpy as np
@@ -112,6 +113,18 @@ def test_truth_is_no_number(catalog, values, read):
     topic = catalog.create_topic("t")
     topic.append([row(n=value) for value in values])
     assert topic.read().to_table()["n"].to_pylist() == read
+
+
+@pytest.mark.parametrize(("other", "read"), [(b"x", b"x"), ("x", b"x"), (1, b"1"), ([1], b"[1]")])
+def test_an_id_among_other_values(catalog, other, read):
+    """A UUID beside values of another kind in one batch is its 16 bytes, as in separate batches."""
+    topic, apart = catalog.create_topic("t"), catalog.create_topic("apart")
+    id_ = uuid.UUID(int=2**128 - 1)
+    topic.append([row(n=id_), row(n=other)])
+    for value in (id_, other):
+        apart.append([row(n=value)])
+    assert topic.read().to_table()["n"].to_pylist() == [id_.bytes, read]
+    assert topic.read().to_table() == apart.read().to_table()
 
 
 @pytest.mark.parametrize("given", [row(), "text", 5])
