@@ -16,6 +16,8 @@ Test: TypeAlias = Callable[[Any], bool]
 _BOOLS = (bool, np.bool_)
 _WHOLE = (int, str, bytes, type(None), pa.Scalar)  # stored completely or not at all
 _ALL_WHOLE = {int, str, bytes, type(None)}
+_ALL_FLOAT = {float, int, type(None)}
+_LARGEST_SIGNED = (1 << 63) - 1
 _FLOATS = (float, Decimal, np.floating)
 _STEP_US = {"s": 1_000_000, "ms": 1_000}
 _TIMES = ((pt.is_timestamp, dt.datetime), (pt.is_date, dt.date), (pt.is_time, dt.time), (pt.is_duration, dt.timedelta))
@@ -67,7 +69,7 @@ def are_misread(values: Sequence[Any], kind: pa.DataType) -> bool:
     as a struct; or drops part of one. Times without a zone are UTC.
     """
     if pt.is_floating(kind):
-        return not set(_BOOLS).isdisjoint(map(type, values))
+        return not _ALL_FLOAT.issuperset(map(type, values)) and any(map(_is_no_float, values))
     if pt.is_nested(kind):
         inner = str(kind)
         if not any(name in inner for name in _MISREAD):
@@ -90,11 +92,18 @@ def _test_of(kind: pa.DataType, *, strict: bool) -> Test:
         return lambda value: False
     if pt.is_temporal(kind):
         return _test_of_times(kind, strict=strict)
+    if pt.is_floating(kind):
+        return _is_no_float
     return _is_no_integer if pt.is_integer(kind) else _is_truth
 
 
 def _is_truth(value: Any) -> bool:
     return isinstance(value, _BOOLS)  # true is not 1
+
+
+def _is_no_float(value: Any) -> bool:
+    """Also for NumPy's unsigned numbers beyond 63 bits, which Arrow takes for signed ones: 2⁶⁴ - 1 for -1."""
+    return isinstance(value, _BOOLS) or (isinstance(value, np.unsignedinteger) and bool(value > _LARGEST_SIGNED))
 
 
 def _is_no_integer(value: Any) -> bool:

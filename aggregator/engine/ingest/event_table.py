@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -130,6 +131,9 @@ def _inferred(values: list[Any]) -> pa.Array:
 
     Raises TypeError if Arrow misreads a value, and everything that Arrow raises.
     """
+    types = set(map(type, values))
+    if np.datetime64 in types and any(issubclass(each, np.generic) for each in types - {np.datetime64}):
+        raise TypeError("its values have several types")  # for which `pa.array` may end the process
     array = pa.array(values)
     kind = array.type
     if pt.is_timestamp(kind) and any(isinstance(value, dt.datetime) and value.tzinfo is not None for value in values):

@@ -21,6 +21,7 @@ LOST = [
     (pa.int64(), 1.5),
     (pa.uint8(), Decimal("0.5")),
     (pa.float64(), False),
+    (pa.float64(), np.uint64(2**64 - 1)),
     (pa.list_(pa.float32()), [1.5, True]),
     (pa.timestamp("s", "UTC"), NOON),
     (pa.timestamp("us", "UTC"), 1.5),
@@ -78,6 +79,7 @@ def test_part_of_a_value_is_not_stored(tmp_path, kind, value):
 
 
 ODD = [
+    (pa.list_(pa.float32()), [1.5, np.uint64(2**64 - 1)]),
     (pa.int64(), np.bool_(True)),
     (pa.timestamp("us"), np.bool_(True)),
     (pa.timestamp("us"), True),

@@ -127,6 +127,14 @@ def test_an_id_among_other_values(catalog, other, read):
     assert topic.read().to_table() == apart.read().to_table()
 
 
+def test_times_and_numbers_of_numpy(catalog):
+    """A batch may have NumPy's times and numbers in one column; `pa.array` ends the process for these."""
+    topic = catalog.create_topic("t")
+    values = (np.datetime64("2026-03-01T08:00:00"), np.float32(0.5), np.datetime64("NaT", "s"))
+    topic.append([row(n=value) for value in values])
+    assert topic.read().to_table()["n"].to_pylist() == ["2026-03-01T08:00:00", "0.5", None]
+
+
 @pytest.mark.parametrize("given", [row(), "text", 5])
 def test_no_events(catalog, given):
     """A single mapping instead of a list of events is refused with the accepted types."""
