@@ -397,7 +397,10 @@ class _Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        former = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it: keep that
+            numbers.append(signal.SIGHUP)
+        former = {number: signal.signal(number, self.handle_exit) for number in numbers}
         try:
             yield
         finally:

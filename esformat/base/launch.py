@@ -44,6 +44,8 @@ def launch(program: str, package: str, *, late: Sequence[str] = ()) -> NoReturn:
         sys.exit(128 + signal.SIGINT)
     # A terminated command exits like an interrupted one: through the code that removes unfinished files.
     signal.signal(signal.SIGTERM, _leave)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # `nohup` ignores it: keep that
+        signal.signal(signal.SIGHUP, _leave)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character shows its code
             stream.reconfigure(errors="backslashreplace")

@@ -216,8 +216,9 @@ def test_broken_pipe(activity, arguments):
     process.stderr.close()
 
 
-def test_termination_leaves_nothing(tmp_path):
-    """A terminated command removes its unfinished output."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_termination_leaves_nothing(tmp_path, number):
+    """A terminated command, or one whose terminal was closed, removes its unfinished output."""
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
     process = subprocess.Popen(
@@ -229,8 +230,8 @@ def test_termination_leaves_nothing(tmp_path):
         writer.flush()
         until(lambda: list(tmp_path.glob(".out.esdb*")))
         assert list(tmp_path.glob(".out.esdb*"))
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 128 + signal.SIGTERM
+        process.send_signal(number)
+        assert process.wait(timeout=60) == 128 + number
     assert process.stderr.read() == b""
     process.stderr.close()
     assert list(tmp_path.iterdir()) == [pipe]
