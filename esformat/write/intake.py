@@ -24,7 +24,7 @@ from esformat.format.schema import (
     lacks_arrow_type,
     normalise_type,
 )
-from esformat.write.lossless import array_of, losing
+from esformat.write.lossless import are_misread, array_of, losing
 from esformat.write.plain_array import IMPOSSIBLE_HINT, impossible_value, plain_column
 
 
@@ -70,6 +70,7 @@ def stream_of(table: Any) -> pa.RecordBatchReader:
             if name is not None and str(name) not in made.column_names:
                 made = pa.Table.from_pandas(table.assign(**{str(name): table.index}))
         check_names(made.schema)
+        _check_objects(table, made.schema)
         return made.to_reader()
     with _table_errors(table):
         return pa.RecordBatchReader.from_stream(table)
@@ -109,6 +110,18 @@ def _check_kinds(kinds: Any) -> None:
         if lacking or (hasattr(kind, "id") and lacks_arrow_type(kind)):
             raise InvalidEventError(
                 f"column {name!r} is {kind}, which Arrow does not have", hint="cast it first, for example to text"
+            )
+
+
+def _check_objects(frame: Any, made: pa.Schema) -> None:
+    """Refuse pandas columns of Python objects that Arrow misreads, such as datetimes beside dates, as dates."""
+    for place, kind in enumerate(frame.dtypes):
+        field = made.field(place)
+        risky = kind.name == "object" and (pt.is_floating(field.type) or pt.is_temporal(field.type))
+        if risky and are_misread(list(frame.iloc[:, place].dropna()), field.type):
+            raise InvalidEventError(
+                f"column {field.name!r} has objects of several types, not all of type {field.type}",
+                hint="convert them to one type first",
             )
 
 
