@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TIMESTAMP_TYPE,
         EventSchema,
         Field,
+        check_unique,
         default_schema,
         make_schema,
         normalise_type,
@@ -86,7 +87,7 @@ else:
             "esformat.read.scan": "passed_rows",
             "esformat.read.segment": "announce_space fast_history opening_bytes",
             "esformat.format.schema": (
-                "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
+                "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field check_unique default_schema make_schema normalise_type"
             ),
             "esformat.format.unix_time": "FIRST_US LAST_US UNIX_UNITS from_integers from_text is_number to_nanos",
         },
@@ -127,6 +128,7 @@ __all__ = [
     "as_text",
     "can_hold",
     "check_table",
+    "check_unique",
     "count_by_width",
     "default_schema",
     "fast_history",

@@ -321,6 +321,13 @@ def changed_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]
     return change(kind)
 
 
+def check_unique(names: Sequence[str]) -> None:
+    """Raise InvalidEventError if two columns have the same name."""
+    if len(set(names)) != len(names):
+        doubled = sorted(name for name, times in Counter(names).items() if times > 1)
+        raise InvalidEventError(f"column names must be unique, found twice: {', '.join(doubled)}")
+
+
 def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) -> EventSchema:
     """Create the schema of events with the columns of `arrow` (without the key columns), with `indexes` on some of
     them.
@@ -331,9 +338,7 @@ def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) 
         raise UsageError(f"an index is named twice in {list(indexes)}")
     if len(arrow) > MAX_COLUMNS:
         raise InvalidEventError(f"{len(arrow)} columns are more than the {MAX_COLUMNS} that a segment can have")
-    if len(set(arrow.names)) != len(arrow.names):
-        doubled = sorted(name for name, times in Counter(arrow.names).items() if times > 1)
-        raise InvalidEventError(f"column names must be unique, found twice: {', '.join(doubled)}")
+    check_unique(arrow.names)
     fields = []
     for column in arrow:
         if column.name in KEY_COLUMNS:

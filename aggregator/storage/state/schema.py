@@ -15,7 +15,7 @@ from aggregator.base.common_type import common_type, takes
 from aggregator.base.names import is_unicode
 from aggregator.model import RESERVED_COLUMNS, SchemaInfo
 from esformat import InvalidEventError, UsageError
-from esformat.parts import KEY_COLUMNS, EventSchema, Field, make_schema, normalise_type
+from esformat.parts import KEY_COLUMNS, EventSchema, Field, check_unique, make_schema, normalise_type
 
 DATA_COLUMN = "data"
 MAX_COLUMNS = 4095
@@ -51,6 +51,7 @@ def topic_schema(
                 f"a column cannot be named {name!r}",
                 hint="the aggregator uses this name itself; rename the column, or put it into the payload",
             )
+    check_unique(arrow.names)  # get_field_index does not find a doubled name
     types = {} if known is None else {field.name: field.type for field in known.fields}
     for name in indexes:
         place = arrow.get_field_index(name)

@@ -93,6 +93,13 @@ def test_reserved_and_indexed_columns():
     assert schema(("n", pa.int8()), indexes=["type"]).arrow.field("type").type == pa.null()
 
 
+@pytest.mark.parametrize("name", ["type", "other"])
+def test_columns_of_the_same_name(name):
+    """They are refused, also if the name is that of an index."""
+    with pytest.raises(InvalidEventError, match=f"must be unique, found twice: {name}"):
+        schema((name, pa.string()), (name, pa.string()), indexes=["type"])
+
+
 def test_union():
     """The union has all columns of all families with the widest type, or text if no type fits."""
     infos = [
