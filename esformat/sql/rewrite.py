@@ -29,6 +29,8 @@ class Rewritten(NamedTuple):
     """Returns the only relevant spaces of the table; if it returns None, there are too many and all are read."""
     required_texts: RequiredTexts = MappingProxyType({})
     """Texts required of the table's events: those that lack them may be left out."""
+    is_fixed: bool = False
+    """Whether the restriction of the table depends on the statement and the table's events alone."""
 
 
 def rewritten(
@@ -74,7 +76,7 @@ def rewritten(
     if text is None:
         return None
     of, spaces = only or (written if required_texts else "", None)
-    return Rewritten(text, of, spaces=spaces, required_texts=required_texts)
+    return Rewritten(text, of, spaces=spaces, required_texts=required_texts, is_fixed=name in ours)
 
 
 def _has_plain_names(table: Table) -> bool:

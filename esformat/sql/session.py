@@ -162,20 +162,22 @@ class Session:
         if pooled is None or pooled.abandoned != database.abandoned:
             abandoned = database.abandoned
             watch = Watch(broken=database.abandon)
-            pooled = _PooledConnection(database.connect(), watch, set(), os.getpid(), abandoned)
+            pooled = _PooledConnection(database.connect(), watch, {}, os.getpid(), abandoned)
         connection, watch = pooled.connection, pooled.watch
         watch.failure = None
         watch.lines.clear()
         with translated_errors(watch):
             for name in analysis.tables:
-                if folded(name) not in pooled.tables:
+                if folded(name) not in pooled.tables or pooled.tables[folded(name)] is not None:
                     dataset = self._table(name).dataset(dictionaries=True).watched(watch.of(name))
                     connection.register(name, scanned(dataset))
-                    pooled.tables.add(folded(name))
-            text = analysis.text
-            if analysis.rewrite is not None:
-                pooled.tables.discard(folded(analysis.rewrite.of))
-                text = _apply_rewrite(connection, analysis.rewrite, watch, self._table)
+                    pooled.tables[folded(name)] = None
+            text, rewrite = analysis.text, analysis.rewrite
+            if rewrite is not None and rewrite.is_fixed and pooled.tables.get(folded(rewrite.of)) is rewrite:
+                text = rewrite.text
+            elif rewrite is not None:
+                pooled.tables[folded(rewrite.of)] = rewrite
+                text = _apply_rewrite(connection, rewrite, watch, self._table)
             columns = tuple(connection.sql(text).columns) if analysis.columns is None else analysis.columns
         return Bound(connection, text, None, columns, watch, lambda: self._pool.append(pooled))
 
@@ -297,8 +299,8 @@ class _PooledConnection(NamedTuple):
     connection: duckdb.DuckDBPyConnection
     watch: Watch
     """Has no tables and no interrupt function: objects that a connection refers to must not refer back to it."""
-    tables: set[str]
-    """The names registered, in lower case."""
+    tables: dict[str, Rewritten | None]
+    """The names registered, in lower case, each with the rewriting that restricted its table, None for whole tables."""
     process: int
     abandoned: int
     """The number of databases that had been abandoned when it was opened."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+import random
 import threading
 
 import duckdb
@@ -445,14 +446,43 @@ def test_a_prefix_reads_no_text(folder, opened):
         same(folder, opened, "one", f"SELECT space, n FROM events WHERE {condition}")
 
 
-@pytest.mark.parametrize("condition", ["space = 'b'", "space LIKE 'customer-2%'", "type = 'pu'", "type IN ('pu', 'x')"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "space = 'b'",
+        "space LIKE 'customer-2%'",
+        "type = 'pu'",
+        "type IN ('pu', 'x')",
+        LISTED,
+        "decode(data) LIKE '%/4%'",
+    ],
+)
 def test_a_repeated_question_registers_no_table(folder, monkeypatch, condition):
-    """Conditions that the directory or an index answers need no table of their own for each statement."""
+    """Conditions that the directory, an index or templates answer need no table of their own each time."""
     statement = f"SELECT count(n), max(n) FROM events WHERE {condition}"
     with esformat.open(folder / "one.esdb") as segment:
         first = [segment.sql(statement).fetchall() for _ in range(2)]
         monkeypatch.setattr(session, "scanned", None)
         assert [segment.sql(statement).fetchall()] * 2 == first
+
+
+def test_restricted_tables_take_turns(folder):
+    """Statements that restrict a table in different ways, or not at all, may alternate."""
+    others = "'a', 'ab', 'customer-10', " + ", ".join(["'none'"] * 20)
+    statements = [
+        f"SELECT count(n) FROM events WHERE {LISTED}",
+        "SELECT count(n) FROM events",
+        f"SELECT count(n) FROM events WHERE space IN ({others})",
+        f"SELECT count(n) FROM Events WHERE {LISTED}",
+        "SELECT count(n) FROM events WHERE decode(data) LIKE '%/4%'",
+        f"SELECT count(n) FROM events JOIN '{folder}/dims.parquet' USING (space)",
+        "SELECT type, count(*), max(timestamp) FROM events GROUP BY type ORDER BY type",
+    ]
+    expected = [plain(folder, "one", statement, None)[1] for statement in statements]
+    turns = random.Random(1).choices(range(len(statements)), k=60)
+    with esformat.open(folder / "one.esdb") as segment:
+        for turn in turns:
+            assert sorted(segment.sql(statements[turn]).fetchall(), key=repr) == expected[turn]
 
 
 def test_hundreds_of_conditions(folder, opened):
