@@ -28,6 +28,14 @@ Columns = cython.struct(
     sizes=cython.longlong[16],  # how many codes a column has
 )
 
+Times = cython.struct(
+    low=cython.longlong,  # the smallest of a block, and the largest
+    high=cython.longlong,
+    earliest=cython.pointer(cython.const[cython.longlong]),  # of each combination; NULL if times are not wanted
+    latest=cython.pointer(cython.const[cython.longlong]),
+    beyond=cython.bint,
+)
+
 
 @cython.cfunc
 @cython.exceptval(-1)
@@ -94,6 +102,56 @@ def _find_places(
     return above == 0
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _count(
+    columns: cython.pointer(Columns),
+    first: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    counts: cython.p_longlong,
+    others: cython.p_longlong,
+    times: cython.pointer(Times),
+) -> cython.bint:
+    """Count rows [first, end), and find out whether a time may be beyond those of its combination; False if a column
+    does not have a code.
+
+    others: counts of every second row, because adding to the number that was just written takes longer.
+    """
+    places = cython.declare(cython.uint[256])
+    i: cython.Py_ssize_t
+    some: cython.Py_ssize_t
+    while first < end:
+        some = min(end - first, _TOGETHER)
+        if not _find_places(columns, first, some, places):
+            return False
+        for i in range(0, some - 1, 2):
+            counts[places[i]] += 1
+            others[places[i + 1]] += 1
+        if some & 1:
+            counts[places[some - 1]] += 1
+        if times.earliest != cython.NULL and not times.beyond:
+            for i in range(some):
+                times.beyond |= (times.low < times.earliest[places[i]]) | (times.high > times.latest[places[i]])
+        first += some
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _check_starts(starts: cython.const[cython.longlong][::1], rows: cython.Py_ssize_t) -> cython.int:
+    """Raise ValueError unless there are blocks that begin one after another, the first with row 0."""
+    block: cython.Py_ssize_t
+    last: cython.longlong = 0
+    for block in range(starts.shape[0]):
+        if not last <= starts[block] <= (rows if block else 0):
+            raise ValueError("the starts of blocks do not fit")
+        last = starts[block]
+    if not starts.shape[0]:
+        raise ValueError("the lengths do not fit")
+    return 0
+
+
 def count_codes(
     rows: cython.Py_ssize_t,
     codes: Sequence[Any],
@@ -113,62 +171,42 @@ def count_codes(
     """
     columns = cython.declare(Columns)
     _open(cython.address(columns), rows, codes, sizes, counts.shape[0])
-    starts: cython.const[cython.longlong][::1] = blocks[0] if blocks else None
-    least: cython.const[cython.longlong][::1] = blocks[1] if blocks else None
-    most: cython.const[cython.longlong][::1] = blocks[2] if blocks else None
-    earliest: cython.const[cython.longlong][::1] = lows
-    latest: cython.const[cython.longlong][::1] = highs
-    timed: cython.bint = blocks is not None
-    number: cython.Py_ssize_t = 1
-    block: cython.Py_ssize_t
-    if timed:
-        number = starts.shape[0]
-        if least.shape[0] != number or most.shape[0] != number or not number:
-            raise ValueError("the lengths do not fit")
-        if earliest.shape[0] != counts.shape[0] or latest.shape[0] != counts.shape[0]:
-            raise ValueError("the lengths do not fit")
-        for block in range(number):
-            if not (starts[block - 1] if block else 0) <= starts[block] <= (rows if block else 0):
-                raise ValueError("the starts of blocks do not fit")
     size: cython.Py_ssize_t = counts.shape[0]
-    memory: bytes = bytes(8 * size)  # counts of every second row: adding to the number just written takes longer
+    number: cython.Py_ssize_t = 1
+    times = cython.declare(Times)
+    times.earliest = cython.NULL
+    if blocks is not None:
+        starts: cython.const[cython.longlong][::1] = blocks[0]
+        least: cython.const[cython.longlong][::1] = blocks[1]
+        most: cython.const[cython.longlong][::1] = blocks[2]
+        earliest: cython.const[cython.longlong][::1] = lows
+        latest: cython.const[cython.longlong][::1] = highs
+        number = starts.shape[0]
+        _check_starts(starts, rows)
+        if least.shape[0] != number or most.shape[0] != number or earliest.shape[0] != size or latest.shape[0] != size:
+            raise ValueError("the lengths do not fit")
+        times.earliest, times.latest = cython.address(earliest[0]), cython.address(latest[0])
+    memory: bytes = bytes(8 * size)
     others: cython.p_longlong = cython.cast(cython.p_longlong, PyBytes_AS_STRING(memory))
-    places = cython.declare(cython.uint[256])
-    i: cython.Py_ssize_t
-    first: cython.Py_ssize_t
+    block: cython.Py_ssize_t
+    first: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t
-    some: cython.Py_ssize_t
-    low: cython.longlong
-    high: cython.longlong
-    beyond: cython.bint
-    fit: cython.bint = True
+    fit: cython.bint
     found: list[int] = []
     for block in range(number):
-        first = starts[block] if timed else 0
         end = starts[block + 1] if block + 1 < number else rows
-        beyond = False
+        times.beyond = False
+        if times.earliest != cython.NULL:
+            times.low, times.high = least[block], most[block]
         with cython.nogil:
-            while first < end and fit:
-                some = min(end - first, _TOGETHER)
-                fit = _find_places(cython.address(columns), first, some, places)
-                if not fit:
-                    break
-                for i in range(0, some - 1, 2):
-                    counts[places[i]] += 1
-                    others[places[i + 1]] += 1
-                if some & 1:
-                    counts[places[some - 1]] += 1
-                if timed and not beyond:
-                    low, high = least[block], most[block]
-                    for i in range(some):
-                        beyond |= (low < earliest[places[i]]) | (high > latest[places[i]])
-                first += some
-        if beyond:
+            fit = _count(cython.address(columns), first, end, cython.address(counts[0]), others, cython.address(times))
+        if not fit:
+            raise CorruptSegmentError("a code has no value in the column's dictionary")
+        if times.beyond:
             found.append(block)
-    if not fit:
-        raise CorruptSegmentError("a code has no value in the column's dictionary")
-    for i in range(size):
-        counts[i] += others[i]
+        first = end
+    for block in range(size):
+        counts[block] += others[block]
     return found
 
 
