@@ -114,6 +114,14 @@ def clicks(tmp_path_factory):
 
 
 @pytest.fixture
+def hangups():
+    """Started commands heed SIGHUP, even if the tests run under nohup, which has it ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture
 def quiet(request):
     """Catalogs have no background activity, except in tests marked `background`."""
     with contextlib.nullcontext() if request.node.get_closest_marker("background") else no_background():

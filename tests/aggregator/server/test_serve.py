@@ -52,6 +52,7 @@ def logging_as_it_was():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, pytest.param(signal.SIGKILL, marks=long)])
+@pytest.mark.usefixtures("hangups")
 def test_stops_under_load(tmp_path, number, capsys, logging_as_it_was):
     """Stopped or killed amid appends: what was acknowledged is there once. On SIGTERM and SIGHUP it exits with 0,
     finishes the open request and ends endless answers. Meanwhile another server of the catalog names the holder.

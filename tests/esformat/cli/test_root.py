@@ -217,6 +217,7 @@ def test_broken_pipe(activity, arguments):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.usefixtures("hangups")
 def test_termination_leaves_nothing(tmp_path, number):
     """A terminated command, or one whose terminal was closed, removes its unfinished output."""
     pipe = tmp_path / "pipe.csv"
