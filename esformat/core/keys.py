@@ -94,13 +94,6 @@ class Keys:
         self._places(key, cython.address(first), cython.address(last))
         return first, last
 
-    def holders_of(self, key: bytes) -> range:
-        """The leaves that can contain a key, if these are the first keys of leaves: usually one leaf."""
-        first = cython.declare(cython.Py_ssize_t)
-        last = cython.declare(cython.Py_ssize_t)
-        self._places(key, cython.address(first), cython.address(last))
-        return range(max(first - 1, 0), last)
-
     @cython.cfunc
     @cython.exceptval(check=False)
     def _places(

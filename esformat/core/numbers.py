@@ -88,50 +88,17 @@ def read_columns(
     return at
 
 
-@cython.cfunc
-def _numbers(
-    body: object,
-    at: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
-    head: cython.pointer(PackHead),
-    plain: object,
-    before: cython.Py_ssize_t,
-) -> array.array:
-    """Decode the numbers of a pack, leaving room for `before` others in front."""
-    view: cython.const[cython.uchar][::1] = body
-    if not view.shape[0] or not read_pack_head(cython.address(view[0]), view.shape[0], at, count, head):
-        raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
-    made: array.array = array.clone(_LONGS, before + count, False)
-    fill_numbers(body, cython.address(view[0]), head, count, plain, 0, made.data.as_longlongs + before, count)
-    return made
-
-
 def read_numbers(body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, plain: Any) -> tuple[Any, int]:
     """Decode the `count` numbers of the pack at a byte of a body: an array of int64, and the byte after the pack.
 
     plain: a decompressor. The caller bounds `count`. Raises CorruptSegmentError.
     """
     head = cython.declare(PackHead)
-    made: array.array = _numbers(body, at, count, cython.address(head), plain, 0)
-    return made, head.end
-
-
-def read_edges(
-    body: Any, at: cython.Py_ssize_t, count: cython.Py_ssize_t, most: cython.longlong, plain: Any
-) -> tuple[Any, int]:
-    """The cumulative sums of the numbers, starting with 0, and the byte after the pack.
-
-    Raises CorruptSegmentError unless all numbers are at least 1, and sum up to at most `most`.
-    """
-    head = cython.declare(PackHead)
-    made: array.array = _numbers(body, at, count, cython.address(head), plain, 1)
-    out: cython.p_longlong = made.data.as_longlongs
-    out[0] = 0
-    i: cython.Py_ssize_t
-    for i in range(1, count + 1):
-        if not 1 <= out[i] <= most - out[i - 1]:
-            raise CorruptSegmentError(f"packed counts are less than 1, or more than {most} together")
-        out[i] += out[i - 1]
+    view: cython.const[cython.uchar][::1] = body
+    if not view.shape[0] or not read_pack_head(cython.address(view[0]), view.shape[0], at, count, cython.address(head)):
+        raise CorruptSegmentError("the header of packed numbers breaks the format, or they are cut short")
+    made: array.array = array.clone(_LONGS, count, False)
+    fill_numbers(body, cython.address(view[0]), cython.address(head), count, plain, 0, made.data.as_longlongs, count)
     return made, head.end
 
 
