@@ -35,7 +35,7 @@ def topic_stats(topic: Topic, state: CatalogState, quarantined: Iterable[Quarant
         mine["segments"] += 1
         mine["sealed_rows"] += info.rows
         mine["sealed_bytes"] += info.size_bytes
-        _widen(mine, "timestamp", info.min_timestamp, info.max_timestamp)
+        _widen(mine, info.min_timestamp, info.max_timestamp)
         mine["first_index"] = min(mine["first_index"], info.first_index)
     for batch in quarantined:
         if batch.partition in names:
@@ -96,16 +96,14 @@ def _unsealed(partition: Partition) -> Facts:
         facts["first_index"] = min(facts["first_index"], part.batches[0].first_index)
         if facts["oldest_unsealed_us"] is None:
             facts["oldest_unsealed_us"] = part.oldest_us
-        _widen(
-            facts, "timestamp", min(p.min_timestamp for p in part.batches), max(p.max_timestamp for p in part.batches)
-        )
+        _widen(facts, min(p.min_timestamp for p in part.batches), max(p.max_timestamp for p in part.batches))
     return facts
 
 
-def _widen(facts: Facts, what: str, low: int, high: int) -> None:
-    known = facts[f"min_{what}"], facts[f"max_{what}"]
-    facts[f"min_{what}"] = low if known[0] is None else min(low, known[0])
-    facts[f"max_{what}"] = high if known[1] is None else max(high, known[1])
+def _widen(facts: Facts, low: int, high: int) -> None:
+    known = facts["min_timestamp"], facts["max_timestamp"]
+    facts["min_timestamp"] = low if known[0] is None else min(low, known[0])
+    facts["max_timestamp"] = high if known[1] is None else max(high, known[1])
 
 
 def disk_stats(usage: Usage) -> Facts:

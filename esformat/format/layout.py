@@ -78,7 +78,6 @@ _HANDLE = struct.Struct(
     "I"  # length: stored bytes, frame included
     "I"  # check: low 32 bits of the block's checksum
 )
-HANDLE_BYTES = _HANDLE.size
 
 
 class BlockHandle(NamedTuple):

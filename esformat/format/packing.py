@@ -49,8 +49,8 @@ _MASK = (1 << 64) - 1
 Bytes2D = npt.NDArray[np.uint8]
 
 
-def _planes_of(values: npt.NDArray[np.generic], itemsize: int) -> Bytes2D:
-    return values.view(np.uint8).reshape(len(values), itemsize)
+def _planes_of(values: npt.NDArray[np.generic]) -> Bytes2D:
+    return values.view(np.uint8).reshape(len(values), 8)
 
 
 def _assemble(matrix: Bytes2D, raw: int, base: int, compressor: Compressor) -> bytes:
@@ -113,7 +113,7 @@ def encode_planes(
     if low >= 0 and _width(high) == _width(high - low):
         low = 0  # a base would save no byte
     shifted = values.view(np.uint64) - np.uint64(low & _MASK) if low else np.ascontiguousarray(values)
-    return _assemble(_planes_of(shifted, 8)[:, : _width(high - low)], raw, low, compressor)
+    return _assemble(_planes_of(shifted)[:, : _width(high - low)], raw, low, compressor)
 
 
 def encode_ints(
@@ -173,7 +173,7 @@ def _unpacked(body: memoryview, pack: Pack) -> bytes:
     join_planes(body, pack, b"", 0, 0, numbers, 0, pack.numbers)
     if pack.base:
         numbers -= pack.base
-    return _planes_of(numbers, 8)[:, : pack.width].T.tobytes()
+    return _planes_of(numbers)[:, : pack.width].T.tobytes()
 
 
 def _rest(body: memoryview, pack: Pack, decompressor: Decompressor) -> bytes:

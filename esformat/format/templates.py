@@ -15,15 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.core.templates import MOST_SLOTS as MOST_SLOTS  # a limit of the format
-from esformat.core.templates import MOST_TEMPLATES, Templates, read_templates
+from esformat.core.templates import Templates, read_templates
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, make_compressor
 from esformat.format.encoding import encode_texts
 from esformat.format.node import DecodeContext, EncodeContext
 from esformat.format.packing import encode_ints
 
-MAX_TEMPLATES = MAX_VARIABLES = MOST_TEMPLATES
 _FEW_BYTES = 1 << 10  # of texts: compressing so few bytes saves less than decompressing them costs the first read
 _RAW = EncodeContext(make_compressor(Codec.NONE), make_compressor(Codec.NONE))
 
@@ -32,7 +30,6 @@ _HEAD = struct.Struct(
     "I"  # bytes that follow these eight
     "I"  # variables
 )
-HEAD_BYTES = _HEAD.size
 
 I64 = npt.NDArray[np.int64]
 

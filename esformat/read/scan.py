@@ -61,7 +61,6 @@ THREADS = min(os.cpu_count() or 1, 8)  # that decode a long answer in parallel
 KEYS = frozenset({"space", "grouping"})
 OBJECT_BYTES = 1000  # about the memory that Arrow uses for a column, or a batch, besides its values
 
-RowSpans = Callable[[], Iterable[RowSpan]]
 T = TypeVar("T", bound=Sized)
 _NOTHING = pa.RecordBatch.from_arrays([], names=[])  # stands for a group without matching rows, and is skipped
 

@@ -10,7 +10,6 @@ import pyarrow.orc
 from esformat.errors import InvalidEventError
 from esformat.read.segment import open_segment
 
-_BATCH_ROWS = 64 * 1024
 _HINT = "convert to Parquet, or allow the loss"
 
 

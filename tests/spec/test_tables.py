@@ -164,8 +164,8 @@ def test_limits():
         "runs of a leaf, values of an index page or of a dictionary, chunks of a posting list": layout.MAX_PAGE_ENTRIES,
         "numbers of a list": postings.CHUNK_ENTRIES,
         "elements of all lists of a node": layout.MAX_ELEMENTS,
-        "templates of a column; variables of its templates": templates.MAX_TEMPLATES,
-        "slots of a template": templates.MOST_SLOTS,
+        "templates of a column; variables of its templates": core_templates.MOST_TEMPLATES,
+        "slots of a template": core_templates.MOST_SLOTS,
         "slots that the rows of a `TEMPLATES` node show": template_node.MAX_NODE_SLOTS,
         "uncompressed bytes of a `TEMPLATES` node": template_node.MAX_NODE_BYTES,
         "bytes of a fixed-size binary, elements of a fixed-size list": (1 << 24) - 1,
@@ -175,8 +175,8 @@ def test_limits():
     assert layout.MAX_FRAME_BYTES == read_esdb.MOST_BYTES
     assert layout.MAX_PAGE_ENTRIES == read_esdb.MOST_ENTRIES
     assert layout.MAX_ELEMENTS == read_esdb.MOST_ELEMENTS
-    assert templates.MAX_TEMPLATES == templates.MAX_VARIABLES == read_esdb.MOST_TEMPLATES == read_esdb.MOST_VARIABLES
-    assert templates.MOST_SLOTS == read_esdb.MOST_SLOTS
+    assert core_templates.MOST_TEMPLATES == read_esdb.MOST_TEMPLATES == read_esdb.MOST_VARIABLES
+    assert core_templates.MOST_SLOTS == read_esdb.MOST_SLOTS
     assert template_node.MAX_NODE_SLOTS == read_esdb.MOST_SLOTS_SHOWN
     assert template_node.MAX_NODE_BYTES == read_esdb.MOST_NODE_BYTES
 

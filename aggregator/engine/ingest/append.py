@@ -21,8 +21,8 @@ from aggregator.errors import OverloadedError, SequenceConflictError
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.storage.log.entry import PASSED, Entry
 from aggregator.storage.log.frame import EventsPrefix, plain_prefix
-from aggregator.storage.memtable.batch import MemtableBatch
-from aggregator.storage.memtable.memtable import MERGED, SMALL_BYTES
+from aggregator.storage.memtable.batch import SMALL_BYTES, MemtableBatch
+from aggregator.storage.memtable.memtable import MERGED
 from aggregator.storage.parts import Storage
 from aggregator.storage.state.schema import choose_schema, newest_of_families, widened
 from aggregator.storage.state.state import Partition, Topic

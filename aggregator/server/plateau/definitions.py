@@ -58,14 +58,12 @@ class Definitions:
         """Return the definition of a schema in a topic that does not exist yet. Raises InvalidEventError."""
         return define(schema, plain, {})
 
-    def of_event(
-        self, topic: Topic, space: str | bytes, grouping: str | bytes, place: tuple[str, int]
-    ) -> Definition | None:
-        """Return the definition of an event by its keys; None if it was not appended by plateau's routes.
+    def of_event(self, topic: Topic, grouping: str | bytes, place: tuple[str, int]) -> Definition | None:
+        """Return the definition of an event in the space "" by its grouping; None if it is not from plateau's routes.
 
         place: its partition and record index. The first event of its batch, which contains the definition, is nearby.
         """
-        if space != "" or not isinstance(grouping, str):
+        if not isinstance(grouping, str):
             return None
         known = self._known(topic)
         if grouping in known.by_id:

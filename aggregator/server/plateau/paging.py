@@ -168,14 +168,14 @@ class Pager:
         if _alike(keys.column("space")) and _alike(keys.column("grouping")):  # the usual case, ten times faster
             place = partition, keys.column(RECORD_INDEX)[0].as_py()
             space, name = keys.column("space")[0].as_py(), keys.column("grouping")[0].as_py()
-            return None if space else self._definitions.of_event(topic, "", name, place), len(keys)
+            return None if space else self._definitions.of_event(topic, name, place), len(keys)
         ours = np.asarray(pc.equal(pc.binary_length(keys.column("space")), 0).to_numpy())
         encoded = pc.dictionary_encode(keys.column("grouping")).combine_chunks()
         codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
 
         def definition_of(row: int) -> Definition | None:
             place = partition, keys.column(RECORD_INDEX)[row].as_py()
-            return self._definitions.of_event(topic, "", names[codes[row]], place) if ours[row] else None
+            return self._definitions.of_event(topic, names[codes[row]], place) if ours[row] else None
 
         definition = definition_of(0)
         if definition is not None:

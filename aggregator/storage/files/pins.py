@@ -39,20 +39,20 @@ def _lock(descriptor: int, kind: int, start: int, length: int) -> None:
         fcntl.lockf(descriptor, fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_SH, length, start)
 
 
-def _is_locked(descriptor: int, start: int, length: int) -> bool:
-    """Whether another open file holds a lock on one of these bytes.
+def _is_locked(descriptor: int, length: int) -> bool:
+    """Whether another open file holds a lock on one of the first `length` bytes.
 
     On Linux this queries the lock without taking it: even a momentary lock would block a reader that starts at that
     moment. On other systems such a reader waits.
     """
     if sys.platform == "linux":
-        question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+        question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, length, 0)
         found: int = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, question))[0]
         locked = found != fcntl.F_UNLCK
     else:
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
-            fcntl.lockf(descriptor, fcntl.LOCK_UN, length, start)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length)
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, length)
             locked = False
         except OSError:
             locked = True
@@ -149,16 +149,14 @@ class Pins:
             self._drop_replaced()
             held = min(self._counts, default=change) < change
             for descriptor in [self._descriptor, *self._replaced] if change and not held else ():
-                held |= descriptor >= 0 and _is_locked(
-                    descriptor, 0, change
-                )  # ours do not count; none is below `change`
+                held |= descriptor >= 0 and _is_locked(descriptor, change)  # ours: none below `change`
         self._settle()
         return held
 
     def _drop_replaced(self) -> None:
         """Close files that lost their name; the writer closes them only when no reader holds a lock on them."""
         for descriptor in list(self._replaced):
-            if self._read_only or not _is_locked(descriptor, 0, _ALL):
+            if self._read_only or not _is_locked(descriptor, _ALL):
                 self._replaced.remove(descriptor)
                 os.close(descriptor)
 

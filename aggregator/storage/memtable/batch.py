@@ -15,6 +15,8 @@ from aggregator.model import SchemaInfo
 from esformat.parts import MessageWriter, message_writer
 
 I64 = npt.NDArray[np.int64]
+SMALL_BYTES = 32 << 10
+"""Batches up to this size are merged."""
 
 
 class SchemaPlaces:
@@ -70,10 +72,10 @@ class MemtableBatch:
         """The record index after the last event."""
         return self.first_index + self.rows if self.indexes is None else int(self.indexes[-1]) + 1
 
-    def goes_with(self, other: MemtableBatch, most_bytes: int) -> bool:
-        """Whether the two can be merged: same schema, merged equally often, and at most `most_bytes` each."""
+    def goes_with(self, other: MemtableBatch) -> bool:
+        """Whether the two can be merged: same schema, merged equally often, and small."""
         alike = self.joined == other.joined and self.schema is other.schema
-        return alike and self.size_bytes <= most_bytes and other.size_bytes <= most_bytes
+        return alike and self.size_bytes <= SMALL_BYTES and other.size_bytes <= SMALL_BYTES
 
     def from_index(self, index: int) -> MemtableBatch:
         """The events from a record index on, of which there is at least one."""

@@ -14,9 +14,8 @@ from itertools import accumulate
 from aggregator.storage.memtable.batch import MemtableBatch
 from aggregator.storage.memtable.lookup import Lookup
 
-SMALL_BYTES = 32 << 10
-"""Batches up to this size are merged, MERGED at a time, so that many tiny appends do not slow down reads."""
 MERGED = 64
+"""So many adjacent small batches are merged at a time, so that many tiny appends do not slow down reads."""
 
 
 @dataclass(slots=True)
@@ -36,7 +35,7 @@ class Memtable:
 
     def add(self, batch: MemtableBatch) -> None:
         """Append the next batch."""
-        goes_on = self.batches and batch.goes_with(self.batches[-1], SMALL_BYTES)
+        goes_on = self.batches and batch.goes_with(self.batches[-1])
         self.alike = self.alike + 1 if goes_on else 1
         self.batches.append(batch)
         self.rows += batch.rows
@@ -49,12 +48,10 @@ class Memtable:
         return (self._alike_before(end) if end else None) or self._alike_before(len(self.batches))
 
     def _alike_before(self, end: int) -> list[MemtableBatch] | None:
-        if not MERGED <= end <= len(self.batches) or not self.batches[end - MERGED].goes_with(
-            self.batches[end - 1], SMALL_BYTES
-        ):
+        if not MERGED <= end <= len(self.batches) or not self.batches[end - MERGED].goes_with(self.batches[end - 1]):
             return None
         first = end - 1
-        while first and self.batches[first - 1].goes_with(self.batches[end - 1], SMALL_BYTES):
+        while first and self.batches[first - 1].goes_with(self.batches[end - 1]):
             first -= 1
         return self.batches[first : first + MERGED] if end - first >= MERGED else None
 

@@ -73,11 +73,11 @@ def read_lease(store: Store) -> Seen | None:
     return Seen(Terms.decode(stored), etag)
 
 
-def new_terms(seen: Seen | None, length_s: float, *, in_store: bool, run: str | None = None) -> Terms:
+def new_terms(seen: Seen | None, length_s: float, *, in_store: bool) -> Terms:
     """The terms for this process that follow those that were seen."""
     return Terms(
         1 if seen is None else seen.terms.epoch + 1,
-        run or secrets.token_hex(16),
+        secrets.token_hex(16),
         f"process {os.getpid()} on {socket.gethostname()}",
         length_s,
         in_store=in_store,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -40,7 +39,6 @@ FEW_SPACES = 16
 """If a segment has at least this many events per space, its list of spaces is checked before its events."""
 FRESH_ROWS, FRESH_BATCHES, FRESH_BYTES = 1 << 15, 1 << 10, 2 << 20
 """Limits for unsealed events, batches and bytes scanned directly; slow readers keep them in memory."""
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

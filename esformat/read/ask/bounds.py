@@ -123,11 +123,6 @@ def bounded_by_all(comparisons: Sequence[tuple[str, str, Any]], schema: EventSch
     return Bounded(bounds, evaluation.exact)
 
 
-def bounds_of(steps: Sequence[Step], schema: EventSchema) -> Bounds:
-    """The bounds that a filter sets on space, grouping, timestamp and the indexed columns of a schema."""
-    return bounded_by(steps, schema).bounds
-
-
 _FLIPPED = {
     "equal": "equal",
     "less": "greater",

@@ -16,6 +16,7 @@ from template_strategies import rows_of, tables, text_of
 
 from esformat.core.caches import Cache
 from esformat.core.matching import Matcher
+from esformat.core.templates import MOST_SLOTS
 from esformat.errors import CorruptSegmentError, EsdbError, UnsupportedVersionError
 from esformat.format import template_node
 from esformat.format.codec import Codec, Decompressor, make_compressor
@@ -24,8 +25,6 @@ from esformat.format.node import NODE, DecodeContext, EncodeContext, Shape
 from esformat.format.packing import encode_ints
 from esformat.format.template_node import TemplateNode
 from esformat.format.templates import (
-    HEAD_BYTES,
-    MOST_SLOTS,
     Kind,
     Template,
     TemplateTable,
@@ -36,6 +35,7 @@ from esformat.format.templates import (
 )
 from esformat.write.templated import encode_templated
 
+_HEAD_BYTES = 8
 PLAIN = make_compressor(Codec.NONE)
 OWN = DecodeContext(Decompressor(), Decompressor())
 WRITING = EncodeContext(PLAIN, PLAIN)
@@ -193,12 +193,12 @@ def test_tables_that_are_cut_short():
     for size in range(len(stored)):
         with pytest.raises(CorruptSegmentError, match="cut short"):
             end_of_templates(memoryview(stored[:size]), 0)
-        shorter = struct.pack("<I", max(0, size - HEAD_BYTES)) + stored[4:size]
+        shorter = struct.pack("<I", max(0, size - _HEAD_BYTES)) + stored[4:size]
         with pytest.raises(CorruptSegmentError):
             decode_templates(memoryview(shorter), 1, OWN)
     with pytest.raises(CorruptSegmentError, match="length"):
         decode_templates(memoryview(stored + b"\0"), 1, OWN)
-    longer = struct.pack("<I", len(stored) + 1 - HEAD_BYTES) + stored[4:] + b"\0"
+    longer = struct.pack("<I", len(stored) + 1 - _HEAD_BYTES) + stored[4:] + b"\0"
     with pytest.raises(CorruptSegmentError, match="longer than their parts"):
         decode_templates(memoryview(longer), 1, OWN)
 

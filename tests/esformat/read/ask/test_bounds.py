@@ -8,7 +8,7 @@ import pytest
 
 from esformat.format.schema import EventSchema, Field
 from esformat.read.ask.arrow_filter import take_apart
-from esformat.read.ask.bounds import NOTHING, Domain, admits_nothing, bounded_by, bounded_by_all, bounds_of, columns_of
+from esformat.read.ask.bounds import NOTHING, Domain, admits_nothing, bounded_by, bounded_by_all, columns_of
 
 SCHEMA = EventSchema(
     (
@@ -144,7 +144,7 @@ def expression(case: object) -> pc.Expression:
 @pytest.mark.parametrize(("case", "expected"), CASES, ids=[str(case[0]) for case in CASES])
 def test_bounds(case, expected):
     """The bounds of a filter are keys as bytes, microseconds and index values."""
-    bounds = bounds_of(take_apart(expression(case)), SCHEMA)
+    bounds = bounded_by(take_apart(expression(case)), SCHEMA).bounds
     if expected is NOTHING:
         assert admits_nothing(bounds)
     else:
@@ -155,8 +155,8 @@ def test_bounds(case, expected):
 def test_prefix_of_bytes(prefix, end):
     """A prefix of binary keys need not be UTF-8; one of another column bounds nothing."""
     binary = EventSchema(SCHEMA.fields, binary_keys=True)
-    assert bounds_of(take_apart(pc.starts_with(space, prefix)), binary) == {"space": between(prefix, end)}
-    assert bounds_of(take_apart(pc.starts_with(pc.field("data"), prefix)), binary) == {}
+    assert bounded_by(take_apart(pc.starts_with(space, prefix)), binary).bounds == {"space": between(prefix, end)}
+    assert bounded_by(take_apart(pc.starts_with(pc.field("data"), prefix)), binary).bounds == {}
 
 
 EXACT = [
@@ -216,13 +216,13 @@ def test_comparisons(comparisons, exact):
             one = pc.field(name).isin(pa.array(value, column)) if operator == "IN" else None
             one = getattr(pc, _COMPARED[operator])(pc.field(name), pa.scalar(value, column)) if one is None else one
             expected = expected & one
-    assert said.bounds == bounds_of(take_apart(expected), SCHEMA)
+    assert said.bounds == bounded_by(take_apart(expected), SCHEMA).bounds
 
 
 def test_binary_keys():
     """Binary keys are bounded by bytes."""
     steps = take_apart((space > b"\xff") & (grouping == b"\0"))
-    assert bounds_of(steps, EventSchema((), binary_keys=True)) == {
+    assert bounded_by(steps, EventSchema((), binary_keys=True)).bounds == {
         "space": between(b"\xff\0", None),
         "grouping": values(b"\0"),
     }
@@ -233,7 +233,7 @@ def test_deep_filter():
     many = space == "0"
     for number in range(1, 3000):
         many = many | (space == str(number))
-    assert bounds_of(take_apart(many), SCHEMA) == {"space": values(*(str(n).encode() for n in range(3000)))}
+    assert bounded_by(take_apart(many), SCHEMA).bounds == {"space": values(*(str(n).encode() for n in range(3000)))}
 
 
 def test_columns():
