@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair, Size
     from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, completion_command, one_line, run_program
+    from esformat.cli.prompt import prompt_session
     from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions, write_segment
     from esformat.cli.rows import give_rows
     from esformat.cli.spark_jobs import job_options, run_job, spark_format
@@ -52,6 +53,7 @@ else:
             ),
             "esformat.cli.params": "ColumnType Hex Limit Moment Names Pair Size",
             "esformat.cli.program": "CONTEXT_SETTINGS Group Verbs completion_command one_line run_program",
+            "esformat.cli.prompt": "prompt_session",
             "esformat.cli.question": "Answer give_answer one_of question_options read_conditions write_segment",
             "esformat.cli.rows": "give_rows",
             "esformat.cli.sql_shell": "interact",
@@ -102,6 +104,7 @@ __all__ = [
     "opened_output",
     "output_options",
     "progress",
+    "prompt_session",
     "question_options",
     "read_conditions",
     "reading_of",

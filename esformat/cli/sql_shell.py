@@ -12,6 +12,7 @@ import click
 
 from esformat.cli.console import say, warn
 from esformat.cli.output import ROWS, TABLES
+from esformat.cli.prompt import prompt_session
 from esformat.cli.rows import Ask, give_rows
 from esformat.errors import EsdbError
 
@@ -94,38 +95,9 @@ def completions(before: str, names: Iterable[str]) -> Iterator[tuple[str, int]]:
 
 
 def _session(program: str, names: Iterable[str]) -> Any:
-    try:
-        from prompt_toolkit import PromptSession
-        from prompt_toolkit.completion import Completer, Completion
-        from prompt_toolkit.history import FileHistory
-        from prompt_toolkit.key_binding import KeyBindings
-    except ImportError:
-        raise click.UsageError('typing statements needs prompt_toolkit: pip install "esformat[shell]"') from None
-
-    class Completing(Completer):
-        def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:
-            known = [*names, *(path.name for path in Path().glob("*.esdb"))]
-            for text, length in completions(document.text_before_cursor, known):
-                yield Completion(text, -length)
-
-    keys = KeyBindings()
-
-    @keys.add("enter")
-    def _enter(event: Any) -> None:
-        buffer = event.current_buffer
-        if is_whole(buffer.text):
-            buffer.validate_and_handle()
-        else:
-            buffer.insert_text("\n")
+    def complete(before: str) -> Iterator[tuple[str, int]]:
+        return completions(before, [*names, *(path.name for path in Path().glob("*.esdb"))])
 
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / program
     folder.mkdir(parents=True, exist_ok=True)
-    return PromptSession(
-        "sql> ",
-        multiline=True,
-        prompt_continuation="...> ",
-        history=FileHistory(str(folder / "sql-history")),
-        completer=Completing(),
-        complete_while_typing=False,
-        key_bindings=keys,
-    )
+    return prompt_session("sql", folder / "sql-history", is_whole, complete)

@@ -21,7 +21,7 @@ from aggregator.cli.shared.open_catalog import AnyCatalog, catalog_or_server, op
 from aggregator.cli.shared.statements import split
 from aggregator.lql.parse.completion import completions
 from esformat import EsdbError
-from esformat.cli.parts import count, is_terminal, say
+from esformat.cli.parts import count, is_terminal, prompt_session, say
 
 _EXAMPLES = """\b
 Examples:
@@ -138,39 +138,10 @@ class Shell:
         return True
 
     def _session(self) -> Any:
-        try:
-            from prompt_toolkit import PromptSession
-            from prompt_toolkit.completion import Completer, Completion
-            from prompt_toolkit.history import FileHistory
-            from prompt_toolkit.key_binding import KeyBindings
-        except ImportError:
-            raise click.UsageError('typing statements needs prompt_toolkit: pip install "esformat[shell]"') from None
-        shell = self
+        def complete(before: str) -> Iterator[tuple[str, int]]:
+            return completions(before, self._catalog.streams(), self._pipes())
 
-        class Completing(Completer):
-            def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:
-                for text, length in completions(document.text_before_cursor, shell._catalog.streams(), shell._pipes()):
-                    yield Completion(text, -length)
-
-        keys = KeyBindings()
-
-        @keys.add("enter")
-        def _enter(event: Any) -> None:
-            buffer = event.current_buffer
-            if is_whole(buffer.text):
-                buffer.validate_and_handle()
-            else:
-                buffer.insert_text("\n")
-
-        return PromptSession(
-            "lql> ",
-            multiline=True,
-            prompt_continuation="...> ",
-            history=FileHistory(str(state_folder() / "history")),
-            completer=Completing(),
-            complete_while_typing=False,
-            key_bindings=keys,
-        )
+        return prompt_session("lql", state_folder() / "history", is_whole, complete)
 
     def _pipes(self) -> list[str]:
         try:
