@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair, Size
     from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, completion_command, one_line, run_program
     from esformat.cli.prompt import prompt_session
-    from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions, write_segment
+    from esformat.cli.question import (
+        Answer,
+        give_answer,
+        one_of,
+        question_options,
+        read_conditions,
+        with_progress,
+        write_segment,
+    )
     from esformat.cli.rows import give_rows
     from esformat.cli.spark_jobs import job_options, run_job, spark_format
     from esformat.cli.sql_shell import interact
@@ -54,7 +62,9 @@ else:
             "esformat.cli.params": "ColumnType Hex Limit Moment Names Pair Size",
             "esformat.cli.program": "CONTEXT_SETTINGS Group Verbs completion_command one_line run_program",
             "esformat.cli.prompt": "prompt_session",
-            "esformat.cli.question": "Answer give_answer one_of question_options read_conditions write_segment",
+            "esformat.cli.question": (
+                "Answer give_answer one_of question_options read_conditions with_progress write_segment"
+            ),
             "esformat.cli.rows": "give_rows",
             "esformat.cli.sql_shell": "interact",
             "esformat.cli.spark_jobs": "job_options run_job spark_format",
@@ -122,5 +132,6 @@ __all__ = [
     "spark_format",
     "target_format_option",
     "warn",
+    "with_progress",
     "write_segment",
 ]

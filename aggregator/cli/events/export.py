@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.shared.appending import with_progress
 from aggregator.cli.shared.open_catalog import catalog_or_server, open_any_read_only, topic_argument
 from esformat import convert
 from esformat.cli.parts import (
@@ -27,6 +26,7 @@ from esformat.cli.parts import (
     shown_name,
     target_format_option,
     warn,
+    with_progress,
     write_segment,
 )
 

@@ -197,15 +197,3 @@ def _roles(topic: AnyTopic | NewTopic, options: dict[str, Any]) -> convert.Roles
     fresh = not topic.stats()["schemas"]
     null_data = fresh or "data" not in schema.names or schema.field("data").nullable
     return replace(roles, known=known, null_data=null_data)
-
-
-def with_progress(
-    batches: Iterable[pa.RecordBatch], show: Callable[[int, int], None] | None, total: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, and report the number of their events to `show`, the callback of `progress`."""
-    done = 0
-    for batch in batches:
-        yield batch
-        done += batch.num_rows
-        if show is not None:
-            show(done, total)
