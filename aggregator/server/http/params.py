@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import csv
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ from starlette.requests import Request
 from aggregator.base.names import check_name
 from aggregator.model import DEFAULT_PARTITION
 from aggregator.server.bodies.formats import Names
+from aggregator.server.bodies.shared.media import JSON, TEXT, media_of
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.times import TIME_UNITS, TimeReader
 from aggregator.server.context import Context
@@ -158,6 +160,42 @@ async def json_object(request: Request, context: Context, known: Sequence[str]) 
     if odd is not None:
         raise ProblemError(400, "invalid-body", f"unknown member {odd[:40]!r}", f"known members: {', '.join(known)}")
     return found
+
+
+async def statement_in(
+    request: Request, context: Context, known: Collection[str], example: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the members of a body that has a query: a JSON object, or the text of the query alone.
+
+    known: the allowed members. Raises ProblemError: 400, 415, and what `read_plain` raises.
+    """
+    media = media_of(request.headers.get("content-type"))
+    if media not in (JSON, TEXT):
+        raise ProblemError(
+            415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not supported", f"send {JSON} or {TEXT}"
+        )
+    body = await read_plain(request, context)
+    try:
+        text = body.decode()
+        found = json.loads(text) if media == JSON else {"query": text}
+    except (ValueError, RecursionError):
+        raise ProblemError(400, "invalid-body", f"the body is not {media}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("query"), str):
+        raise ProblemError(400, "invalid-body", "the body has no query", f"such as {json.dumps(example)}")
+    odd = next((name for name in found if name not in known), None)
+    if odd is not None:
+        raise wrong(f"unknown member {odd[:40]!r}", f"known members: {', '.join(known)}")
+    return found
+
+
+def limit_in(body: Mapping[str, Any], most: int = 2**62) -> int | None:
+    """Return the member `limit`, from 1 to `most`; None if it is absent or null. Raises ProblemError (400)."""
+    limit = body.get("limit")
+    if isinstance(limit, float) and limit.is_integer():  # 5.0 is a whole number in JSON
+        limit = int(limit)
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most):
+        raise wrong("limit must be a whole number", f"expected a number from 1 to {most}")
+    return limit
 
 
 def wrong(detail: str, hint: str | None = None) -> ProblemError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -16,14 +15,13 @@ from starlette.routing import Route
 
 from aggregator.lql import parse_statement, to_text
 from aggregator.lql.parse.tree import CreatePipe, DeletePipe, Select, Truncate
-from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, ESDB, JSON, LINES, OUTPUTS, PARQUET, TEXT, media_of
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, ESDB, JSON, LINES, OUTPUTS, PARQUET, TEXT
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import BINARY, shape
 from aggregator.server.context import Context
 from aggregator.server.control.arrival_waiter import ArrivalWaiter
 from aggregator.server.control.operation import bound, operation, parameter
-from aggregator.server.http.body import read_plain
-from aggregator.server.http.params import Params, wrong
+from aggregator.server.http.params import Params, limit_in, statement_in, wrong
 from aggregator.server.http.responses import (
     EVENTS,
     Batches,
@@ -258,36 +256,14 @@ def _records(answer: Selection) -> Iterator[tuple[int, bytes]]:
 
 async def _query_request(request: Request, context: Context) -> _QueryRequest:
     """Return the request in the body. Raises ProblemError: 400, 415."""
-    media = media_of(request.headers.get("content-type"))
-    if media not in (JSON, TEXT):
-        raise ProblemError(
-            415,
-            "unsupported-media-type",
-            f"Content-Type {media[:80]!r} is not supported",
-            f"send {JSON} or {TEXT}",
-        )
-    body = await read_plain(request, context)
-    try:
-        text = body.decode()
-        found = json.loads(text) if media == JSON else {"query": text}
-    except (ValueError, RecursionError):
-        raise ProblemError(400, "invalid-body", f"the body is not {media}") from None
-    if not isinstance(found, dict) or not isinstance(found.get("query"), str):
-        raise ProblemError(400, "invalid-body", "the body has no query", f"such as {json.dumps(_EXAMPLE)}")
-    odd = next((name for name in found if name not in _BODY["properties"]), None)
-    if odd is not None:
-        raise wrong(f"unknown member {odd[:40]!r}", f"known members: {', '.join(_BODY['properties'])}")
-    position, wait, limit = found.get("position"), found.get("wait"), found.get("limit")
+    found = await statement_in(request, context, _BODY["properties"], _EXAMPLE)
+    position, wait = found.get("position"), found.get("wait")
     wait = 0 if wait is None else wait
     if position is not None and not isinstance(position, str):
         raise wrong("position must be a text", "expected head, tail, or one from an earlier response")
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= _LONGEST_WAIT_S:
         raise wrong("wait must be a number of seconds", f"expected a number from 0 to {_LONGEST_WAIT_S:g}")
-    largest = _LARGEST_PAGE if position is not None else 2**62
-    if isinstance(limit, float) and limit.is_integer():  # 5.0 is a whole number in JSON
-        limit = int(limit)
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= largest):
-        raise wrong("limit must be a whole number", f"expected a number from 1 to {largest}")
+    limit = limit_in(found, _LARGEST_PAGE) if position is not None else limit_in(found)
     reverse, between = found.get("reverse"), read_between(found)
     if reverse is not None and not isinstance(reverse, bool):
         raise wrong("reverse must be true or false")

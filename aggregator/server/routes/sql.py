@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,15 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, JSON, LINES, PARQUET, TEXT, media_of
+from aggregator.server.bodies.shared.media import ARROW_STREAM, CSV, JSON, LINES, PARQUET, TEXT
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.bodies.shared.schemas import BINARY, shape
 from aggregator.server.config.settings import Work
 from aggregator.server.context import Context
 from aggregator.server.control.access import Access
 from aggregator.server.control.operation import bound, operation
-from aggregator.server.http.body import read_plain
-from aggregator.server.http.params import Params, wrong
+from aggregator.server.http.params import Params, limit_in, statement_in
 from aggregator.server.http.responses import media_for, stream_response
 
 if TYPE_CHECKING:
@@ -50,12 +47,6 @@ _ANSWERS: dict[str, Any] = {
     "429": {"description": "overloaded, or too many slow queries: retry after Retry-After seconds"},
     "501": {"description": "the server lacks the package duckdb"},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _QueryRequest:
-    text: str
-    limit: int | None = None
 
 
 def routes(context: Context) -> list[Route]:
@@ -95,12 +86,13 @@ class Databases:
 )
 async def sql(context: Context, databases: Databases, request: Request) -> Response:
     Params(request, [])
-    body = await _query_request(request, context)
+    body = await statement_in(request, context, _BODY["properties"], _EXAMPLE)
+    limit = limit_in(body)
     access: Access = request.state.access
 
     def make() -> Answer:
         session = context.catalog.sql_session(lambda topic: access.allows("read", topic), databases.get())
-        return Answer(session.ask(body.text), body.limit)
+        return Answer(session.ask(body["query"]), limit)
 
     return await stream_response(context.reads, make, media_for(request))
 
@@ -126,32 +118,3 @@ def _first(reader: pa.RecordBatchReader, limit: int | None) -> Iterator[pa.Recor
         limit = None if limit is None else limit - min(limit, len(batch))
         if limit == 0:
             return
-
-
-async def _query_request(request: Request, context: Context) -> _QueryRequest:
-    """Return the request in the body. Raises ProblemError: 400, 415."""
-    media = media_of(request.headers.get("content-type"))
-    if media not in (JSON, TEXT):
-        raise ProblemError(
-            415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not supported", f"send {JSON} or {TEXT}"
-        )
-    body = await read_plain(request, context)
-    try:
-        text = body.decode()
-        found = json.loads(text) if media == JSON else {"query": text}
-    except (ValueError, RecursionError):
-        raise ProblemError(400, "invalid-body", f"the body is not {media}") from None
-    if not isinstance(found, dict) or not isinstance(found.get("query"), str):
-        raise ProblemError(400, "invalid-body", "the body has no query", f"such as {json.dumps(_EXAMPLE)}")
-    odd = next((name for name in found if name not in ("query", "limit")), None)
-    if odd is not None:
-        raise wrong(f"unknown member {odd[:40]!r}", "known members: query, limit")
-    return _QueryRequest(found["query"], _limit(found.get("limit")))
-
-
-def _limit(given: Any) -> int | None:
-    if isinstance(given, float) and given.is_integer():  # 5.0 is a whole number in JSON
-        given = int(given)
-    if given is not None and (isinstance(given, bool) or not isinstance(given, int) or not 1 <= given < 2**62):
-        raise wrong("limit must be a whole number", "expected a number of at least 1")
-    return given
