@@ -31,7 +31,7 @@ def parse_object(line: bytes, *, floats: bool = False) -> dict[str, Any]:
         parse_int = _int if floats else None
         value = json.loads(line.decode(), object_pairs_hook=_object, parse_float=_float, parse_int=parse_int)
         if b"\\u" in line:
-            check_text(value)
+            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start + 1} of the line is not UTF-8 text") from error
     except UnicodeEncodeError as error:
@@ -41,19 +41,6 @@ def parse_object(line: bytes, *, floats: bool = False) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"a JSON {_name(value)} where an object is expected")
     return value
-
-
-def parse_value(text: str, at: int) -> tuple[Any, int]:
-    """Parse the JSON value that begins at `at`; return it and its end. Floats are rounded. Raises ValueError."""
-    value, end = _DECODER.raw_decode(text, at)
-    if text.find("\\u", at, end) >= 0:
-        check_text(value)
-    return value, end
-
-
-def check_text(value: Any) -> None:
-    """Raise UnicodeEncodeError, a ValueError, for text with unpaired surrogates."""
-    json.dumps(value, ensure_ascii=False).encode()
 
 
 def columns(objects: Sequence[dict[str, Any]]) -> pa.RecordBatch:
@@ -107,9 +94,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"duplicate key {twice!r}")
     return found
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def _name(value: Any) -> str:

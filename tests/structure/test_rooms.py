@@ -58,7 +58,6 @@ AGGREGATOR_OWNERS = {
     "obstore": {"storage"},
     "orjson": {"server"},
     "prometheus_client": {"server"},
-    "prompt_toolkit": {"cli"},
     "rich": {"cli"},
     "sqlite3": {"storage"},
     "starlette": {"server"},
