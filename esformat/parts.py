@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from esformat.core.messages import MessageWriter
     from esformat.core.numbers import count_by_width
     from esformat.event import to_bound, to_microseconds
-    from esformat.format.arrays import TextForm, have_key, in_form_of, short_array
+    from esformat.format.arrays import TextForm, have_key, in_form_of, is_binary, is_list, is_numeric, short_array
     from esformat.format.json_text import as_text, fragments
     from esformat.format.json_values import JsonValues, is_number_of, texts_around
     from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
@@ -60,7 +60,7 @@ else:
             "esformat.core.messages": "MessageWriter",
             "esformat.core.numbers": "count_by_width",
             "esformat.event": "to_bound to_microseconds",
-            "esformat.format.arrays": "TextForm have_key in_form_of short_array",
+            "esformat.format.arrays": "TextForm have_key in_form_of is_binary is_list is_numeric short_array",
             "esformat.read.dictionaries": "in_dictionaries",
             "esformat.read.answer": "Answer Unpicklable",
             "esformat.read.decode.event_rows": "rows_of_batch",
@@ -145,8 +145,11 @@ __all__ = [
     "impossible_value",
     "in_dictionaries",
     "in_form_of",
+    "is_binary",
+    "is_list",
     "is_number",
     "is_number_of",
+    "is_numeric",
     "launch",
     "lazily",
     "make_schema",

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat import InvalidEventError
-from esformat.parts import KEY_COLUMNS, as_text, normalise_type, plain_array
+from esformat.parts import KEY_COLUMNS, as_text, is_binary, is_numeric, normalise_type, plain_array
 
 EXACT_FLOAT = 1 << 53
 LARGEST = 3
@@ -112,9 +112,9 @@ def common_type(one: Known, other: Known) -> pa.DataType | None:
         return left
     if pt.is_null(left):
         return right
-    if _is_number(left) and _is_number(right):
+    if is_numeric(left) and is_numeric(right):
         return _number(one, other)
-    if _is_bytes(left) or _is_bytes(right):
+    if is_binary(left) or is_binary(right):
         return pa.large_binary() if pa.large_binary() in (left, right) else pa.binary()
     if pt.is_duration(left) and pt.is_duration(right):
         return _time(one, other)
@@ -134,8 +134,8 @@ def takes(kind: pa.DataType, given: Known) -> bool:
     """Whether a column of type `kind` can hold every value of a column without changing its kind."""
     if given[0] == kind or pt.is_null(given[0]):
         return True
-    if _is_text(kind) or _is_bytes(kind):
-        same = _is_text(given[0]) or (_is_bytes(kind) and _is_bytes(given[0]))
+    if _is_text(kind) or is_binary(kind):
+        same = _is_text(given[0]) or (is_binary(kind) and is_binary(given[0]))
         return same and bool(common_type((kind, 0), given) == kind)
     return bool(common_type((kind, 0), given) == kind)
 
@@ -151,16 +151,8 @@ def rounds_nothing(kind: pa.DataType, given: pa.DataType) -> bool:
     return bool(given == kind or not (pt.is_floating(kind) or pt.is_nested(kind)))
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
-
-
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pt.is_string(kind) or pt.is_large_string(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
 
 
 def _number(one: Known, other: Known) -> pa.DataType | None:

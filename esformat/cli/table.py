@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from esformat.cli.console import is_terminal, say
+from esformat.format.arrays import is_numeric
 from esformat.format.json_text import as_text
 
 ROWS_SHOWN = 50
@@ -27,7 +28,7 @@ _PIPE_WIDTH = 10_000  # outside a terminal, nothing is cut
 def show_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, layout: str = "table") -> int:
     """Print `batches`, which should be few rows, as one of TABLES, and return the number of rows."""
     rows = [row for batch in batches for row in zip(*map(_cells, batch.columns), strict=True)]
-    numbers = {place for place, field in enumerate(schema) if _is_number(field.type)}
+    numbers = {place for place, field in enumerate(schema) if is_numeric(field.type)}
     times = {place for place, field in enumerate(schema) if pa.types.is_temporal(field.type)}
     show_rows(schema.names, rows, right=numbers, whole=times, layout=layout)
     return len(rows)
@@ -127,7 +128,3 @@ def _cells(column: pa.Array) -> list[str]:
     if pa.types.is_duration(column.type):
         text = pc.binary_join_element_wise(text, column.type.unit, " ")
     return [cell or "" for cell in text.to_pylist()]
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))

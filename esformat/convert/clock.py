@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from esformat.convert.arrays import Ints, Mask, ints, mask
 from esformat.convert.time_format import Parsed, TimeFormat
 from esformat.format import unix_time
+from esformat.format.arrays import is_numeric
 
 _UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 # In nanoseconds, 64 bits cover the years 1677 to 2262.
@@ -126,7 +127,7 @@ class Clock:
             return _zoned(unix_time.from_integers(column, self.unit))
         if pa.types.is_floating(type_) and counted:
             return _zoned(unix_time.from_floats(column, self.unit))
-        if pa.types.is_string(type_) or (_is_number(type_) and (self.written or self._mixed)):
+        if pa.types.is_string(type_) or (is_numeric(type_) and (self.written or self._mixed)):
             return self._from_text(column.cast(pa.string()))
         return _nothing(len(column))
 
@@ -201,10 +202,6 @@ def _fits_nanos(micros: Ints) -> Mask:
     return (micros >= _FIRST_NANO_US) & (micros <= _LAST_NANO_US)
 
 
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
-
-
 def _shown(value: pa.Scalar) -> str:
     if pa.types.is_temporal(value.type):  # Python's times end at the year 9999
         text = str(value.cast(pa.string()))
@@ -214,7 +211,7 @@ def _shown(value: pa.Scalar) -> str:
 
 
 def _number_of(value: pa.Scalar) -> float | None:
-    if not (_is_number(value.type) or pa.types.is_string(value.type)):
+    if not (is_numeric(value.type) or pa.types.is_string(value.type)):
         return None
     try:
         return float(value.as_py())

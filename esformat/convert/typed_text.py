@@ -16,6 +16,7 @@ import pyarrow.types as pt
 
 from esformat.convert.arrays import Mask, mask
 from esformat.format import json_text
+from esformat.format.arrays import is_binary
 from esformat.format.json_values import is_number_of
 from esformat.write.lossless import first_cut
 
@@ -35,9 +36,9 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
     Raises ValueError, KeyError, TypeError, ArithmeticError or pa.ArrowException for an invalid value.
     """
-    if _is_json(kind):
+    if pt.is_nested(kind):
         return from_json([None if value is None else loads(value) for value in column.to_pylist()], kind)
-    if _is_bytes(kind):
+    if is_binary(kind):
         encoded = pc.fill_null(pc.starts_with(column, _BASE64), False)
         if pc.any(encoded).as_py():
             values = column.to_pylist()
@@ -94,7 +95,7 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         wide = pt.is_large_list(kind)
         made = pa.LargeListArray if wide else pa.ListArray
         return made.from_arrays(_offsets(lists, values, np.int64 if wide else np.int32), flat, type=kind)
-    if _is_bytes(kind):
+    if is_binary(kind):
         return pa.array([_bytes(value) for value in values], kind)
     if pt.is_temporal(kind):
         return leaf(pa.array(values, pa.string()), kind)
@@ -196,17 +197,6 @@ def rounded(text: pa.Array, numbers: pa.Array) -> Mask | None:
     for row in np.flatnonzero(found).tolist():
         found[row] = not is_number_of(wide[row].as_py(), text[row].as_py())
     return found if found.any() else None
-
-
-def _is_json(kind: pa.DataType) -> bool:
-    """Whether `json_text.as_text` writes values of a type as JSON."""
-    return bool(pt.is_nested(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pt.is_binary(kind) or pt.is_large_binary(kind) or (pt.is_fixed_size_binary(kind) and not pt.is_decimal(kind))
-    )
 
 
 def _in_field(text: bytes) -> bytes | None:

@@ -21,13 +21,23 @@ from esformat.format.layout import MAX_FRAME_BYTES
 
 def is_bytes(kind: pa.DataType) -> bool:
     """Whether values of this type have lengths and bytes."""
-    return bool(
-        pt.is_string(kind)
-        or pt.is_binary(kind)
-        or pt.is_large_string(kind)
-        or pt.is_large_binary(kind)
-        or (pt.is_fixed_size_binary(kind) and not pt.is_decimal(kind))
-    )
+    return is_binary(kind) or bool(pt.is_string(kind) or pt.is_large_string(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether this is a type of bytes that are not text."""
+    return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Whether this is a type of numbers."""
+    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether this is a type of lists, but not of maps."""
+    views = pt.is_list_view(kind) or pt.is_large_list_view(kind)
+    return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind) or views)
 
 
 def number_dtype(kind: pa.DataType) -> np.dtype[Any]:

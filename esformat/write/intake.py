@@ -14,6 +14,7 @@ import pyarrow.types as pt
 
 from esformat.errors import InvalidEventError
 from esformat.event import to_microseconds
+from esformat.format.arrays import is_bytes, is_numeric
 from esformat.format.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
 from esformat.format.schema import (
     DATA_COLUMN,
@@ -237,8 +238,8 @@ def _timestamps(table: pa.Table) -> pa.ChunkedArray:
 
 
 _FAMILIES = (
-    lambda kind: pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind),
-    lambda kind: pt.is_string(kind) or pt.is_large_string(kind) or _is_binary(kind),
+    is_numeric,
+    is_bytes,
     pt.is_timestamp,
     pt.is_date,
     pt.is_time,
@@ -246,12 +247,6 @@ _FAMILIES = (
     pt.is_nested,
 )
 """Groups of types that are converted to each other if no value is lost; a number never becomes text implicitly."""
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(
-        pt.is_binary(kind) or pt.is_large_binary(kind) or (pt.is_fixed_size_binary(kind) and not pt.is_decimal(kind))
-    )
 
 
 def _payload_column(table: pa.Table, place: int | None, field: Field) -> pa.ChunkedArray:

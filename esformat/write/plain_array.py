@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from esformat.format.arrays import bitmap, entries_field, is_bytes
+from esformat.format.arrays import bitmap, entries_field, is_bytes, is_list
 from esformat.format.layout import MAX_ELEMENTS, MAX_FRAME_BYTES
 from esformat.format.schema import normalise_type
 
@@ -139,19 +139,9 @@ def _builder(given: pa.DataType, kind: pa.DataType) -> Callable[[pa.Array, pa.Da
         return _struct if pt.is_struct(kind) else None
     if pt.is_map(given) or pt.is_map(kind):
         return _map if pt.is_map(given) and pt.is_map(kind) else None
-    if not _is_list(given) or not _is_list(kind):
+    if not is_list(given) or not is_list(kind):
         return None
     return _fixed if pt.is_fixed_size_list(kind) else _list
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pt.is_list(kind)
-        or pt.is_large_list(kind)
-        or pt.is_fixed_size_list(kind)
-        or pt.is_list_view(kind)
-        or pt.is_large_list_view(kind)
-    )
 
 
 def _valid(array: pa.Array) -> Bools | None:

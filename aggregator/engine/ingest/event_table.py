@@ -19,6 +19,7 @@ from esformat.parts import (
     are_misread,
     array_of,
     first_cut,
+    is_binary,
     normalise_type,
     plain_array,
     to_arrow,
@@ -28,12 +29,8 @@ from esformat.parts import (
 Rows = list[dict[str, Any]]
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pt.is_binary(kind) or pt.is_fixed_size_binary(kind))
-
-
 _ALIKE = (
-    pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_timestamp, pt.is_time, pt.is_duration, pt.is_nested, _is_bytes,
+    pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_timestamp, pt.is_time, pt.is_duration, pt.is_nested, is_binary,
 )  # fmt: skip
 """Kinds of types that Python values distinguish. The column decides about width, unit and zone."""
 _UNFIT = (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError)

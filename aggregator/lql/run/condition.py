@@ -45,6 +45,7 @@ from aggregator.lql.text.number import number_test
 from aggregator.lql.text.predicate import Test, text_test
 from aggregator.lql.text.quantity import parse_number
 from aggregator.lql.text.times import NANOS_PER_MICRO
+from esformat.parts import is_binary, is_numeric
 
 _INT64 = (-(2**63), 2**63 - 1)
 _FEW = 4  # if a mask leaves less than 1/_FEW of the rows undecided, later masks are evaluated for those rows only
@@ -187,7 +188,7 @@ def _comparison(condition: Condition, columns: Columns, now_ns: int) -> _Term:
             frozenset({columns.message}),
         )
     typed = _typed_column(name, target, functions, columns)
-    if typed is not None and isinstance(target, Field) and not value.number and _is_number(value_type(typed.type)):
+    if typed is not None and isinstance(target, Field) and not value.number and is_numeric(value_type(typed.type)):
         typed = None  # quoted text: a field is compared as text, whether it is in a column or in the map
     if typed is not None and (op in SYMBOLS or pa.types.is_null(typed.type)):
         if isinstance(target, Field) and columns.extra is not None:
@@ -242,10 +243,6 @@ def _typed_column(name: Name, target: Target, functions: tuple[str, ...], column
 def _may_be_tag(name: str, columns: Columns) -> bool:
     """Whether a name that is not a column can be a field or a tag, as in GROUP BY."""
     return columns.tags is not None and (columns.extra is not None or name in columns.tag_names)
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
 
 def _text(target: Target | _Variable, functions: tuple[str, ...], op: str, value: Value, columns: Columns) -> _Term:
@@ -304,11 +301,7 @@ def _test_text(
 
 def _present(texts: pa.Array) -> pa.Array:
     texts = decoded(texts)
-    return texts if texts.null_count == 0 else texts.fill_null("" if not _is_binary(texts.type) else b"")
-
-
-def _is_binary(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
+    return texts if texts.null_count == 0 else texts.fill_null(b"" if is_binary(texts.type) else "")
 
 
 # ---------------------------------------------------------------- typed columns
@@ -355,7 +348,7 @@ def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
         unit = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}[times.unit]
         stamps = integer.bound(op, Fraction(resolve_time(value.text, now_ns, value.mark), unit), *_INT64)
         return lambda values: integer.run(stamps, values.cast(times).cast(pa.int64()))
-    if not _is_number(type_):
+    if not is_numeric(type_):
         raise LqlError(
             f"column {column.name!r} is of type {type_}, which cannot be compared",
             mark=value.mark,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
+from esformat.parts import is_list
+
 
 def loosened(schema: pa.Schema, table: pa.Table) -> pa.Schema:
     """Return the schema with fields nullable, at any depth, that contain nulls. The table has the schema's names."""
@@ -38,14 +40,9 @@ def _field(field: pa.Field, chunks: list[pa.Array]) -> pa.Field:
 
 def _is_strict(kind: pa.DataType) -> bool:
     """Whether any part of a type is declared non-nullable, apart from the keys of maps."""
-    if not (pt.is_struct(kind) or pt.is_map(kind) or _is_list(kind)):
+    if not (pt.is_struct(kind) or pt.is_map(kind) or is_list(kind)):
         return False
     return any(not child.nullable or _is_strict(child.type) for child in _parts(kind))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    views = pt.is_list_view(kind) or pt.is_large_list_view(kind)
-    return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind) or views)
 
 
 def _parts(kind: pa.DataType) -> list[pa.Field]:
