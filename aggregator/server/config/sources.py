@@ -35,11 +35,11 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key: the field that its value is stored in, its parser, and its purpose."""
+    """A key: its parser and its purpose. field: of `Settings`, where its value is stored; "": of the key's own name."""
 
-    place: tuple[str, str]
     parse: Callable[[Any, str], Any]
     help: str
+    field: str = ""
 
 
 def _text(given: Any, name: str) -> str:
@@ -116,11 +116,7 @@ def _choice(*known: str) -> Callable[[Any, str], str]:
 
 
 def _names(given: Any, name: str) -> tuple[str, ...]:
-    """Parse a list of names, or text with names separated by commas."""
-    names = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
-    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-        raise InvalidRequestError(f"{name} must be a list of names, not {given!r}")
-    return tuple(dict.fromkeys(filter(None, names)))
+    return tuple(dict.fromkeys(_members(given, name)))
 
 
 def _mode(given: Any, name: str) -> int:
@@ -136,103 +132,83 @@ def _durability(given: Any, name: str) -> str:
 
 
 KEYS: Mapping[str, Key] = {
-    "data_path": Key(("", "data_path"), _path, "directory of the catalog"),
-    "http.bind": Key(("http", "bind"), _text, "host:port to listen on"),
-    "http.public": Key(("http", "public"), _flag, "listen on public addresses without requiring tokens"),
-    "http.max_append_bytes": Key(
-        ("http", "max_append_bytes"), _size, "largest request body, as sent and as decompressed"
-    ),
-    "http.max_page": Key(("http", "max_page"), _whole, "largest page of plateau's routes, in records"),
-    "http.max_page_bytes": Key(("http", "max_page_bytes"), _size, "largest page of plateau's routes, in bytes"),
-    "http.max_header_bytes": Key(("http", "max_header_bytes"), _size, "largest total size of a request's headers"),
-    "http.max_connections": Key(("http", "max_connections"), _whole, "connections at the same time; more are refused"),
+    "data_path": Key(_path, "directory of the catalog"),
+    "http.bind": Key(_text, "host:port to listen on"),
+    "http.public": Key(_flag, "listen on public addresses without requiring tokens"),
+    "http.max_append_bytes": Key(_size, "largest request body, as sent and as decompressed"),
+    "http.max_page": Key(_whole, "largest page of plateau's routes, in records"),
+    "http.max_page_bytes": Key(_size, "largest page of plateau's routes, in bytes"),
+    "http.max_header_bytes": Key(_size, "largest total size of a request's headers"),
+    "http.max_connections": Key(_whole, "connections at the same time; more are refused"),
     "http.stall": Key(
-        ("http", "stall_s"),
-        _seconds,
-        "time limit for a client to send headers or the next piece of a body, or to read on",
+        _seconds, "time limit for a client to send headers or the next piece of a body, or to read on", "http.stall_s"
     ),
-    "http.keep_alive": Key(("http", "keep_alive_s"), _seconds, "how long an idle connection stays open"),
-    "http.drain": Key(("http", "drain_s"), _seconds, "time for open requests when the server stops"),
-    "http.cors_origins": Key(
-        ("http", "cors_origins"), _origins, "origins whose pages may use the server in a browser; * is any"
-    ),
-    "http.trusted_proxies": Key(
-        ("http", "trusted_proxies"), _networks, "addresses and networks of proxies that may name the client"
-    ),
-    "work.append_threads": Key(("work", "append_threads"), _whole, "appends at the same time"),
-    "work.read_threads": Key(("work", "read_threads"), _whole, "reads at the same time"),
-    "work.waiting": Key(("work", "waiting"), _whole, "how many appends, and how many reads, may wait for a thread"),
-    "work.patience": Key(("work", "patience_s"), _seconds, "about how long they may wait for a thread"),
+    "http.keep_alive": Key(_seconds, "how long an idle connection stays open", "http.keep_alive_s"),
+    "http.drain": Key(_seconds, "time for open requests when the server stops", "http.drain_s"),
+    "http.cors_origins": Key(_origins, "origins whose pages may use the server in a browser; * is any"),
+    "http.trusted_proxies": Key(_networks, "addresses and networks of proxies that may name the client"),
+    "work.append_threads": Key(_whole, "appends at the same time"),
+    "work.read_threads": Key(_whole, "reads at the same time"),
+    "work.waiting": Key(_whole, "how many appends, and how many reads, may wait for a thread"),
+    "work.patience": Key(_seconds, "about how long they may wait for a thread", "work.patience_s"),
     "work.append_patience": Key(
-        ("work", "append_patience_s"), _seconds, "how long an append without room waits before it is refused"
+        _seconds, "how long an append without room waits before it is refused", "work.append_patience_s"
     ),
-    "work.slow_reads": Key(("work", "slow_reads"), _whole, "separate places for slow reads"),
-    "work.query_time": Key(("work", "query_s"), _seconds, "time that a read may take for the next piece of its answer"),
-    "work.query_memory": Key(("work", "query_bytes"), _size, "memory that a read may use to sort and to group"),
-    "work.body_bytes": Key(("work", "body_bytes"), _size, "limit on all request bodies in memory"),
-    "tls.certificate": Key(("tls", "certificate"), _path, "certificate chain of the server, PEM"),
-    "tls.key": Key(("tls", "key"), _path, "private key of the certificate, PEM"),
-    "tls.client_ca": Key(("tls", "client_ca"), _path, "authorities, PEM; clients need a certificate from one of them"),
-    "tokens": Key(("", "tokens"), _path, "file of the bearer tokens; default: tokens.json in data_path"),
-    "log.level": Key(("log", "level"), _choice("debug", "info", "warning", "error"), "lowest level that is logged"),
-    "log.format": Key(("log", "format"), _choice("text", "json"), "one JSON object per line, or text"),
-    "log.requests": Key(("log", "requests"), _flag, "log a line for each request"),
-    "catalog.durability": Key(("catalog", "durability"), _durability, "fsync, interval, interval:200ms, none or store"),
-    "catalog.store": Key(
-        ("catalog", "store"), _text, "address of the catalog's object store, such as s3://bucket/prefix"
-    ),
-    "catalog.ship_interval": Key(("catalog", "ship_interval_s"), _seconds, "how often the log is shipped to the store"),
-    "catalog.lease": Key(("catalog", "lease_s"), _seconds, "how long nobody else may take over the catalog"),
-    "catalog.standby": Key(("catalog", "standby"), _flag, "follow the store, and take over when its writer is gone"),
-    "catalog.sealing": Key(
-        ("catalog", "sealing"),
-        _choice("process", "thread"),
-        "where segments are written: a separate process, or a thread",
-    ),
-    "catalog.file_mode": Key(
-        ("catalog", "file_mode"), _mode, "mode of the catalog's files, in octal: 0640 lets a group read"
-    ),
-    "catalog.memory_bytes": Key(("limits", "memory_bytes"), _size, "limit on unsealed events in memory"),
-    "catalog.log_bytes": Key(("limits", "log_bytes"), _size, "limit on the write-ahead log on disk"),
+    "work.slow_reads": Key(_whole, "separate places for slow reads"),
+    "work.query_time": Key(_seconds, "time that a read may take for the next piece of its answer", "work.query_s"),
+    "work.query_memory": Key(_size, "memory that a read may use to sort and to group", "work.query_bytes"),
+    "work.body_bytes": Key(_size, "limit on all request bodies in memory"),
+    "tls.certificate": Key(_path, "certificate chain of the server, PEM"),
+    "tls.key": Key(_path, "private key of the certificate, PEM"),
+    "tls.client_ca": Key(_path, "authorities, PEM; clients need a certificate from one of them"),
+    "tokens": Key(_path, "file of the bearer tokens; default: tokens.json in data_path"),
+    "log.level": Key(_choice("debug", "info", "warning", "error"), "lowest level that is logged"),
+    "log.format": Key(_choice("text", "json"), "one JSON object per line, or text"),
+    "log.requests": Key(_flag, "log a line for each request"),
+    "catalog.durability": Key(_durability, "fsync, interval, interval:200ms, none or store"),
+    "catalog.store": Key(_text, "address of the catalog's object store, such as s3://bucket/prefix"),
+    "catalog.ship_interval": Key(_seconds, "how often the log is shipped to the store", "catalog.ship_interval_s"),
+    "catalog.lease": Key(_seconds, "how long nobody else may take over the catalog", "catalog.lease_s"),
+    "catalog.standby": Key(_flag, "follow the store, and take over when its writer is gone"),
+    "catalog.sealing": Key(_choice("process", "thread"), "where segments are written: a separate process, or a thread"),
+    "catalog.file_mode": Key(_mode, "mode of the catalog's files, in octal: 0640 lets a group read"),
+    "catalog.memory_bytes": Key(_size, "limit on unsealed events in memory", "limits.memory_bytes"),
+    "catalog.log_bytes": Key(_size, "limit on the write-ahead log on disk", "limits.log_bytes"),
     "catalog.retain.max_bytes": Key(
-        ("limits", "max_bytes"), _size, "limit on everything on disk; beyond it the oldest events are removed"
+        _size, "limit on everything on disk; beyond it the oldest events are removed", "limits.max_bytes"
     ),
     "catalog.min_free_bytes": Key(
-        ("limits", "min_free_bytes"), _size, "free space on the disk; with less, the oldest events are removed"
+        _size, "free space on the disk; with less, the oldest events are removed", "limits.min_free_bytes"
     ),
     "catalog.disk_bytes": Key(
-        ("limits", "disk_bytes"), _size, "hard limit on everything on disk; appends beyond it are refused"
+        _size, "hard limit on everything on disk; appends beyond it are refused", "limits.disk_bytes"
     ),
     "catalog.storage.min_available": Key(
-        ("limits", "min_available_bytes"), _size, "free space on the disk; with less, appends are refused"
+        _size, "free space on the disk; with less, appends are refused", "limits.min_available_bytes"
     ),
-    "catalog.storage.monitor": Key(
-        ("catalog", "storage_monitor"), _flag, "false turns catalog.storage.min_available off"
-    ),
-    "catalog.keep_local.bytes": Key(("keep_local", "bytes"), _size, "bytes of sealed segments that stay on the disk"),
-    "catalog.keep_local.age": Key(("keep_local", "age_us"), _age, "age of the events whose segments stay on the disk"),
-    "catalog.store_cache": Key(("catalog", "store_cache"), _size, "disk cache for reads from the store"),
-    "catalog.checkpoint_interval": Key(("catalog", "checkpoint_interval_s"), _seconds, "interval of health checks"),
+    "catalog.storage.monitor": Key(_flag, "false turns catalog.storage.min_available off", "catalog.storage_monitor"),
+    "catalog.keep_local.bytes": Key(_size, "bytes of sealed segments that stay on the disk", "keep_local.bytes"),
+    "catalog.keep_local.age": Key(_age, "age of the events whose segments stay on the disk", "keep_local.age_us"),
+    "catalog.store_cache": Key(_size, "disk cache for reads from the store"),
+    "catalog.checkpoint_interval": Key(_seconds, "interval of health checks", "catalog.checkpoint_interval_s"),
     "partition.retain.max_bytes": Key(
-        ("retention", "partition_bytes"), _size, "what a partition keeps, for topics that an append creates: bytes"
+        _size, "what a partition keeps, for topics that an append creates: bytes", "retention.partition_bytes"
     ),
-    "partition.retain.max_segment_count": Key(("retention", "partition_segments"), _whole, "the same: segments"),
-    "partition.retain.max_age": Key(("retention", "age_us"), _age, "the same: age"),
-    "partition.roll.max_bytes": Key(
-        ("roll", "bytes"), _size, "when events of such topics are sealed into a segment: bytes"
-    ),
-    "partition.roll.max_rows": Key(("roll", "rows"), _whole, "the same: rows"),
-    "partition.roll.max_duration": Key(("roll", "age_us"), _age, "the same: age"),
-    "otlp.grpc": Key(("otlp", "grpc"), _text, "host:port for OTLP over gRPC"),
-    "otlp.tags": Key(("otlp", "tags"), _names, "attributes of a resource that become tags of its stream"),
-    "follow.url": Key(("follow", "url"), _text, "address of the server whose catalog this one follows"),
-    "follow.token_file": Key(("follow", "token_file"), _path, "file with the access token of that server"),
-    "follow.ca": Key(("follow", "ca"), _path, "authorities, PEM, to trust for it instead of the system's"),
-    "syslog": Key(("", "syslog"), _text, "host:port for syslog over TCP and UDP"),
-    "syslog_tls": Key(("", "syslog_tls"), _text, "host:port for syslog over TLS, with tls.certificate and tls.key"),
-    "syslog_buffer": Key(("", "syslog_buffer_bytes"), _size, "kernel's receive buffer for datagrams"),
-    "metrics.prometheus": Key(("", "metrics_bind"), _text, "host:port of a second listener, for /metrics only"),
-    "metrics.plateau": Key(("", "plateau_metrics"), _flag, "also export plateau's metrics in /metrics"),
+    "partition.retain.max_segment_count": Key(_whole, "the same: segments", "retention.partition_segments"),
+    "partition.retain.max_age": Key(_age, "the same: age", "retention.age_us"),
+    "partition.roll.max_bytes": Key(_size, "when events of such topics are sealed into a segment: bytes", "roll.bytes"),
+    "partition.roll.max_rows": Key(_whole, "the same: rows", "roll.rows"),
+    "partition.roll.max_duration": Key(_age, "the same: age", "roll.age_us"),
+    "otlp.grpc": Key(_text, "host:port for OTLP over gRPC"),
+    "otlp.tags": Key(_names, "attributes of a resource that become tags of its stream"),
+    "follow.url": Key(_text, "address of the server whose catalog this one follows"),
+    "follow.token_file": Key(_path, "file with the access token of that server"),
+    "follow.ca": Key(_path, "authorities, PEM, to trust for it instead of the system's"),
+    "syslog": Key(_text, "host:port for syslog over TCP and UDP"),
+    "syslog_tls": Key(_text, "host:port for syslog over TLS, with tls.certificate and tls.key"),
+    "syslog_buffer": Key(_size, "kernel's receive buffer for datagrams", "syslog_buffer_bytes"),
+    "metrics.prometheus": Key(_text, "host:port of a second listener, for /metrics only", "metrics_bind"),
+    "metrics.plateau": Key(_flag, "also export plateau's metrics in /metrics", "plateau_metrics"),
 }
 _ALIASES = {
     "catalog.retain": "catalog.retain.max_bytes",
@@ -327,7 +303,7 @@ def settings_of(values: Values) -> Settings:
     for name, given in values.items():
         if name in KEYS and given is not None:
             key = KEYS[name]
-            part, field = key.place
+            part, _, field = (key.field or name).rpartition(".")
             parts.setdefault(part, {})[field] = key.parse(given, name)
     if not parts.get("catalog", {}).pop("storage_monitor", True):
         parts.get("limits", {}).pop("min_available_bytes", None)
