@@ -25,6 +25,12 @@ Examples:
   aggregator token list data
   aggregator token revoke data web-1
 """
+_file_option = click.option(
+    "--file",
+    type=click.Path(readable=False),
+    metavar="FILE",
+    help="Token file to use instead of tokens.json in CATALOG.",
+)
 
 
 @click.group(cls=Group, epilog=_EXAMPLES)
@@ -51,12 +57,7 @@ def token() -> None:
 )
 @click.option("--expires", metavar="AGE", help="Lifetime of the token, e.g. 90d.")
 @json_option
-@click.option(
-    "--file",
-    type=click.Path(readable=False),
-    metavar="FILE",
-    help="Token file to use instead of tokens.json in CATALOG.",
-)
+@_file_option
 def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, ...], expires: str | None,
            as_json: bool, file: str | None) -> None:  # fmt: skip
     """Create a token for NAME, and print it: only its hash is stored."""
@@ -78,12 +79,7 @@ def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, 
 @token.command("list", epilog=_EXAMPLES)
 @catalog_argument
 @json_option
-@click.option(
-    "--file",
-    type=click.Path(readable=False),
-    metavar="FILE",
-    help="Token file to use instead of tokens.json in CATALOG.",
-)
+@_file_option
 def list_(catalog: str, as_json: bool, file: str | None) -> None:
     """List the tokens, without their secrets."""
     from aggregator.server.control.tokens import read_tokens
@@ -105,12 +101,7 @@ def list_(catalog: str, as_json: bool, file: str | None) -> None:
 @catalog_argument
 @click.argument("token")
 @json_option
-@click.option(
-    "--file",
-    type=click.Path(readable=False),
-    metavar="FILE",
-    help="Token file to use instead of tokens.json in CATALOG.",
-)
+@_file_option
 def revoke(catalog: str, token: str, as_json: bool, file: str | None) -> None:
     """Revoke TOKEN, an id or a name."""
     from aggregator.server.control.tokens import revoke as take_away
