@@ -35,7 +35,7 @@ from esformat.spark.parts import (
 def known_columns(options: CatalogReadOptions) -> tuple[pa.Schema, TopicInfo]:
     """All columns of a topic that can be read, as known now. Raises CatalogNotFoundError and others."""
     if is_store(options.root):
-        with closing(follow_catalog(options.root)) as following:
+        with closing(reader_of(options.root)) as following:
             topic = topic_of(following, options.topic)
             return _columns(list(topic.schemas.values()), topic.info), topic.info
     layout = Layout(Path(options.root))
@@ -66,14 +66,6 @@ def topic_of(following: ReaderEngine, name: str) -> Topic:
     if found is None:
         raise _no_topic(name, following.address, following.state.topics)
     return found
-
-
-def follow_catalog(root: str) -> ReaderEngine:
-    """Open a catalog for reading only, from its directory or its store. The caller closes it.
-
-    Raises CatalogNotFoundError and others.
-    """
-    return reader_of(root)
 
 
 def choose_columns(options: CatalogReadOptions) -> StructType:
@@ -122,7 +114,7 @@ class CatalogReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the tasks from a snapshot taken now."""
         options = self._options
-        following = follow_catalog(options.root)
+        following = reader_of(options.root)
         try:
             snapshot, pin = following.snapshot(topic_of(following, options.topic), None)
             try:

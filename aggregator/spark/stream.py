@@ -21,12 +21,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from aggregator.engine.backend import reader_of
 from aggregator.engine.follower import ReaderEngine
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.spark.admission import I64, Span, admit, uncovered
 from aggregator.spark.options import HEAD, TAIL, CatalogReadOptions
 from aggregator.spark.plan import plan_tasks, read_task
-from aggregator.spark.reader import follow_catalog, make_request, topic_of
+from aggregator.spark.reader import make_request, topic_of
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot, Topic
@@ -52,7 +53,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _catalog(self) -> ReaderEngine:
         if self._following is None:
-            self._following = follow_catalog(self._options.root)
+            self._following = reader_of(self._options.root)
         return self._following
 
     def _topic(self) -> Topic:

@@ -319,11 +319,12 @@ class Tier:
         """Count a segment as missing in the store, and report it."""
         self._rows.remove([info.number])
         self._arrived.discard(info.number)
-        return self._report(info, "the object is damaged or missing", action)
+        return self._report(info, action)
 
-    def _report(self, info: SegmentInfo, message: str, action: str) -> Problem:
+    def _report(self, info: SegmentInfo, action: str) -> Problem:
         subject = self._objects.store.path_of(object_name(info))
-        what = f"{message} ({info.rows} events, record indexes {info.first_index} to {info.last_index})"
+        span = f"{info.rows} events, record indexes {info.first_index} to {info.last_index}"
+        what = f"the object is damaged or missing ({span})"
         problem = Problem(subject, what, action, self._storage.clock())
         logger.warning("%s: %s; %s", subject, what, action)
         self._manifest.add_problem(problem)
@@ -407,7 +408,7 @@ class Tier:
                 continue
             if info.number in self._state.evicted:
                 self._objects.forget(info)
-                found.append(self._report(info, "the object is damaged or missing", "reported"))
+                found.append(self._report(info, "reported"))
             else:
                 found.append(self._lost(info, "uploaded again from the disk"))
         subjects = {problem.subject for problem in found}
