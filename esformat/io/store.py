@@ -53,7 +53,10 @@ class Store(Protocol):
 
     def facts(self, path: str) -> ObjectFacts | None:
         """An object's current facts; None if it does not exist."""
-        ...
+        try:
+            return self.open(path)[0]
+        except FileNotFoundError:
+            return None
 
     def put(self, path: str, file: BinaryIO) -> None:
         """Upload a local file as an object, which becomes visible only when it is complete."""
@@ -93,12 +96,17 @@ class StoredAt:
         return self.store.name_of(self.path)
 
 
+def _partial(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return folder + slash + partial_name(name, secrets.token_hex(6))
+
+
 def _stamp(facts: Mapping[str, Any]) -> str:
     found = (facts[name] for name in _STAMPS if facts.get(name))
     return next((value.decode("latin-1") if isinstance(value, bytes) else str(value) for value in found), "")
 
 
-class ArrowStore:
+class ArrowStore(Store):
     """A `pyarrow.fs.FileSystem`."""
 
     def __init__(self, filesystem: Any) -> None:
@@ -132,21 +140,13 @@ class ArrowStore:
             stamp = str(self._filesystem.get_file_info(path).mtime_ns)
         return ObjectFacts(size, stamp), lambda offset, length: file.read_at(length, offset)
 
-    def facts(self, path: str) -> ObjectFacts | None:
-        """An object's current facts; None if it does not exist."""
-        try:
-            return self.open(path)[0]
-        except FileNotFoundError:
-            return None
-
     def put(self, path: str, file: BinaryIO) -> None:
         """Upload a local file as an object."""
         self._checked(path)
         if self._kind in _WHOLE_ARROW:
             self._write(path, file)
             return
-        folder, _, name = path.rpartition("/")
-        partial = "/".join([*filter(None, [folder]), partial_name(name, secrets.token_hex(6))])
+        partial = _partial(path)
         try:
             self._write(partial, file)
             self._move(partial, path)
@@ -207,7 +207,7 @@ class ArrowStore:
         return [info for info in self._filesystem.get_file_info(selector) if info.type == FileType.File]
 
 
-class FsspecStore:
+class FsspecStore(Store):
     """An fsspec filesystem. The buffers of its files are not used: ranges are requested as needed."""
 
     def __init__(self, filesystem: Any) -> None:
@@ -243,13 +243,6 @@ class FsspecStore:
 
         return ObjectFacts(int(info["size"]), _stamp(info)), read
 
-    def facts(self, path: str) -> ObjectFacts | None:
-        """An object's current facts; None if it does not exist."""
-        try:
-            return self.open(path)[0]
-        except FileNotFoundError:
-            return None
-
     def put(self, path: str, file: BinaryIO) -> None:
         """Upload a local file as an object."""
         filesystem = self._filesystem
@@ -259,8 +252,7 @@ class FsspecStore:
         if self._kind in _WHOLE_FSSPEC:
             filesystem.put_file(stored, path)
             return
-        folder, slash, name = path.rpartition("/")
-        partial = folder + slash + partial_name(name, secrets.token_hex(6))
+        partial = _partial(path)
         try:
             filesystem.put_file(stored, partial)
             filesystem.mv(partial, path)
@@ -278,8 +270,7 @@ class FsspecStore:
         if self._kind in _WHOLE_FSSPEC:
             self._filesystem.cp_file(source, target)
             return
-        folder, slash, name = target.rpartition("/")
-        partial = folder + slash + partial_name(name, secrets.token_hex(6))
+        partial = _partial(target)
         self._filesystem.cp_file(source, partial)
         self._filesystem.mv(partial, target)
 
