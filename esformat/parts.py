@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         default_schema,
         make_schema,
         normalise_type,
+        without_keys,
     )
     from esformat.format.unix_time import FIRST_US, LAST_US, UNIX_UNITS, from_integers, from_text, is_number, to_nanos
     from esformat.io.handles import Handles, SharedFile
@@ -87,7 +88,8 @@ else:
             "esformat.read.scan": "passed_rows",
             "esformat.read.segment": "announce_space fast_history opening_bytes",
             "esformat.format.schema": (
-                "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field check_unique default_schema make_schema normalise_type"
+                "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field check_unique default_schema make_schema normalise_type "
+                "without_keys"
             ),
             "esformat.format.unix_time": "FIRST_US LAST_US UNIX_UNITS from_integers from_text is_number to_nanos",
         },
@@ -178,4 +180,5 @@ __all__ = [
     "to_microseconds",
     "to_nanos",
     "with_fields",
+    "without_keys",
 ]

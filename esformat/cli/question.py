@@ -132,12 +132,14 @@ def write_segment(
     """Write events to a segment with those `indexes` that its columns allow. Returns the number of events."""
     import pyarrow as pa  # here: slow to import
 
+    from esformat.format.schema import without_keys
+
     if missing := [name for name in ("space", "timestamp") if name not in schema.names]:
         raise click.UsageError(f"events need {' and '.join(missing)}: select such columns, or choose another format")
     kinds = dict(zip(schema.names, schema.types, strict=True))  # the writer refuses two columns of one name
     if pa.types.is_timestamp(kinds["timestamp"]) and kinds["timestamp"].tz is None:
         raise click.UsageError("timestamp has no time zone: select timestamp AT TIME ZONE 'UTC' AS timestamp")
-    columns = pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
+    columns = without_keys(schema)
     possible = {field.name for field in columns if not pa.types.is_decimal(field.type)}
     chosen = [name for name in indexes if name in possible]
     keys = "binary" if pa.types.is_binary(kinds["space"]) else "text"

@@ -27,6 +27,7 @@ from esformat.convert.transfer import METADATA, Transfer, by_share, from_columna
 from esformat.convert.typed_files import read_typed
 from esformat.customerio.open_file import OpenFile
 from esformat.errors import EsdbError
+from esformat.format.schema import without_keys
 from esformat.io.location import name_of, publication_of, source_of
 from esformat.io.publish import STDOUT, Streamed, finished_file, naming
 from esformat.io.source import CountingSource
@@ -330,10 +331,9 @@ def _write(transfer: Transfer, target: str, format_: str, how: Conversion) -> in
 
 def _write_segment(transfer: Transfer, target: str, how: Conversion) -> int:
     keys = "binary" if transfer.binary_keys else "text"
-    columns = pa.schema([field for field in transfer.schema if field.name not in ("space", "grouping", "timestamp")])
     with esformat.create(
         target,
-        schema=columns,
+        schema=without_keys(transfer.schema),
         indexes=transfer.indexes,
         keys=keys,
         properties=transfer.properties,

@@ -14,11 +14,10 @@ from esformat.customerio.layout import SAME_IN_ALL, Layout, shown
 from esformat.customerio.question import LayoutChecks
 from esformat.errors import EsdbError
 from esformat.event import Event
+from esformat.format.schema import KEY_COLUMNS
 from esformat.read.answer import Answer
 from esformat.read.ask.question import Query
 from esformat.read.decode.event_rows import EventRows, Keys, batch_columns, rows_of_batch
-
-_EVENT_KEYS = ("space", "grouping", "timestamp")
 
 Read = Callable[[Layout, tuple[str, ...], bool], Iterator[pa.RecordBatch]]
 """Yields batches with the columns of a layout, of all candidate rows, in order or exactly reversed."""
@@ -71,7 +70,7 @@ class Scan(Answer):
     def __iter__(self) -> Iterator[Event]:
         conditioned, columns = self._conditioned, self._query.columns
         layout = self._layouts.naming(conditioned) if conditioned else self._layouts.near()
-        wanted = tuple(n for n in layout.schema.arrow.names if columns is None or n in (*_EVENT_KEYS, *columns))
+        wanted = tuple(n for n in layout.schema.arrow.names if columns is None or n in (*KEY_COLUMNS, *columns))
         for batch in self._selected(layout, wanted):
             events: Iterator[Event] = chain.from_iterable(_event_rows(batch, layout).iterators())
             yield from events

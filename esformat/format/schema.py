@@ -281,6 +281,11 @@ def lacks_arrow_type(kind: Any) -> bool:
     return kind.id in ("uhugeint", "time with time zone", "bit", "bignum", "variant")
 
 
+def without_keys(schema: pa.Schema) -> pa.Schema:
+    """The payload and index columns, as for `esformat.create`."""
+    return pa.schema([field for field in schema if field.name not in KEY_COLUMNS])
+
+
 def normalise_type(kind: pa.DataType) -> pa.DataType:
     """The logical type that is stored for `kind`: dictionaries, run-end encodings, views and extension types become
     plain types, decimals of fewer than 128 bits become decimals of 128 bits.

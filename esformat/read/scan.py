@@ -233,7 +233,7 @@ class Scan(ScanRows, Answer):
         """Columns to read for events: keys and timestamp always, of the others those selected."""
         wanted = self.column_names
         names = self._reader.schema.arrow.names
-        return tuple(name for name in names if name in ("space", "grouping", "timestamp") or name in wanted)
+        return tuple(name for name in names if name in KEY_COLUMNS or name in wanted)
 
     def _decoded_events(self) -> Iterator[list[Event]]:
         """Events of decoded rows, about a thousand at a time."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.errors import UsageError
-from esformat.format.schema import KEY_COLUMNS, make_schema
+from esformat.format.schema import KEY_COLUMNS, make_schema, without_keys
 from esformat.spark.options import WriteOptions
 
 
@@ -53,7 +53,7 @@ class EventColumns:
 
     def payload(self, schema: pa.Schema) -> pa.Schema:
         """The payload and index columns, as for `esformat.create`."""
-        return pa.schema([field for field in self.arrow(schema) if field.name not in KEY_COLUMNS])
+        return without_keys(self.arrow(schema))
 
 
 def _check_key(name: str, kind: pa.DataType) -> None:

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from esformat.errors import UsageError
 from esformat.format.metadata import Metadata, check_properties
-from esformat.format.schema import KEY_COLUMNS
+from esformat.format.schema import without_keys
 from esformat.io.location import Options, Target, apply_options
 from esformat.read.collection.collection import open_many
 from esformat.tools.new_segment import NewSegment, Progress, check_output, make_segment, opened, published
@@ -83,10 +81,9 @@ def _united(
             name: getattr(metadata, name) for name in ("codec", "level", "frame_bytes", "templates", "properties")
         }
         keys = "binary" if metadata.schema.binary_keys else "text"
-        columns = pa.schema([field for field in schema if field.name not in KEY_COLUMNS])
         dropped = tuple(name for name in indexes if name not in collection.indexes)
         with create(
-            out, schema=columns, indexes=collection.indexes, keys=keys, overwrite=overwrite, **options
+            out, schema=without_keys(schema), indexes=collection.indexes, keys=keys, overwrite=overwrite, **options
         ) as writer:
             for batch in collection.scan().batches():
                 writer.add_table(batch)

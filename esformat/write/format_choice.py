@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from esformat.format.arrays import is_bytes
 from esformat.format.codec import Codec
 from esformat.format.dictionary import ColumnDictionary
-from esformat.format.schema import EventSchema
+from esformat.format.schema import KEY_COLUMNS, EventSchema
 from esformat.write.block_encoder import (
     I64,
     MAX_DICTIONARY_VALUE_BYTES,
@@ -40,7 +40,6 @@ MAX_SAMPLED_BYTES = 32 << 10  # of an event: larger ones gain nothing from a sma
 _SLICE_ROWS = 1 << 16
 _BARE_ROW_BYTES = 16
 _KEY_BYTES = 128
-_KEYS = ("space", "grouping", "timestamp")
 _MIX = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: spreads consecutive numbers
 
 
@@ -173,7 +172,7 @@ class _Sample:
             places = places[self._chosen(runs[places])]
             self._thin()
         if len(places):
-            self._tables.append(_with_short_keys(table.select([*_KEYS, *self._names]).take(pa.array(places))))
+            self._tables.append(_with_short_keys(table.select([*KEY_COLUMNS, *self._names]).take(pa.array(places))))
             self._runs.append(runs[places])
             self._bytes.append(sizes[places])
             self._total += int(sizes[places].sum())

@@ -15,6 +15,7 @@ from aggregator.cli.shared.open_catalog import (
     open_read_only,
     open_writable,
     open_writable_if_possible,
+    optional_topic,
     policy,
 )
 from esformat.cli.parts import Group, Pair, count, json_option, length, moment, progress, say, say_json, size, warn
@@ -37,7 +38,6 @@ keep_local_option = click.option(
     metavar="WHAT=LIMIT",
     help="Limit of local files: bytes, age; none: no limit. E.g. bytes=50GiB; for one topic debug:age=1d. Repeatable.",
 )
-_topic = click.argument("topic", required=False)
 
 
 def _kept(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
@@ -106,7 +106,7 @@ def push(catalog: str, as_json: bool) -> None:
 
 @store.command(epilog=_EXAMPLES)
 @catalog_argument
-@_topic
+@optional_topic
 @keep_local_option
 @json_option
 def evict(catalog: str, topic: str | None, keep_local: Sequence[tuple[str, str]], as_json: bool) -> None:
@@ -122,7 +122,7 @@ def evict(catalog: str, topic: str | None, keep_local: Sequence[tuple[str, str]]
 
 @store.command(epilog=_EXAMPLES)
 @catalog_argument
-@_topic
+@optional_topic
 @json_option
 def fetch(catalog: str, topic: str | None, as_json: bool) -> None:
     """Copy segments of CATALOG, or of one TOPIC, from the store back to the disk.

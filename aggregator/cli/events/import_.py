@@ -81,9 +81,12 @@ def _topic(
         return _checked(catalog.topic(name), indexes, keys)
     if not segments:
         return NewTopic(catalog, name, indexes, keys or "text")
+    from esformat.parts import without_keys  # here: slow to import
+
     with esformat.open(segments[0]) as segment:
         names = [*segment.indexes, *(index for index in indexes if index not in segment.indexes)]
-        topic = catalog.create_topic(name, _payload(segment.schema), indexes=names, keys=keys or segment.info()["keys"])
+        keys = keys or segment.info()["keys"]
+        topic = catalog.create_topic(name, without_keys(segment.schema), indexes=names, keys=keys)
     warn_of_hidden_streams(name)
     return topic
 
@@ -95,12 +98,6 @@ def _checked(topic: Topic, indexes: tuple[str, ...], keys: str | None) -> Topic:
         asked, lacks = ("--index", f"no index {new[0]!r}") if new else ("--keys", f"keys of {topic.keys}")
         raise click.UsageError(f"{asked} is for a new topic, but {topic.name} already exists with {lacks}")
     return topic
-
-
-def _payload(schema: pa.Schema) -> pa.Schema:
-    import pyarrow as pa  # here: slow to import
-
-    return pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
 
 
 def _append_segments(topic: Topic, paths: Sequence[convert.Input], options: dict[str, Any]) -> AppendSummary:

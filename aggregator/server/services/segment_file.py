@@ -17,11 +17,11 @@ from aggregator.server.bodies.shared.media import ESDB
 from aggregator.server.bodies.shared.problems import ProblemError
 from aggregator.server.control.thread_pools import WorkPool
 from aggregator.server.http.responses import CHUNK_BYTES, Batches, opened, response_of
+from esformat.parts import without_keys
 
 _MEMORY_BYTES = 64 << 20
 _AT_ONCE = 4
 """Number of files that exist at the same time. This bounds their disk space even if clients read slowly."""
-_KEYS = ("space", "grouping", "timestamp")
 _places = threading.BoundedSemaphore(_AT_ONCE)
 
 
@@ -64,7 +64,7 @@ def _write(path: Path, found: Batches | pa.Table, topic: Topic | None) -> None:
             f"these rows are not events: they have no {' and no '.join(missing)}",
             "accept another format",
         )
-    columns = pa.schema([field for field in schema if field.name not in _KEYS])
+    columns = without_keys(schema)
     possible = {field.name for field in columns if not pa.types.is_decimal(field.type)}
     indexes = [] if topic is None else [name for name in topic.indexes if name in possible]
     keys = "text" if topic is None else topic.keys

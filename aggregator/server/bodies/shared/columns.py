@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator import InvalidRequestError
+from esformat.parts import KEY_COLUMNS
 
-_KEYS = ("space", "grouping", "timestamp")
 _MOST = 1000
 _LONGEST_TYPE = 100
 _NAMES = {
@@ -38,7 +38,7 @@ def read_columns(given: Any) -> pa.Schema | None:
         raise InvalidRequestError(
             f"schema must be an object of up to {_MOST:,} names and types", hint='such as {"url": "string"}'
         )
-    for name in _KEYS:
+    for name in KEY_COLUMNS:
         if name in given:
             raise InvalidRequestError(f"schema must not name {name!r}, a column of every topic", hint="leave it out")
     return pa.schema([pa.field(name, _type(name, kind)) for name, kind in given.items()])
@@ -46,7 +46,7 @@ def read_columns(given: Any) -> pa.Schema | None:
 
 def describe_columns(schema: pa.Schema) -> dict[str, str]:
     """Return the columns of a topic other than its keys, as names and types."""
-    return {field.name: str(field.type) for field in schema if field.name not in _KEYS}
+    return {field.name: str(field.type) for field in schema if field.name not in KEY_COLUMNS}
 
 
 def _type(column: str, given: Any) -> pa.DataType:
