@@ -73,14 +73,7 @@ def progress(title: str, *, things: bool = False) -> Iterator[Callable[[int, int
         yield None
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     counted = MofNCompleteColumn() if things else DownloadColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), counted, TimeRemainingColumn())

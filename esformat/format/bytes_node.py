@@ -16,18 +16,8 @@ from esformat.core.values import FrameValues, cut, cut_places, cut_short, short_
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 from esformat.format.codec import Decompressor
 from esformat.format.layout import MAX_FRAME_BYTES
-from esformat.format.node import (
-    FRAMES,
-    MAX_FRAME_ROWS,
-    DecodeContext,
-    Shape,
-    read_head,
-)
-from esformat.format.packing import (
-    decode_ints,
-    plane_bytes,
-    read_pack,
-)
+from esformat.format.node import FRAMES, MAX_FRAME_ROWS, DecodeContext, Shape, read_head
+from esformat.format.packing import decode_ints, plane_bytes, read_pack
 
 FEW_FRAMES = 4  # up to this many frames, one call per frame is faster than one call for all
 _ENTRY_TYPES = {2: "H", 4: "I"}  # entry types of a frame table, by their size in bytes

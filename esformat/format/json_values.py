@@ -17,18 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.core.json_paths import (
-    ESCAPED,
-    FALSE,
-    FLOAT,
-    INTEGER,
-    KINDS,
-    MISSING,
-    NOWHERE,
-    NULL,
-    TRUE,
-    find_values,
-)
+from esformat.core.json_paths import ESCAPED, FALSE, FLOAT, INTEGER, KINDS, MISSING, NOWHERE, NULL, TRUE, find_values
 from esformat.core.matching import gathered
 from esformat.errors import UsageError
 from esformat.format.arrays import bytes_of

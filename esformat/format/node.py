@@ -19,10 +19,7 @@ from esformat.core.templates import Templates
 from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import Values, is_bytes
 from esformat.format.codec import Compressor, Decompressor
-from esformat.format.packing import (
-    decode_ints,
-    read_pack,
-)
+from esformat.format.packing import decode_ints, read_pack
 
 
 class Shape(enum.IntEnum):

@@ -10,17 +10,7 @@ import duckdb
 
 from esformat.sql.expressions import are_scalar
 from esformat.sql.table import Table, folded
-from esformat.sql.tree import (
-    Node,
-    alias_of,
-    and_also,
-    expression,
-    expressions,
-    integer_of,
-    is_table,
-    quoted,
-    select,
-)
+from esformat.sql.tree import Node, alias_of, and_also, expression, expressions, integer_of, is_table, quoted, select
 
 MOST_ROWS = 10_000
 _INFINITE = 2**63 - 1

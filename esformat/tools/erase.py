@@ -16,14 +16,7 @@ from esformat.io.publish import Publication
 from esformat.io.source import FileSource
 from esformat.io.upload import Upload
 from esformat.read.segment import Segment, open_segment
-from esformat.tools.new_segment import (
-    Progress,
-    check_output,
-    make_segment,
-    opened,
-    published,
-    reader_of,
-)
+from esformat.tools.new_segment import Progress, check_output, make_segment, opened, published, reader_of
 from esformat.tools.original import OpenOriginal
 from esformat.tools.plan import plan_assembly, plan_reencoded
 from esformat.tools.residue import Erased, examine_erased, shared_with_kept, values_to_overwrite, without_values

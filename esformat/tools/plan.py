@@ -16,12 +16,7 @@ from esformat.format.node import EncodeContext
 from esformat.tools.assembly import AssemblyPlan
 from esformat.tools.original import Original, open_data_block
 from esformat.tools.selection import Selection, everything, single_blocks
-from esformat.write.block_encoder import (
-    MAX_DICTIONARY_VALUE_BYTES,
-    MAX_DICTIONARY_VALUES,
-    BlockFormat,
-    may_want_codes,
-)
+from esformat.write.block_encoder import MAX_DICTIONARY_VALUE_BYTES, MAX_DICTIONARY_VALUES, BlockFormat, may_want_codes
 from esformat.write.template_choice import choose_dictionary
 
 MOST_DICTIONARIES = 16

@@ -10,14 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from esformat.format.data_block import I64, DataBlock
-from esformat.tools.original import (
-    BlockRef,
-    OpenOriginal,
-    Original,
-    decode_block_rows,
-    leaf_blocks,
-    open_data_block,
-)
+from esformat.tools.original import BlockRef, OpenOriginal, Original, decode_block_rows, leaf_blocks, open_data_block
 from esformat.tools.rows import Rows
 
 

@@ -7,12 +7,7 @@ from dataclasses import asdict
 import click
 
 from aggregator.cli.shared.open_catalog import catalog_argument, open_read_only, open_writable
-from esformat.cli.parts import (
-    json_option,
-    moment,
-    say,
-    say_json,
-)
+from esformat.cli.parts import json_option, moment, say, say_json
 
 _EXAMPLES = """\b
 Examples:

@@ -7,14 +7,7 @@ from dataclasses import asdict
 import click
 
 from aggregator.cli.shared.open_catalog import catalog_argument, open_writable, optional_topic
-from esformat.cli.parts import (
-    count,
-    json_option,
-    progress,
-    say,
-    say_json,
-    size,
-)
+from esformat.cli.parts import count, json_option, progress, say, say_json, size
 
 _EXAMPLES = """\b
 Examples:

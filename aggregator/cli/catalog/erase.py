@@ -8,14 +8,7 @@ import click
 
 import aggregator
 from aggregator.cli.shared.open_catalog import catalog_argument, open_read_only, open_writable, topic_argument
-from esformat.cli.parts import (
-    Hex,
-    count,
-    json_option,
-    say,
-    say_json,
-    warn,
-)
+from esformat.cli.parts import Hex, count, json_option, say, say_json, warn
 
 _EXAMPLES = """\b
 Examples:

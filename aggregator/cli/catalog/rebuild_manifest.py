@@ -8,14 +8,7 @@ import click
 
 import aggregator
 from aggregator.cli.shared.open_catalog import catalog_argument
-from esformat.cli.parts import (
-    count,
-    json_option,
-    progress,
-    say,
-    say_json,
-    warn,
-)
+from esformat.cli.parts import count, json_option, progress, say, say_json, warn
 
 _EXAMPLES = """\b
 Examples:

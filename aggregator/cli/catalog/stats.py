@@ -8,13 +8,7 @@ from typing import Any
 import click
 
 from aggregator.cli.shared.open_catalog import catalog_or_server, open_any_read_only, optional_topic
-from esformat.cli.parts import (
-    json_option,
-    moment,
-    say,
-    say_json,
-    size,
-)
+from esformat.cli.parts import json_option, moment, say, say_json, size
 
 _EXAMPLES = """\b
 Examples:

@@ -18,15 +18,7 @@ from aggregator.cli.shared.open_catalog import (
     policy_options,
     warn_of_hidden_streams,
 )
-from esformat.cli.parts import (
-    count,
-    json_option,
-    length,
-    moment,
-    say,
-    say_json,
-    size,
-)
+from esformat.cli.parts import count, json_option, length, moment, say, say_json, size
 
 _EXAMPLES = """\b
 Examples:

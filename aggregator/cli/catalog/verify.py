@@ -7,15 +7,7 @@ from dataclasses import asdict
 import click
 
 from aggregator.cli.shared.open_catalog import catalog_argument, open_writable, open_writable_if_possible
-from esformat.cli.parts import (
-    count,
-    json_option,
-    moment,
-    progress,
-    say,
-    say_json,
-    warn,
-)
+from esformat.cli.parts import count, json_option, moment, progress, say, say_json, warn
 
 _EXAMPLES = """\b
 Examples:

@@ -12,15 +12,7 @@ import click
 from aggregator.cli.shared.appending import AppendSummary, append_files
 from aggregator.cli.shared.open_catalog import catalog_or_server, durability_option, open_any_writable, topic_argument
 from esformat import convert
-from esformat.cli.parts import (
-    InputCommand,
-    count,
-    input_options,
-    json_option,
-    say,
-    say_json,
-    warn,
-)
+from esformat.cli.parts import InputCommand, count, input_options, json_option, say, say_json, warn
 
 _EXAMPLES = """\b
 Examples:

@@ -16,13 +16,7 @@ import click
 
 from aggregator import collect as collecting
 from aggregator.cli.shared.open_catalog import durability_option, open_writable, state_file
-from esformat.cli.parts import (
-    Pair,
-    count,
-    json_option,
-    say,
-    say_json,
-)
+from esformat.cli.parts import Pair, count, json_option, say, say_json
 
 ONCE_PATIENCE_S = 60.0
 """Longest time that `--once` waits for a batch to be accepted."""

@@ -11,12 +11,7 @@ import click
 import esformat
 from aggregator.cli.events.append import feeding_options, report
 from aggregator.cli.shared.appending import AppendSummary, NewTopic, append_batches, append_files
-from aggregator.cli.shared.open_catalog import (
-    catalog_argument,
-    open_writable,
-    topic_argument,
-    warn_of_hidden_streams,
-)
+from aggregator.cli.shared.open_catalog import catalog_argument, open_writable, topic_argument, warn_of_hidden_streams
 from esformat import convert
 from esformat.cli.parts import InputCommand, input_options, json_option, progress, warn, with_progress
 

@@ -15,12 +15,7 @@ import aggregator
 from aggregator.cli.server.bench_url import WORKS, bench_url
 from aggregator.cli.shared.open_catalog import durability_option, typed_options
 from aggregator.client.load import BODIES, COMPRESSIONS, INTERFACES
-from esformat.cli.parts import (
-    json_option,
-    progress,
-    say_json,
-    size,
-)
+from esformat.cli.parts import json_option, progress, say_json, size
 
 if TYPE_CHECKING:
     import pyarrow as pa

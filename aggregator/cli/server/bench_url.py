@@ -7,10 +7,7 @@ from typing import Any
 
 from aggregator.client import load as sending
 from aggregator.errors import InvalidRequestError
-from esformat.cli.parts import (
-    progress,
-    say_json,
-)
+from esformat.cli.parts import progress, say_json
 
 WORKS = ("append", "read")
 _SWITCH_S = 0.0005  # short, so that a thread whose response has arrived is not measured late

@@ -10,13 +10,7 @@ import click
 
 from aggregator.cli.shared.open_catalog import catalog_argument
 from aggregator.storage.files.modes import MANIFEST
-from esformat.cli.parts import (
-    Group,
-    json_option,
-    say,
-    say_json,
-    warn,
-)
+from esformat.cli.parts import Group, json_option, say, say_json, warn
 
 _EXAMPLES = """\b
 Examples:

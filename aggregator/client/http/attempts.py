@@ -9,12 +9,7 @@ from collections.abc import Callable
 
 import httpx
 
-from aggregator.client.http.errors import (
-    AccessDeniedError,
-    BodyTooLargeError,
-    TruncatedAnswerError,
-    UnavailableError,
-)
+from aggregator.client.http.errors import AccessDeniedError, BodyTooLargeError, TruncatedAnswerError, UnavailableError
 from aggregator.client.http.retry import Retry
 from aggregator.errors import OverloadedError, ReadOnlyError
 from esformat import EsdbError

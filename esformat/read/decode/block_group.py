@@ -19,14 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.core.blocks import (
-    FIRST_COLUMN_CHUNK,
-    NODE_BYTES,
-    TIMESTAMPS_CHUNK,
-    packs_of,
-    shapes_of,
-    without_values,
-)
+from esformat.core.blocks import FIRST_COLUMN_CHUNK, NODE_BYTES, TIMESTAMPS_CHUNK, packs_of, shapes_of, without_values
 from esformat.core.events import Columns
 from esformat.core.leaves import BlockSlice, Leaf, row_starts, rows_within, run_starts
 from esformat.core.numbers import sum_runs, sum_runs_at

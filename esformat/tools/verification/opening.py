@@ -13,14 +13,7 @@ from esformat.format.codec import CODEC_NAMES, Decompressor
 from esformat.format.dictionary import context_of
 from esformat.format.footer import check_opening
 from esformat.format.frame import Block
-from esformat.format.layout import (
-    HEADER_BYTES,
-    TRAILER_BYTES,
-    BlockHandle,
-    BlockKind,
-    Trailer,
-    check_header,
-)
+from esformat.format.layout import HEADER_BYTES, TRAILER_BYTES, BlockHandle, BlockKind, Trailer, check_header
 from esformat.format.metadata import Metadata
 from esformat.format.node import DecodeContext
 from esformat.format.schema import EventSchema
